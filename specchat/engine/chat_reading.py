@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from specchat.chat.formats.reader import AnswerReader, Part
+from specchat.chat.formats.answer_reader import AnswerReader, Part
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import TARGET
@@ -16,9 +16,9 @@ def read_parts(
         num_calls = len(reader.calls)
         texts, pieces = [], []
         for text, origin in zip(chunk.texts, chunk.origins, strict=True):
-            is_reasoning = reader.kind == "reasoning"
+            before = reader.kind
             parts = reader.read(text)
-            if is_reasoning or reader.kind == "reasoning":
+            if "reasoning" in {before, reader.kind, *(kind for kind, _ in parts)}:
                 statistics.reasoning_tokens += 1
                 statistics.reasoning_s = chunk.seconds
             texts.append("".join(part for _, part in parts))

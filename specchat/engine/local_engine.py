@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from specchat import drafter_registry
-from specchat.chat.formats.reader import AnswerReader
+from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import Request, decode

@@ -195,10 +195,14 @@ def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
 
 
 def _learn_roles(probes: Probes) -> Roles:
-    """Return what messages the template accepts."""
+    """Return what messages the template accepts.
+
+    Many write any role's name into the prompt, so a developer's message counts only where the
+    template knows that name.
+    """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
-        developer=SYSTEM in probes["developer"] and probes["developer"] != probes["system"],
+        developer="developer" in probes.template and SYSTEM in probes["developer"],
         must_alternate=bool(probes["question"]) and not probes["twice"],
         wants_typed_content=QUESTION not in probes["question"] and QUESTION in probes["typed"],
         wants_object_arguments=_wants_objects(probes),

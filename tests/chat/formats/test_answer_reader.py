@@ -1,0 +1,159 @@
+"""Answers are split into reasoning, answer and calls, wherever the stream cuts them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.chat.formats.answer_reader import AnswerReader
+from specchat.chat.formats.call_syntax import CallSyntax, read_json
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.gemma4 import complete as gemma4
+from specchat.chat.formats.gpt_oss import complete as gpt_oss
+from specchat.chat.formats.kimi_k3 import complete as kimi_k3
+from specchat.chat.formats.marks import State, usual_marks
+
+
+def usual(*, reasons: bool = True, wraps: bool = False) -> ChatFormat:
+    """Return a format with the usual marks."""
+    form = ChatFormat(
+        "",
+        reasoning=Wrapping("<think>\n", "\n</think>\n\n") if reasons else None,
+        content=Wrapping("<response>", "</response>") if wraps else Wrapping(),
+        calls=CallSyntax("<tool_call>", "</tool_call>", read_json),
+    )
+    return ChatFormat("", form.bos, form.eos, usual_marks(form), form.reasoning, form.content,
+                      calls=form.calls)  # fmt: skip
+
+
+PLAIN = usual(reasons=False)
+CALL = '<tool_call>{"name": "f", "arguments": {"a": "<"}}</tool_call>'
+CASES: list[tuple[ChatFormat, State, str, str, str]] = [
+    (usual(), "start", "<think>\nbecause\n</think>\n\nYes.", "because", "Yes."),
+    (usual(), "reasoning", "because\n</think>\n\nYes.", "because", "Yes."),
+    (usual(), "start", "Yes.", "", "Yes."),
+    (usual(), "start", "  \n<think></think>Yes.", "", "Yes."),
+    (usual(), "answer", "Yes <think> no </think>.", "", "Yes <think> no </think>."),
+    (usual(), "start", "It ends with </think>, see?", "", "It ends with </think>, see?"),
+    (usual(), "reasoning", "a </thin b <think> c", "a </thin b <think> c", ""),
+    (usual(), "reasoning", "one\n\ntwo \n", "one\n\ntwo", ""),
+    (usual(wraps=True), "start", "<think>a</think><response>b</response>", "a", "b"),
+    (PLAIN, "start", "<think>because</think>Yes.", "because", "Yes."),
+    (PLAIN, "start", "◁think▷because◁/think▷Yes.", "because", "Yes."),
+    (PLAIN, "start", "No <think> here", "", "No <think> here"),
+    (PLAIN, "start", "[THINK]a</think>b[/THINK]c", "a</think>b", "c"),
+    (usual(), "start", f"Look: {CALL} done", "", "Look: done"),
+    (usual(), "start", "<tool_call>not JSON</tool_call>.", "", "<tool_call>not JSON</tool_call>."),
+    (
+        gpt_oss(PLAIN),
+        "start",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hi",
+        "hm",
+        "Hi",
+    ),
+    (gpt_oss(PLAIN), "start", "Hi without a channel", "", "Hi without a channel"),
+    (gemma4(PLAIN), "start", "<|channel>thought\nhm<channel|>Hi<channel|>", "hm", "Hi"),
+    (gemma4(PLAIN), "start", "<|channel>thought\n<channel|>Hi", "", "Hi"),
+    (
+        kimi_k3(PLAIN),
+        "reasoning",
+        "hm<|close|>think<|sep|><|open|>response<|sep|>Hi<|close|>response<|sep|>",
+        "hm",
+        "Hi",
+    ),
+]
+
+
+def parts_of(reader: AnswerReader, pieces: list[str]) -> tuple[str, str]:
+    """Return the reasoning and the answer of a text that arrives in pieces."""
+    parts = [part for piece in pieces for part in reader.read(piece)] + reader.finish()
+    reasoning = "".join(text for kind, text in parts if kind == "reasoning")
+    return reasoning, "".join(text for kind, text in parts if kind == "answer")
+
+
+@pytest.mark.parametrize(("form", "state", "text", "reasoning", "answer"), CASES)
+def test_an_answer_is_split_into_its_parts(
+    form: ChatFormat, state: State, text: str, reasoning: str, answer: str
+) -> None:
+    """At once, and character by character."""
+    assert parts_of(AnswerReader(form, state), [text]) == (reasoning, answer)
+    assert parts_of(AnswerReader(form, state), list(text)) == (reasoning, answer)
+
+
+@given(st.sampled_from(CASES), st.lists(st.integers(1, 120)))
+def test_cuts_change_nothing(
+    case: tuple[ChatFormat, State, str, str, str], cuts: list[int]
+) -> None:
+    """Marks may arrive in any pieces."""
+    form, state, text, *expected = case
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    pieces = [text[start:end] for start, end in pairwise(places)]
+
+    assert parts_of(AnswerReader(form, state), pieces) == tuple(expected)
+
+
+@given(st.text(alphabet="<>/think|tool_call {}\n", max_size=60), st.sampled_from(CASES))
+def test_any_text_is_read_alike_in_pieces_and_whole(
+    text: str, case: tuple[ChatFormat, State, str, str, str]
+) -> None:
+    """Whatever a model utters."""
+    whole, split = (AnswerReader(case[0], case[1]) for _ in range(2))
+
+    assert parts_of(whole, [text]) == parts_of(split, list(text))
+    assert whole.calls == split.calls
+
+
+def test_what_was_read_is_never_taken_back() -> None:
+    """Of each beginning of an answer, what is certain is a beginning of the whole."""
+    for form, state, text, reasoning, answer in CASES:
+        reader, so_far = AnswerReader(form, state), {"reasoning": "", "answer": "", "call": ""}
+        for character in text:
+            for kind, added in reader.read(character):
+                so_far[kind] += added
+            assert reasoning.startswith(so_far["reasoning"])
+            assert answer.startswith(so_far["answer"])
+
+
+def test_the_beginning_of_a_mark_is_left_out_where_the_answer_was_cut() -> None:
+    """An answer that ended by itself keeps it: it is text then."""
+    for is_cut, kept in ((True, "a "), (False, "a <tool")):
+        reader = AnswerReader(usual(), "answer")
+        parts = reader.read("a <tool") + reader.finish(is_cut=is_cut)
+        assert "".join(text for _, text in parts) == kept
+
+
+def test_calls_are_read_when_they_are_complete() -> None:
+    """Two in a row, with what they look like while they are written."""
+    reader = AnswerReader(usual())
+    parts = reader.read(CALL * 2)
+
+    assert [(call.name, call.arguments) for call in reader.calls] == [("f", '{"a": "<"}')] * 2
+    assert [call.id for call in reader.calls] == ["call_0", "call_1"]
+    assert "".join(text for kind, text in parts if kind == "call") == CALL * 2
+
+
+def test_a_call_whose_end_did_not_come_counts_if_it_is_whole() -> None:
+    """One that is not is given back as text: nothing is lost."""
+    whole, broken = AnswerReader(usual()), AnswerReader(usual())
+    whole.read(CALL.removesuffix("</tool_call>"))
+    whole.finish()
+    broken.read('<tool_call>{"name": "f", "argu')
+
+    assert [call.name for call in whole.calls] == ["f"]
+    assert ("answer", '<tool_call>{"name": "f", "argu') in broken.finish()
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_bare_json_is_a_call_only_where_tools_are_offered(offers: bool) -> None:
+    """Elsewhere it is an answer."""
+    form = ChatFormat("", calls=CallSyntax("{", "", read_json))
+    form = ChatFormat("", marks=usual_marks(form), calls=form.calls)
+    tools = [{"type": "function", "function": {"name": "f"}}] if offers else []
+    reader = AnswerReader(form, "start", tools)
+    text = '{"name": "f", "arguments": {}}'
+    answer = "".join(part for kind, part in reader.read(text) + reader.finish() if kind == "answer")
+
+    assert (answer, len(reader.calls)) == (("", 1) if offers else (text, 0))

@@ -1,0 +1,208 @@
+"""Formats are learned from what templates do, not from their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.chat.conversation import ChatMessage
+from specchat.chat.formats import ChatFormat, format_of
+from specchat.errors import InvalidOption, TemplateError
+
+MESSAGES: list[ChatMessage] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Why?"},
+    {"role": "assistant", "content": "So.", "reasoning_content": "because"},
+    {"role": "user", "content": "And?"},
+]
+SWITCHED = (
+    "{% for m in messages %}"
+    "<u{{ m.role }}>{% if m.reasoning_content and loop.last %}<muse>\n{{ m.reasoning_content }}\n"
+    "</muse>\n{% endif %}{{ m.content }}</u>\n{% endfor %}"
+    "{% if add_generation_prompt %}<uassistant>"
+    "{% if enable_thinking is defined and not enable_thinking %}<muse>\n\n</muse>\n{% endif %}"
+    "{% endif %}"
+)
+"""Reasons unless it is switched off, and drops earlier reasoning."""
+OPENED = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]<think>\n"
+"""Opens the reasoning itself; where it ends, only the model knows: `</think>`."""
+LEVELS = (
+    "{% set effort = reasoning_effort if reasoning_effort is defined else 'high' %}"
+    "{% if effort == 'no_think' %}calm {% elif effort in ['low', 'high'] %}{{ effort }} {% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}<assistant>"
+)
+WRITTEN = "effort: {{ reasoning_effort | default('medium') }}." + SWITCHED
+BUDGET = "{% if thinking_budget is defined %}spend {{ thinking_budget }}{% endif %}" + SWITCHED
+WRAPPED = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}<bot><|START_TEXT|>{{ m.content }}"
+    "<|END_TEXT|><over>{% else %}<{{ m.role }}>{{ m.content }}<over>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<bot>{% endif %}"
+)
+DEAF = "{% for m in messages %}{% if m.role != 'system' %}[{{ m.content }}]{% endif %}{% endfor %}"
+TYPED = "{% for m in messages %}<{{ m.role }}>{{ m.content[0].text }}{% endfor %}"
+STRICT = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.content }}]{% endfor %}"
+)
+
+
+def form_of(template: str) -> ChatFormat:
+    """Return the format of a template."""
+    return format_of(template, "<s>", "</s>")
+
+
+def test_reasoning_marks_are_those_the_template_writes() -> None:
+    """With white space, which a continued answer needs; earlier reasoning is dropped here."""
+    form = form_of(SWITCHED)
+
+    assert form.reasoning is not None
+    assert (form.reasoning.begin, form.reasoning.end) == ("<muse>\n", "\n</muse>\n")
+    assert form.reasoning_field == "reasoning_content"
+    assert not form.keeps_reasoning
+    assert "because" not in form.prompt(MESSAGES).text
+
+
+def test_a_prompt_that_opens_the_reasoning_begins_in_it() -> None:
+    """Switched off, the same template closes it at once."""
+    assert form_of(SWITCHED).prompt(MESSAGES, think="on").state == "start"
+    assert form_of(SWITCHED).prompt(MESSAGES, think="off").state == "answer"
+
+
+def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_the_template_can_close_it() -> None:
+    """It is no reasoning where nothing says how it ends."""
+    closing = OPENED + "{% if never %}</think>{% endif %}"
+
+    assert form_of(closing).prompt(MESSAGES).state == "reasoning"
+    assert form_of(OPENED).reasoning is None
+
+
+def test_the_words_of_the_switch_are_those_the_template_knows() -> None:
+    """Booleans are on and off; strings that it compares are levels, some of which mean off."""
+    assert form_of(SWITCHED).thinking == ("on", "off")
+    assert set(form_of(LEVELS).thinking) == {"off", "low", "high"}
+    assert form_of(LEVELS).prompt(MESSAGES, think="off").text.startswith("calm ")
+    assert set(form_of(WRITTEN).thinking) >= {"on", "off", "low", "medium", "high"}
+    assert "effort: low." in form_of(WRITTEN).prompt(MESSAGES, think="low").text
+
+
+def test_a_budget_takes_numbers() -> None:
+    """Any number of tokens, as users of such models write it."""
+    form = form_of(BUDGET)
+
+    assert "spend 300" in form.prompt(MESSAGES, think="300").text
+    assert form.thinking[-1] == "NUMBER"
+
+
+def test_auto_reasons_where_the_usual_switch_is() -> None:
+    """A template that reasons only if asked is asked; one without a switch is left alone."""
+    asks = "{% if enable_thinking %}<go>{% endif %}" + SWITCHED
+
+    assert form_of(asks).prompt(MESSAGES).text.startswith("<go>")
+    assert form_of(WRAPPED).prompt(MESSAGES).notices == ()
+
+
+def test_a_word_the_model_does_not_know_is_an_error_that_lists_those_it_knows() -> None:
+    """Without any switch the request is carried out, with a notice."""
+    with pytest.raises(InvalidOption, match="use one of auto, on, off"):
+        form_of(SWITCHED).prompt(MESSAGES, think="medium")
+
+    assert "no switch" in form_of(WRAPPED).prompt(MESSAGES, think="off").notices[0]
+
+
+def test_marks_around_answers_and_at_the_end_of_turns_are_told_apart() -> None:
+    """The first belong to the answer, the second end it."""
+    form = form_of(WRAPPED)
+
+    assert (form.content.begin, form.content.end) == ("<|START_TEXT|>", "<|END_TEXT|>")
+    assert form.ends == ("<over>",)
+
+
+def test_a_system_prompt_that_the_template_drops_goes_before_the_question() -> None:
+    """With a notice; nothing is said where there is no system prompt."""
+    prompt = form_of(DEAF).prompt(MESSAGES)
+
+    assert prompt.text == "[Be brief.\n\nWhy?][So.][And?]"
+    assert "takes no system prompt" in prompt.notices[0]
+    assert form_of(DEAF).prompt(MESSAGES[1:]).notices == ()
+
+
+def test_messages_take_the_form_that_the_template_wants() -> None:
+    """Typed parts; alternating turns; a developer's message as the system's."""
+    developer: list[ChatMessage] = [{"role": "developer", "content": "Hm."}, MESSAGES[1]]
+
+    assert form_of(TYPED).prompt(MESSAGES[1:2]).text == "<user>Why?"
+    assert form_of(STRICT).prompt([MESSAGES[1], MESSAGES[3]]).text == "[Why?\n\nAnd?]"
+    assert (
+        form_of(LEVELS)
+        .prompt(developer)
+        .text.endswith("<system>Hm.<end><user>Why?<end><assistant>")
+    )
+
+
+def test_a_template_that_fails_has_a_format_and_says_why_when_it_is_used() -> None:
+    """Learning never fails."""
+    form = form_of("{{ raise_exception('no') }}")
+
+    assert form.reasoning is None
+    with pytest.raises(TemplateError, match="no"):
+        form.prompt(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("begun", "added", "state"),
+    [
+        ({"content": "So"}, "So", "answer"),
+        ({"content": "", "reasoning_content": "be"}, "<muse>\nbe", "reasoning"),
+        ({"content": "So", "reasoning_content": "be"}, "<muse>\nbe\n</muse>\nSo", "answer"),
+    ],
+)
+def test_an_answer_is_continued_where_it_was(begun: dict[str, str], added: str, state: str) -> None:
+    """In its reasoning if that was not complete."""
+    form = form_of(SWITCHED)
+    answer: ChatMessage = {"role": "assistant", **begun}  # type: ignore[typeddict-item]
+    asked = form.prompt(MESSAGES[:2]).text
+    prompt = form.prompt([*MESSAGES[:2], answer])
+
+    assert (prompt.text, prompt.state) == (asked + added, state)
+
+
+JSON_IN_TAG = "{{ c.function | tojson }}"
+EACH = "{% for c in m.tool_calls %}"
+PARAMETER = '<parameter name="{{ k }}">{{ v }}</parameter>\n'
+ITEMS = "{% for k, v in c.function.arguments.items() %}"
+KEY_VALUE = "<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>\n"
+NAMED = "{{ k }}={{ v | tojson }}"
+COMMAS = "{% if not loop.last %}, {% endif %}"
+END = "{% endfor %}"
+CALLS = {
+    f"{EACH}<tool_call>\n{JSON_IN_TAG}\n</tool_call>{END}": (
+        '<tool_call>\n{"name": "find", "arguments": {"what": "x", "much": 2}}\n</tool_call>'
+    ),
+    EACH + "<function={{ c.function.name }}>{{ c.function.arguments | tojson }}</function>" + END: (
+        '<function=find>{"what": "x", "much": 2}</function>'
+    ),
+    f'<calls>{EACH}<invoke name="{{{{ c.function.name }}}}">\n{ITEMS}{PARAMETER}{END}</invoke>'
+    f"\n{END}</calls>": (
+        '<calls><invoke name="find">\n<parameter name="what">x</parameter>\n'
+        '<parameter name="much">2</parameter>\n</invoke>\n</calls>'
+    ),
+    f"{EACH}<tool_call>{{{{ c.function.name }}}}\n{ITEMS}{KEY_VALUE}{END}</tool_call>{END}": (
+        "<tool_call>find\n<arg_key>what</arg_key>\n<arg_value>x</arg_value>\n"
+        "<arg_key>much</arg_key>\n<arg_value>2</arg_value>\n</tool_call>"
+    ),
+    f"<|tools|>[{EACH}{{{{ c.function.name }}}}({ITEMS}{NAMED}{COMMAS}{END}){END}]": '<|tools|>[find(what="x", much=2)]',
+}
+
+
+@pytest.mark.parametrize(("written", "uttered"), CALLS.items())
+def test_calls_are_read_as_the_template_writes_them(written: str, uttered: str) -> None:
+    """JSON, a name in a tag, arguments in tags with and without attributes, Python."""
+    template = (
+        "{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}" + written + "{% else %}"
+        "{{ m.content }}{% endif %}<end>{% endfor %}{% if add_generation_prompt %}<assistant>"
+        "{% endif %}"
+    )
+    syntax = form_of(template).calls
+
+    assert syntax is not None
+    (call,) = syntax.read(uttered, (), 0) or []
+    assert (call.name, call.arguments) == ("find", '{"what": "x", "much": 2}')
