@@ -30,6 +30,7 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
+SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 FROM_TARGET = (TARGET.name,)
 
 
@@ -54,6 +55,7 @@ class Request:
     is_cancelled: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
     num_shared: int = 0
+    if_too_long: str = SHORTER_OR_LARGER
 
     def __post_init__(self) -> None:
         """Raise InvalidOption for a value out of range."""
@@ -132,7 +134,7 @@ class _Answer:
         if num_tokens > capacity:
             raise ContextFull(
                 f"the prompt has {num_tokens} tokens and the context holds {capacity}:"
-                " shorten it or choose a larger context with --ctx"
+                f" {request.if_too_long}"
             )
         statistics.prompt_tokens = num_tokens
         began = perf_counter()

@@ -9,7 +9,7 @@ from specchat import drafter_registry
 from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import Logits
-from specchat.decoding.loop import Request, decode
+from specchat.decoding.loop import SHORTER_OR_LARGER, Request, decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
@@ -187,6 +187,7 @@ class LocalEngine(Engine):
             piece=self.model.vocabulary.piece,
             is_cancelled=self._abort.is_set,
             num_shared=prompt.num_shared,
+            if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
 
     def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:

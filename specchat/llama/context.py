@@ -219,7 +219,7 @@ class Context(AbstractContextManager["Context"]):
         if result == ABORTED:
             raise Cancelled("the answer was stopped")
         if result == NO_ROOM:
-            advice = "begin anew" if self.is_longest else "choose a larger one with --ctx"
+            advice = "start a new chat" if self.is_longest else "choose a larger one with --ctx"
             raise ContextFull(f"the context is full: {advice}")
         reason = " ".join(last_errors()[-2:]) or f"code {result}"
         raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; try --gpu-layers 0")

@@ -202,7 +202,7 @@ async def test_a_question_that_does_not_fit_names_the_keys_that_help() -> None:
         note = str(app.query(".note").last(Static).content)
         assert note.startswith("the prompt is too long: choose a larger --ctx. Select the question")
         assert "press e" in note
-        assert "Ctrl+B starts anew" in note
+        assert "Ctrl+B starts a new chat" in note
         assert "F9" in note
 
 

@@ -106,7 +106,7 @@ def _end_of(written: str, begin: str) -> str:
         begin.replace("begin", "end"),
         begin.replace("start", "end"),
         begin.replace("START", "END"),
-        begin.replace("prefix", "suffix"),
+        begin.replace("prefix|", "suffix|"),
         "```" if begin.startswith("```") or begin == "Action:" else "",
         f"</{begin[1:].partition('=')[0].partition(' ')[0]}>" if begin.startswith("<") else "",
     } - {begin, ""}

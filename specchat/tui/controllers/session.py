@@ -28,7 +28,8 @@ PROMPT_DELAY = 0.3
 """Seconds before the first progress report of a prompt: most are read sooner and would flicker."""
 IDLE_SECONDS = 0.5
 """How often an idle session looks whether its engine is still there."""
-WAYS_TO_FIT = "Select the question and press e to edit it, Ctrl+N starts anew, F9 sets ctx."
+WAYS_TO_FIT = "Select the question and press e to edit it, Ctrl+N starts a new chat"
+CTX_HELPS = ", F9 sets ctx"
 """Which keys help where a prompt does not fit the context."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
@@ -222,5 +223,7 @@ class Session:
 def unexpected(error: Exception) -> str:
     """Return why something failed; anything but our own errors is a bug."""
     if isinstance(error, SpecchatError):
-        return f"{error}. {WAYS_TO_FIT}" if isinstance(error, ContextFull) else str(error)
+        if not isinstance(error, ContextFull):
+            return str(error)
+        return f"{error}. {WAYS_TO_FIT}{CTX_HELPS * ('--ctx' in str(error))}."
     return log_internal_error(error, LOG)
