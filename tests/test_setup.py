@@ -90,7 +90,7 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
     """Replace building by writing an empty wheel."""
     made = Builds()
     monkeypatch.setattr(wheels, "run_pip", made)
-    monkeypatch.setattr(wheels, "_source", lambda _version: tmp_path / "source")
+    monkeypatch.setattr(wheels, "source", lambda _version: tmp_path / "source")
     monkeypatch.setattr(wheels, "has_compiler", lambda: True)
     return made
 

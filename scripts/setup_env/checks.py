@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from setup_env.devices import (
 from setup_env.hints import CHECK_NETWORK, next_step, reason
 from setup_env.real_model import fetch_model
 from setup_env.running import CommandFailed, SetUpFailed
+from setup_env.stages import llama_version
+from setup_env.templates import fetch_templates
 
 CHECKS = {
     "format": ("-m", "ruff", "format", "--check", "."),
@@ -60,7 +62,8 @@ def check_everything(arguments: Sequence[str]) -> int:
         with ThreadPoolExecutor(1) as beside:  # the checks need one core
             beside.submit(_python, *COMPILE, output=subprocess.PIPE)
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
-    _provide_model()
+    _provide("the real model", fetch_model)
+    _provide("llama.cpp's set of chat templates", lambda: fetch_templates(llama_version()))
     if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
     if failed:
@@ -116,17 +119,17 @@ def passes(name: str, command: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
-def _provide_model() -> None:
-    """Fetch the real model; if that fails, print why, and its tests are skipped."""
+def _provide(what: str, fetch: Callable[[], Path]) -> None:
+    """Fetch something; if that fails, print why, and the tests that want it are skipped."""
     try:
-        fetch_model()
+        fetch()
     except CommandFailed as failure:
         why = reason(failure.output)
     except (SetUpFailed, OSError) as failure:
         why = str(failure)
     else:
         return
-    print(f"the real model cannot be had, so its tests are skipped: {why}", flush=True)
+    print(f"{what} cannot be had, so its tests are skipped: {why}", flush=True)
 
 
 def _python(

@@ -18,6 +18,7 @@ from setup_env.hints import next_step, reason
 from setup_env.probe import TARGET, Verdict, probe
 from setup_env.recipes import LLAMA, Backend, Recipe, recipes_for, user_choices
 from setup_env.running import LOG, CommandFailed, SetUpFailed, only_one, run, run_pip, say
+from setup_env.templates import keep_templates
 
 ROOT = Path(fast.ROOT)
 VENV = Path(fast.VENV)
@@ -179,6 +180,8 @@ def _install_llama() -> None:
     if backends[0].name == "CPU" and is_by_itself and (advice := how_to_use_the_gpu()):
         say(f"{advice} (building for the CPU until then)")
     install_first_backend(backends)
+    if (source := wheels.unpacked(llama_version())).exists():  # not if the wheel was in the cache
+        keep_templates(llama_version(), source)
     wheels.forget_build()
 
 

@@ -113,10 +113,10 @@ def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> Non
         raise SetUpFailed(f"building llama.cpp needs a C++ compiler: {cure}, then run this again")
     jobs = num_jobs(backend)
     say(_announcement(backend, recipe, jobs))
-    source = _source(version)
-    shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # built by another recipe
+    root = source(version)
+    shutil.rmtree(root / "llama_cpp" / "lib", ignore_errors=True)  # built by another recipe
     options = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
-    folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(source))
+    folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(root))
     environment = build_environment(recipe, backend, jobs, os.environ)
     run_pip("wheel", *options, *folders, environment=environment)
 
@@ -134,12 +134,11 @@ def _announcement(backend: Backend, recipe: Recipe, jobs: int) -> str:
     return f"building llama.cpp for {kind}{how} (about {minutes} {unit}, once)"
 
 
-def _source(version: str) -> Path:
+def source(version: str) -> Path:
     """Return the unpacked source, downloaded once per build."""
-    name = f"{LLAMA.replace('-', '_')}-{version}"
-    unpacked = BUILD / "source" / name
-    if unpacked.exists():
-        return unpacked
+    place = unpacked(version)
+    if place.exists():
+        return place
     download = BUILD / "download"
     shutil.rmtree(download, ignore_errors=True)
     options = ("--no-deps", "--no-build-isolation", "--no-binary", LLAMA, "--dest", str(download))
@@ -148,11 +147,16 @@ def _source(version: str) -> Path:
     shutil.rmtree(half, ignore_errors=True)
     with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
         archive.extractall(half, filter="data")
-    shutil.rmtree(unpacked.parent, ignore_errors=True)
+    shutil.rmtree(place.parent, ignore_errors=True)
     if not add_switch(next(half.iterdir())):
         say("this llama.cpp has no place for the switch of exact kernels: see `specchat doctor`")
-    half.replace(unpacked.parent)
-    return unpacked
+    half.replace(place.parent)
+    return place
+
+
+def unpacked(version: str) -> Path:
+    """Return where the source is while there is something to build."""
+    return BUILD / "source" / f"{LLAMA.replace('-', '_')}-{version}"
 
 
 def _finished(place: Path) -> Path | None:
