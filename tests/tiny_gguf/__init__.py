@@ -5,7 +5,7 @@ the tensor's name, so two files of one seed share every layer that both of them 
 """
 
 from tiny_gguf.heads import write_with_head
-from tiny_gguf.parrot import Piece, Words, bytes_of, pieces_of, write_parrot
+from tiny_gguf.parrot import Piece, Words, bytes_of, ids_of, pieces_of, write_parrot
 from tiny_gguf.shapes import ARCHITECTURES, HOLLOW_ALONE, Shape
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from tiny_gguf.weights import HALF_RIGHT, Mixture
@@ -29,6 +29,7 @@ __all__ = [
     "Vocabulary",
     "Words",
     "bytes_of",
+    "ids_of",
     "pieces_of",
     "truncate",
     "write_big_vocabulary",

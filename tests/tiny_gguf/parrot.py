@@ -47,7 +47,7 @@ class Words:
 
     control: tuple[str, ...] = CHATML_MARKS
     user: tuple[str, ...] = ()
-    normal: tuple[str, ...] = ()
+    normal: tuple[Piece, ...] = ()
     template: str | None = CHAT_TEMPLATE
     eos: str = "<|im_end|>"
     bos: str | None = None
@@ -99,6 +99,13 @@ def write_parrot(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def ids_of(wanted: Iterable[Piece], pieces: Sequence[Piece], words: Words) -> list[int]:
+    """Return the token ids that pieces have in a parrot of `pieces` and `words`."""
+    texts, _ = _vocabulary(pieces, words)
+    places = {text: place for place, text in enumerate(texts)}
+    return [places[_stored(piece, words)] for piece in wanted]
 
 
 def pieces_of(text: str, marks: Iterable[str] = ()) -> list[Piece]:

@@ -1,0 +1,189 @@
+"""Check specchat's chat formats against llama-server of the same llama.cpp, template by template.
+
+A row for each template of FOLDER: the prompts of a conversation with each level of thinking, the
+parts of answers as its models utter them, whole and cut after each character, tool calls, and the
+time to learn the format. Without a server, all is compared with what was recorded.
+
+    python scripts/build_llama_tools.py --tools llama-server
+    python scripts/check_templates.py --llama-server PATH/llama-server [--record FILE]
+
+White space at the edges of reasoning and answer does not count. Exits with 1 if anything differs
+that is not known to be better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+
+from setup_env.running import SetUpFailed  # noqa: E402
+from setup_env.stages import llama_version  # noqa: E402
+from setup_env.templates import PATTERN, VARIABLE, find_templates  # noqa: E402
+from template_cases import AUTO, RECORD, digest, families  # noqa: E402
+from template_check import Checked, Finding, check  # noqa: E402
+from template_server import recorded  # noqa: E402
+
+ANSWERS = ("plain", "reasoned")
+CALLS = ("call", "calls", "reasoned call", "call after text")
+HEADER = "| template | prompts | answers | cut | calls | learned |\n|---|---|---|---|---|---|"
+
+
+def main() -> int:
+    """Print the table; return 1 if there is something that it does not explain."""
+    options = parse_arguments()
+    folder = options.folder or find_folder()
+    names = [path.stem for path in sorted(folder.glob(PATTERN)) if path.stem in families()]
+    if not names:
+        sys.exit(f"{folder} has no templates whose models' texts are known")
+    templates = {name: (folder / f"{name}.jinja").read_text("utf-8") for name in names}
+    server = options.llama_server.resolve() if options.llama_server else None
+    record = recorded_by(server, templates) if server else load(RECORD)
+    if options.record and server:
+        write(options.record, record, version_of(server))
+    checked = [check_one(name, text, record.get(name)) for name, text in templates.items()]
+    print_table(checked)
+    return int(any(unexplained(each) for each in checked))
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="templates (default: those of the set-up)"
+    )
+    parser.add_argument("--llama-server", type=Path, metavar="PATH", help="the program to ask")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help=f"write its answers (for the tests: {RECORD})"
+    )
+    options = parser.parse_args()
+    if options.record and not options.llama_server:
+        parser.error("--record needs --llama-server")
+    return options
+
+
+def find_folder() -> Path:
+    """Return the folder that the set-up keeps the templates in."""
+    try:
+        folder = find_templates(llama_version())
+    except SetUpFailed as failure:
+        sys.exit(str(failure))
+    if folder is None:
+        sys.exit(
+            f"the templates are not here: run scripts/test once, or name a folder ({VARIABLE})"
+        )
+    return folder
+
+
+def recorded_by(server: Path, templates: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a server makes of each template."""
+    found = {}
+    for number, (name, template) in enumerate(templates.items(), 1):
+        print(f"{number}/{len(templates)} {name}", file=sys.stderr, flush=True)
+        found[name] = recorded(server, template, families()[name])
+    return found
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return what was recorded for each template."""
+    templates: dict[str, Any] = json.loads(path.read_text("utf-8"))["templates"]
+    return templates
+
+
+def write(path: Path, record: Mapping[str, Any], version: str) -> None:
+    """Write a record: a line for each template, and digests in place of its prompts."""
+    lines = []
+    for name, each in record.items():
+        prompts = {think: {"sha256": one["sha256"]} for think, one in each["prompts"].items()}
+        row = json.dumps({**each, "prompts": prompts}, ensure_ascii=False)
+        lines.append(f"  {json.dumps(name)}: {row}")
+    rows = ",\n".join(lines)
+    path.write_text(
+        f'{{\n "llama.cpp": {json.dumps(version)},\n "templates": {{\n{rows}\n }}\n}}\n', "utf-8"
+    )
+
+
+def version_of(server: Path) -> str:
+    """Return the version and commit of llama.cpp."""
+    done = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+    return (done.stdout + done.stderr).splitlines()[0].removeprefix("version: ")
+
+
+def check_one(name: str, template: str, record: Mapping[str, Any] | None) -> Checked:
+    """Check a template, unless the record is of another one or of other texts."""
+    family = families()[name]
+    texts = [digest(each.text) for each in family.texts]
+    if record is None or record["template"] != digest(template):
+        detail = "another template than recorded: give --llama-server"
+    elif [each["text"] for each in record["texts"]] != texts:
+        detail = "other texts than recorded: record them again"
+    else:
+        return check(name, template, family, record)
+    return Checked(name, [Finding("prompt", AUTO, "differs", detail)])
+
+
+def unexplained(checked: Checked) -> list[Finding]:
+    """Return what differs without a known reason."""
+    return [each for each in checked.findings if each.verdict == "differs"]
+
+
+def print_table(checked: Sequence[Checked]) -> None:
+    """Print a row for each template, the sums, and each difference."""
+    print(HEADER)
+    for each in checked:
+        cells = [
+            each.name,
+            cell(each, "prompt"),
+            cell(each, *ANSWERS),
+            cell(each, "cut"),
+            cell(each, *CALLS),
+            f"{each.learned_ms:.0f} ms",
+        ]
+        print(f"| {' | '.join(cells)} |")
+    total = Checked("all", [finding for each in checked for finding in each.findings])
+    sums = (cell(total, *kinds) for kinds in (("prompt",), ANSWERS, ("cut",), CALLS))
+    slowest = max(each.learned_ms for each in checked)
+    print(f"| **{len(checked)} templates** | {' | '.join(sums)} | at most {slowest:.0f} ms |")
+    costs = [cost for each in checked for cost in each.read_us]
+    if costs:
+        print(f"\nReading takes {statistics.median(costs):.1f} us a character (median).")
+    print_differences(checked)
+
+
+def cell(checked: Checked, *kinds: str) -> str:
+    """Return how many comparisons of some kinds were equal, and what became of the others."""
+    counts = {
+        verdict: checked.count(verdict, *kinds)
+        for verdict in ("same", "better", "begun", "differs")
+    }
+    total = sum(counts.values())
+    if not total:
+        return "-"
+    others = [f"{number} {name}" for name, number in counts.items() if number and name != "same"]
+    return ", ".join([f"{counts['same']}/{total}", *others])
+
+
+def print_differences(checked: Sequence[Checked]) -> None:
+    """Print where specchat is better, and what differs without a known reason."""
+    titles = {"better": "Better than llama-server", "differs": "Different"}
+    for verdict, title in titles.items():
+        shown = [
+            f"- {each.name}, {found.what}, --think {found.think}: {found.detail}"
+            for each in checked
+            for found in each.findings
+            if found.verdict == verdict
+        ]
+        if shown:
+            print(f"\n{title}:\n\n" + "\n".join(shown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""What specchat makes of a template, beside what llama-server was recorded to make of it."""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import zip_longest
+from typing import Any, Literal, TypeAlias
+
+from specchat.chat.formats import ChatFormat, format_of
+from specchat.chat.formats.answer_reader import AnswerReader
+from specchat.errors import SpecchatError
+from template_cases import (
+    AUTO,
+    BOS,
+    CONVERSATION,
+    QUESTION,
+    Family,
+    Message,
+    Text,
+    digest,
+    ideal,
+    tools,
+    unpacked,
+    without_date,
+)
+
+MARK = re.compile(r"(?:[<\[]\S*[>\]])+|to=")
+"""A mark or several in a row."""
+
+Verdict: TypeAlias = Literal["same", "better", "begun", "differs"]
+"""better: specchat reads what the model meant, and llama-server does not. begun: specchat shows the
+beginning of a mark that the answer was cut in, and llama-server drops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One comparison: of what ("prompt", a kind of text, "cuts", ...), and what is not the same."""
+
+    what: str
+    think: str
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Checked:
+    """All that was found about one template, with the milliseconds to learn its format."""
+
+    name: str
+    findings: list[Finding] = field(default_factory=list)
+    learned_ms: float = 0.0
+    read_us: list[float] = field(default_factory=list)
+    """Microseconds for each character of answers that came one by one."""
+
+    def count(self, verdict: Verdict, *kinds: str) -> int:
+        """Return the number of findings of some kinds with a verdict."""
+        return sum(each.verdict == verdict and each.what in kinds for each in self.findings)
+
+
+def check(name: str, template: str, family: Family, recorded: Mapping[str, Any]) -> Checked:
+    """Compare a template's prompts, answers and calls with the recorded ones."""
+    begun = time.perf_counter()
+    form = format_of(template, BOS, family.eos)
+    checked = Checked(name, learned_ms=1000 * (time.perf_counter() - begun))
+    known = {"NUMBER" if word.isdecimal() else word for word in family.switches}
+    words: Verdict = "same" if known == set(form.thinking) else "differs"
+    detail = f"{' '.join(form.thinking)} instead of {' '.join(known)}"
+    checked.findings.append(Finding("words", AUTO, words, "" if words == "same" else detail))
+    for think in (AUTO, *family.switches):
+        checked.findings.append(_prompt(form, think, recorded["prompts"][think]))
+    for text, theirs in zip(family.texts, recorded["texts"], strict=True):
+        try:
+            checked.findings += _text(form, text, theirs, checked.read_us)
+        except SpecchatError as error:
+            checked.findings.append(Finding(text.kind, text.think, "differs", str(error)))
+    return checked
+
+
+def _prompt(form: ChatFormat, think: str, theirs: Mapping[str, str]) -> Finding:
+    """Compare a prompt by its digest, or, from a running server, as text."""
+    try:
+        prompt = form.prompt(CONVERSATION, think=think)
+    except SpecchatError as error:
+        return Finding("prompt", think, "differs", str(error))
+    lacking = [each["content"] for each in CONVERSATION if each["content"] not in prompt.text]
+    if lacking and not prompt.notices:
+        return Finding("prompt", think, "differs", f"lacks {lacking[0]!r} without a notice")
+    ours = without_date(prompt.text, datetime.now().astimezone())
+    if digest(ours) == theirs["sha256"]:
+        return Finding("prompt", think, "same")
+    shown = difference(theirs["text"], ours) if "text" in theirs else "another digest"
+    return Finding("prompt", think, "differs", shown)
+
+
+def difference(theirs: str, ours: str) -> str:
+    """Return where two texts begin to differ, with what is around it."""
+    pairs = enumerate(zip_longest(theirs, ours))
+    place = next((number for number, (one, other) in pairs if one != other), 0)
+    shown = slice(max(0, place - 30), place + 50)
+    return f"llama-server has {theirs[shown]!r}, specchat {ours[shown]!r}"
+
+
+def _text(
+    form: ChatFormat, text: Text, theirs: Mapping[str, Any], read_us: list[float]
+) -> Iterator[Finding]:
+    """Compare the parts of a text, whole, character by character, and cut after each."""
+    offered = tools() if text.has_tools else []
+    state = form.prompt(QUESTION, think=text.think, tools=offered).state
+    ours = read([text.text], AnswerReader(form, state, offered))
+    begun = time.perf_counter()
+    slowly = read(text.text, AnswerReader(form, state, offered))
+    read_us.append(1e6 * (time.perf_counter() - begun) / len(text.text))
+    whole = None if "refused" in theirs else _message(theirs)
+    yield _whole(text, ours, whole)
+    streamed: Verdict = "same" if slowly == ours else "differs"
+    yield Finding("streamed", text.think, streamed, f"{text.kind}: {slowly}, at once {ours}")
+    if whole and "steps" in theirs and ours.trimmed() == whole.trimmed():
+        for beginning, cut in zip(text.beginnings, unpacked(theirs["steps"], whole), strict=True):
+            read_so_far = read([beginning], AnswerReader(form, state, offered))
+            yield _cut(text, beginning, read_so_far, cut)
+
+
+def read(pieces: Iterable[str], reader: AnswerReader) -> Message:
+    """Return what a reader makes of an answer that comes in pieces."""
+    parts = [part for piece in pieces for part in reader.read(piece)] + reader.finish()
+    texts = {
+        wanted: "".join(text for kind, text in parts if kind == wanted)
+        for wanted in ("reasoning", "answer")
+    }
+    calls = [[call.name, json.loads(call.arguments)] for call in reader.calls]
+    return Message(texts["reasoning"], texts["answer"], calls)
+
+
+def _message(theirs: Mapping[str, Any]) -> Message:
+    return Message(theirs["reasoning"], theirs["answer"], theirs.get("calls", []))
+
+
+def _whole(text: Text, ours: Message, theirs: Message | None) -> Finding:
+    if theirs and ours.trimmed() == theirs.trimmed():
+        return Finding(text.kind, text.think, "same")
+    said = f"llama-server reads {theirs}" if theirs else "llama-server refuses it"
+    verdict: Verdict = "better" if ours.trimmed() == ideal(text.kind).trimmed() else "differs"
+    return Finding(text.kind, text.think, verdict, f"{said}, specchat {ours}")
+
+
+def _cut(text: Text, beginning: str, ours: Message, theirs: Message) -> Finding:
+    verdict: Verdict = "same"
+    if ours.trimmed() != theirs.trimmed():
+        shown = (ours.reasoning + ours.answer).strip()
+        begun = shown.removeprefix((theirs.reasoning + theirs.answer).strip()).strip()
+        verdict = "begun" if _is_begun_mark(begun, beginning, text.text) else "differs"
+    detail = f"{text.kind} {beginning!r}: llama-server reads {theirs}, specchat {ours}"
+    return Finding("cut", text.think, verdict, detail)
+
+
+def _is_begun_mark(begun: str, beginning: str, text: str) -> bool:
+    """Whether a text was cut in a mark that `begun` is the beginning of."""
+    rest = text[len(beginning) :]
+    return beginning.endswith(begun) and bool(MARK.match(begun + rest[:40]))

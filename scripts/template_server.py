@@ -1,0 +1,153 @@
+"""What llama-server makes of a template: prompts, and the parts of texts, whole and cut.
+
+The model is a parrot whose vocabulary holds every beginning of every text as one token. A logit
+bias makes the server utter one of them, so that one server, which starts in a tenth of a second,
+parses all of a template's texts.
+"""
+
+import http.client
+import json
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from record_llama_server import ask, wait_until_loaded
+from template_cases import (
+    AUTO,
+    BOS,
+    CONVERSATION,
+    QUESTION,
+    Family,
+    Message,
+    Text,
+    digest,
+    packed,
+    tools,
+    without_date,
+)
+from tiny_gguf import Piece, Words, ids_of, write_parrot
+
+CONTEXT = 1 << 15
+CHAT = "v1/chat/completions"
+SURE = 1000.0
+"""A logit bias that leaves no other choice."""
+
+
+class TemplateServer:
+    """A llama-server on a model with a template, which utters what it is asked to."""
+
+    def __init__(self, address: str, ids: Mapping[str, int]) -> None:
+        """Take the address of the server, and the tokens of what it can utter."""
+        self._address = address
+        self._ids = ids
+
+    def prompt(self, variables: Mapping[str, Any]) -> str:
+        """Return the conversation as the server renders it."""
+        options = {"messages": CONVERSATION, "chat_template_kwargs": variables}
+        return str(ask(self._address, "apply-template", **options)["prompt"])
+
+    def parsed(self, text: str, variables: Mapping[str, Any], *, has_tools: bool) -> Message | None:
+        """Return the message that the server makes of a text; None if its parser fails on it.
+
+        It falls back on the whole text where its parser finds nothing, but not while it streams.
+        """
+        options: dict[str, Any] = {"logit_bias": [[self._ids[text], SURE]], "max_tokens": 1}
+        options |= {"messages": QUESTION, "chat_template_kwargs": variables, "temperature": 0}
+        options |= {"tools": tools()} if has_tools else {}
+        try:
+            message = ask(self._address, CHAT, **options)["choices"][0]["message"]
+        except HTTPError as error:
+            if error.code == http.client.INTERNAL_SERVER_ERROR:
+                return None
+            raise
+        functions = [call["function"] for call in message.get("tool_calls") or ()]
+        calls = [[each["name"], each["arguments"]] for each in functions]
+        found = Message(message.get("reasoning_content") or "", message["content"] or "", calls)
+        return self._streamed(options) if found == Message(answer=text) else found
+
+    def _streamed(self, options: Mapping[str, Any]) -> Message:
+        found = Message()
+        body, headers = (
+            json.dumps({**options, "stream": True}),
+            {"Content-Type": "application/json"},
+        )
+        request = Request(f"{self._address}/{CHAT}", body.encode(), headers)  # noqa: S310
+        with urlopen(request) as response:  # noqa: S310 -- the address is ours
+            for line in response:
+                if line.startswith(b"data: {"):
+                    delta = json.loads(line[6:])["choices"][0]["delta"]
+                    found.reasoning += delta.get("reasoning_content") or ""
+                    found.answer += delta.get("content") or ""
+        return found
+
+
+@contextmanager
+def serving(server: Path, template: str, family: Family) -> Iterator[TemplateServer]:
+    """Run a server with a template, able to utter the texts of its family."""
+    beginnings = {each for text in family.texts for each in text.beginnings}
+    wanted: list[Piece] = sorted(beginnings)
+    marks = (BOS, family.eos)
+    words = Words(control=marks, normal=tuple(wanted), template=template, eos=family.eos, bos=BOS)
+    ids = dict(zip(sorted(beginnings), ids_of(wanted, [family.eos], words), strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_parrot(
+            Path(folder) / "parrot.gguf", [family.eos], words, context_length=CONTEXT
+        )
+        with running(server, path) as address:
+            yield TemplateServer(address, ids)
+
+
+@contextmanager
+def running(server: Path, model: Path) -> Iterator[str]:
+    """Run a server with its default settings on a free port; yield its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [str(server), "-m", str(model), "--port", port, "--jinja", "--no-webui"]
+    command += ["-c", str(CONTEXT), "-np", "1", "-t", "1"]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            wait_until_loaded(process, f"http://127.0.0.1:{port}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def recorded(server: Path, template: str, family: Family) -> dict[str, Any]:
+    """Return what a server makes of a template's conversation and of its family's texts."""
+    with serving(server, template, family) as running_server:
+        prompts = {
+            think: without_date(running_server.prompt(variables), datetime.now().astimezone())
+            for think, variables in ((AUTO, {}), *family.switches.items())
+        }
+        texts = [
+            {"text": digest(text.text), **_recorded_text(running_server, text, family)}
+            for text in family.texts
+        ]
+    digests = {think: {"sha256": digest(text), "text": text} for think, text in prompts.items()}
+    return {"template": digest(template), "prompts": digests, "texts": texts}
+
+
+def _recorded_text(server: TemplateServer, text: Text, family: Family) -> dict[str, Any]:
+    """Return what the server makes of a text: its parts, and how they grow if it calls no tool."""
+
+    def parsed(beginning: str) -> Message | None:
+        variables = family.variables(text.think)
+        return server.parsed(beginning, variables, has_tools=text.has_tools)
+
+    whole = parsed(text.text)
+    if whole is None:
+        return {"refused": True}
+    found: dict[str, Any] = {"reasoning": whole.reasoning, "answer": whole.answer}
+    if text.has_tools:
+        return found | {"calls": [[name, json.loads(given)] for name, given in whole.calls]}
+    return found | {"steps": packed(parsed(each) or Message() for each in text.beginnings)}
