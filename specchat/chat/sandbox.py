@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from time import monotonic
 from typing import Any, NoReturn
 
 import jinja2
@@ -27,6 +28,8 @@ MEMORY_LIMIT = 512 * 1024 * 1024
 LONGEST_OUTPUT = 4 * 1024 * 1024
 """Characters a rendered conversation may have."""
 LONGEST_REASON = 300
+MAX_LIMITS = 3
+"""How many times the limit of one rendering several together may take."""
 
 
 class _Generation(Extension):
@@ -46,8 +49,13 @@ def main() -> None:
     _limit_memory()
     for line in sys.stdin:
         request = json.loads(line)
+        deadline = monotonic() + MAX_LIMITS * request["seconds"]
+        answers = []
+        for variables in request["variables"]:
+            remaining = min(request["seconds"], max(0.001, deadline - monotonic()))
+            faulthandler.dump_traceback_later(remaining, exit=True)
+            answers.append(_answer(request["template"], variables))
         faulthandler.dump_traceback_later(request["seconds"], exit=True)
-        answers = [_answer(request["template"], each) for each in request["variables"]]
         uses = _uses(request["template"]) if request["wants_uses"] else {}
         faulthandler.cancel_dump_traceback_later()
         answer = {"answers": answers, "uses": uses}
@@ -76,7 +84,8 @@ def _uses(template: str) -> dict[str, list[Any]]:
     """Return the variables that a template takes, and the constants it compares each with.
 
     A variable that is copied to another, as in `{% set effort = reasoning_effort or "high" %}`, is
-    compared where that one is. A template that does not parse takes none.
+    compared where that one is, and with the constants there. A template that does not parse takes
+    no variables.
     """
     try:
         tree, other = (_environment().parse(template) for _ in range(2))
@@ -89,8 +98,8 @@ def _uses(template: str) -> dict[str, list[Any]]:
     }
     # Jinja folds constants while it looks for variables, so that has a tree of its own
     uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(other)}
-    for compared in tree.find_all(Compare):
-        names = {name.name for name in compared.find_all(Name)}
+    for compared in [*tree.find_all(Compare), *tree.find_all(Assign)]:
+        names = {name.name for name in compared.find_all(Name) if name.ctx == "load"}
         names |= {name for copy in names for name in copies.get(copy, ())}
         constants = [each.value for each in compared.find_all(Const)]
         for name in names & uses.keys():

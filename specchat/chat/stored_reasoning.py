@@ -88,8 +88,8 @@ def split_stored(text: str) -> Split | None:
     return None
 
 
-def _find(pattern: str, text: str, start: int, stop: int | None = None) -> re.Match[str] | None:
-    return re.compile(pattern).search(text, start, len(text) if stop is None else stop)
+def _find(pattern: str, text: str, start: int, before: int | None = None) -> re.Match[str] | None:
+    return re.compile(pattern).search(text, start, len(text) if before is None else before)
 
 
 def _split_at(text: str, start: int, end: re.Match[str] | None, form: Form) -> Split:

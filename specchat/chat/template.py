@@ -92,7 +92,8 @@ def render_all(template: str, wanted: Sequence[Variables]) -> list[str | Templat
     """Return what a template makes of several sets of variables, or why it fails on one."""
     answer = _ask(template, wanted)
     if "answers" not in answer:
-        return [_failure(f"it takes more than {MOST_SECONDS:g} s or too much memory")] * len(wanted)
+        reason = f"it takes more than {MOST_SECONDS:g} s or too much memory"
+        return [_failure(reason) for _ in wanted]
     return [
         each["text"] if "text" in each else _failure(each["error"]) for each in answer["answers"]
     ]
@@ -104,9 +105,7 @@ def variables_of(template: str) -> dict[str, list[str | int]]:
     return uses
 
 
-def _ask(
-    template: str, wanted: Sequence[Variables], *, wants_uses: bool = False
-) -> dict[str, Any]:
+def _ask(template: str, wanted: Sequence[Variables], *, wants_uses: bool = False) -> dict[str, Any]:
     if len(template) > LONGEST_TEMPLATE:
         raise TemplateError(
             f"the model's chat template is too long ({len(template)} characters, at most"

@@ -12,7 +12,7 @@ from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.chat_format import AUTO
+from specchat.chat.formats.chat_format import AUTO, with_objects
 from specchat.chat.formats.marks import State
 from specchat.engine.api import AnswerRequest, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
@@ -135,22 +135,21 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
     template, TemplateError if it cannot be rendered.
     """
-    return _chat_prompt(model, messages).tokens
+    return _chat_prompt(model, messages, think=AUTO).tokens
 
 
 def _chat_prompt(
     model: Model,
     messages: Sequence[ChatMessage],
     *,
-    think: str = AUTO,
+    think: str,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> Prompt:
     """Return a conversation's prompt; names of tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
-    contents = [text for each in messages for text in _texts_of(each)]
-    quoted = _QuotedNames(vocabulary, form.template, contents)
-    hidden = [quoted.hide_in(each) for each in messages]
-    rendered = form.prompt(hidden, think=think, tools=tools)
+    said = [with_objects(each) for each in messages]
+    quoted = _QuotedNames(vocabulary, form.template, _strings([said, tools]))
+    rendered = form.prompt(quoted.hidden(said), think=think, tools=quoted.hidden(list(tools)))
     text, first = rendered.text, vocabulary.bos()
     if form.bos and text.lstrip().startswith(form.bos):
         text = text.lstrip()
@@ -158,10 +157,6 @@ def _chat_prompt(
     if first is not None and tokens[:1] != [first]:
         tokens = [first, *tokens]
     return Prompt(tokens, form=form, state=rendered.state, notices=rendered.notices)
-
-
-def _texts_of(message: ChatMessage) -> tuple[str, str]:
-    return message["content"], message.get("reasoning_content", "")
 
 
 class _QuotedNames:
@@ -178,12 +173,9 @@ class _QuotedNames:
         marks = map(chr, range(FIRST_MARK, 0x10FFFE))
         self._mark = next(mark for mark in marks if mark not in used)
 
-    def hide_in(self, message: ChatMessage) -> ChatMessage:
-        """Return a message with a mark in place of each name."""
-        hidden: ChatMessage = {**message, "content": self._hide(message["content"])}
-        if reasoning := message.get("reasoning_content"):
-            hidden["reasoning_content"] = self._hide(reasoning)
-        return hidden
+    def hidden(self, value: Any) -> Any:
+        """Return messages or tools with a mark in place of each name, wherever it stands."""
+        return _mapped(value, self._hide) if self._names else value
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of a rendered text; the names behind marks are tokenized as text."""
@@ -198,3 +190,26 @@ class _QuotedNames:
         for number, name in enumerate(self._names):
             content = content.replace(name, f"{self._mark}{number}{self._mark}")
         return content
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a nested value whose strings are changed, keys too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(key): _mapped(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(each, change) for each in value]
+    return value
+
+
+def _strings(value: Any) -> list[str]:
+    """Return the strings of a nested value."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    _mapped(value, note)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -122,7 +123,7 @@ def test_errors_are_reported_without_numpy() -> None:
 def test_windows_line_ends_are_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if both characters come in separate pieces; a lone carriage return is replaced."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    painter = AnswerPainter(shows_drafts=False)
+    painter = AnswerPainter(argparse.Namespace(show_drafts=False, show_reasoning=False))
     shown = "".join(map(painter._shown, ["a\r\nb\r", "\nc\r", "d"]))
 
     assert shown == "a\nb\nc\ufffdd"
@@ -133,8 +134,10 @@ def test_json_is_the_contract(pair: list[str]) -> None:
     done = run("ask", "hi", *pair, "--json", "--temperature", "0", "--max-tokens", "20")
 
     answer = json.loads(done.stdout)
-    fields = ["text", "tokens", "finish", "model", "drafter", "speculation", "stats"]
-    assert list(answer) == fields
+    assert list(answer) == [
+        "text", "reasoning", "tool_calls", "tokens", "finish", "model", "drafter", "speculation",
+        "stats",
+    ]  # fmt: skip
     assert answer["speculation"]["on"]
     assert answer["speculation"]["draft_length"] == "auto"
     assert list(answer["model"]) == ["target", "draft"]
@@ -261,7 +264,8 @@ def test_usage_errors_are_one_line(
 
 def test_ctrl_c_keeps_the_partial_answer(tiny: WriteModel) -> None:
     """The first Ctrl+C ends the answer; its text stays, and the exit code is 130."""
-    words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--seed", "1"]
+    target = str(tiny("llama", context_length=100_000))
+    words = ["--target", target, "--threads", "1", "--ctx", "100000", "--seed", "1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "specchat", "ask", "hi", *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,

@@ -63,6 +63,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "seed": ([0, 2**40, None, "random"], [-1, 1.0]),
     "max_tokens": ([1, None, "unlimited"], [0, 2.5]),
     "stop": (["a", ["a", "b"], ()], [3, [3], None]),
+    "think": (["auto", "off", "high"], ["", 3, None]),
     "ignore_end": ([True], ["yes"]),
     "make_room": ([False], [0]),
 }
@@ -190,7 +191,7 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
 
     assert declared.items() <= OF_ENGINE.items()
     names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
-    own = {"target", "draft", "process", "prompt", "messages", "on_progress"}
+    own = {"target", "draft", "process", "prompt", "special", "messages", "tools", "on_progress"}
     assert names - own == declared.keys()
 
 

@@ -4,7 +4,9 @@ A format is learned by rendering the template (`learning.py`); families whose ma
 not show have a file each (`families.py` lists them).
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,11 @@ from specchat.errors import InvalidOption, TemplateError
 AUTO = "auto"
 BLOCKS = "blocks"
 """For `reasoning_field`: reasoning is a typed part of the content."""
+MADE_UP = "Qx7 made up"
+"""A question that no template writes."""
+GENERATIONS: dict[str, str] = {}
+"""What templates write where an answer begins, by template and variables."""
+MAX_GENERATIONS = 32
 SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
 
 
@@ -92,20 +99,20 @@ class ChatFormat:
         self,
         messages: Sequence[ChatMessage],
         *,
-        think: str = AUTO,
+        think: str,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Prompt:
         """Return a conversation as text; an answer at its end is left open, to be continued.
 
-        Raises TemplateError if the template fails on it or refuses it.
+        Raises InvalidOption for a word of `think` that the template does not know, TemplateError if
+        it fails on the conversation or refuses it.
         """
         variables, notices = self._switched(think)
+        given = {**variables, **({"tools": list(tools)} if tools else {})}
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
-        text, moved = self._rendered(
-            kept, {**variables, **({"tools": list(tools)} if tools else {})}
-        )
-        state = self.state_after(_after_last(text, kept))
+        text, moved = self._rendered(kept, given)
+        state = self.state_after(self._generation(kept, given))
         if begun and (begun["content"] or begun.get("reasoning_content")):
             added, state = self._begun(begun, state)
             text += added
@@ -126,6 +133,23 @@ class ChatFormat:
             return "reasoning"
         is_closed = closed >= 0 and (opened >= 0 or "/" in end)
         return "answer" if is_closed else self.first_state
+
+    def _generation(self, messages: Sequence[ChatMessage], given: Variables) -> str:
+        """Return what the template writes after a question, up to where its answer begins.
+
+        It is the same for all questions, so that of one that occurs nowhere else is looked at.
+        """
+        is_tool = bool(messages) and messages[-1]["role"] == "tool"
+        key = json.dumps([self.template, is_tool, given], sort_keys=True)
+        if key not in GENERATIONS:
+            with suppress(TemplateError):
+                asked: list[ChatMessage] = [{"role": "user", "content": MADE_UP}]
+                if is_tool:
+                    asked = [*_asked_before_call(), {**messages[-1], "content": MADE_UP}]
+                GENERATIONS[key] = self._rendered(asked, given)[0].rpartition(MADE_UP)[2]
+            while len(GENERATIONS) > MAX_GENERATIONS:
+                del GENERATIONS[next(iter(GENERATIONS))]
+        return GENERATIONS.get(key, "")
 
     def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
         """Return the variables for a word of `--think`, and what the user should know of it."""
@@ -172,8 +196,9 @@ class ChatFormat:
             reasoning = each.pop("reasoning_content", "")
             if each["role"] == "developer" and not self.roles.developer:
                 each["role"] = "system"
-            if self.roles.wants_object_arguments and "tool_calls" in each:
-                each["tool_calls"] = [_with_object(call) for call in each["tool_calls"]]
+            if "tool_calls" in each:
+                changed = _with_object if self.roles.wants_object_arguments else _with_text
+                each["tool_calls"] = [changed(call) for call in each["tool_calls"]]
             if self.roles.wants_typed_content:
                 each["content"] = [{"type": "text", "text": each["content"]}]
             if reasoning and self.reasoning_field == BLOCKS:
@@ -202,11 +227,14 @@ class ChatFormat:
 SYSTEM_ROLES = ("system", "developer")
 
 
-def _after_last(text: str, messages: Sequence[ChatMessage]) -> str:
-    """Return what a prompt has after its last message, or its last line where that is unknown."""
-    last = messages[-1]["content"].strip() if messages else ""
-    place = text.rfind(last) if last else -1
-    return text[place + len(last) :] if place >= 0 else text[-200:]
+def _asked_before_call() -> list[ChatMessage]:
+    """Return a question whose answer calls a tool."""
+    function = {"name": "look", "arguments": "{}"}
+    call = {"id": "call00000", "type": "function", "function": function}
+    return [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
 
 
 def _without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
@@ -233,14 +261,26 @@ def _alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return found
 
 
-def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are an object instead of JSON text."""
-    import json
+def with_objects(message: ChatMessage) -> ChatMessage:
+    """Return a message whose calls have their arguments as objects instead of JSON text."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_with_object(call) for call in calls]} if calls else message
 
+
+def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments are an object; as they are if they cannot be one."""
     function = dict(call["function"])
     if isinstance(function["arguments"], str):
         try:
             function["arguments"] = json.loads(function["arguments"] or "{}")
         except ValueError:
             return dict(call)
+    return {**call, "function": function}
+
+
+def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments are JSON text."""
+    function = dict(call["function"])
+    if not isinstance(function["arguments"], str):
+        function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
     return {**call, "function": function}

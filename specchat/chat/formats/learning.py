@@ -31,6 +31,7 @@ from specchat.chat.formats.probes import (
 )
 from specchat.chat.formats.switch_learning import learn_switches, switch_cases
 from specchat.chat.template import Variables
+from specchat.errors import TemplateError
 
 PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
 """An empty pair of tags, as instructions name it."""
@@ -39,10 +40,13 @@ SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s
 
 
 def learn(template: str, bos: str, eos: str) -> ChatFormat:
-    """Return the format of a template; one of a template that always fails knows nothing."""
+    """Return the format of a template; that of a template that always fails knows nothing."""
     probes = Probes(template, bos, eos)
-    probes.look()
-    probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
+    try:
+        probes.look()
+        probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
+    except TemplateError:  # it is too long: rendering will say so
+        return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
     calls = learn_calls(probes, reasoning)

@@ -48,7 +48,17 @@ def learn_switches(probes: Probes) -> tuple[Mapping[str, Variables], str]:
         if "budget" in name and str(NUMBER) in probes[_case(name, NUMBER)]:
             number_switch = name
             switches.setdefault("off", {name: 0})
+    if switches or number_switch:
+        switches.setdefault("on", _usual(probes, switches))
     return switches, number_switch
+
+
+def _usual(probes: Probes, switches: Mapping[str, Variables]) -> Variables:
+    """Return what reasons where the template knows levels only: its own choice, if that reasons."""
+    off = switches.get("off", {}).items()
+    is_off = any(probes.texts.get(_case(*each)) == probes["question"] for each in off)
+    levels = [variables for word, variables in switches.items() if word != "off"]
+    return levels[0] if is_off and levels else {}
 
 
 def _names(probes: Probes) -> list[str]:

@@ -58,7 +58,7 @@ def test_reasoning_marks_are_those_the_template_writes() -> None:
     assert (form.reasoning.begin, form.reasoning.end) == ("<muse>\n", "\n</muse>\n")
     assert form.reasoning_field == "reasoning_content"
     assert not form.keeps_reasoning
-    assert "because" not in form.prompt(MESSAGES).text
+    assert "because" not in form.prompt(MESSAGES, think="auto").text
 
 
 def test_a_prompt_that_opens_the_reasoning_begins_in_it() -> None:
@@ -71,14 +71,14 @@ def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_the_template_can_clos
     """It is no reasoning where nothing says how it ends."""
     closing = OPENED + "{% if never %}</think>{% endif %}"
 
-    assert form_of(closing).prompt(MESSAGES).state == "reasoning"
+    assert form_of(closing).prompt(MESSAGES, think="auto").state == "reasoning"
     assert form_of(OPENED).reasoning is None
 
 
 def test_the_words_of_the_switch_are_those_the_template_knows() -> None:
     """Booleans are on and off; strings that it compares are levels, some of which mean off."""
     assert form_of(SWITCHED).thinking == ("on", "off")
-    assert set(form_of(LEVELS).thinking) == {"off", "low", "high"}
+    assert set(form_of(LEVELS).thinking) == {"on", "off", "low", "high"}
     assert form_of(LEVELS).prompt(MESSAGES, think="off").text.startswith("calm ")
     assert set(form_of(WRITTEN).thinking) >= {"on", "off", "low", "medium", "high"}
     assert "effort: low." in form_of(WRITTEN).prompt(MESSAGES, think="low").text
@@ -96,8 +96,8 @@ def test_auto_reasons_where_the_usual_switch_is() -> None:
     """A template that reasons only if asked is asked; one without a switch is left alone."""
     asks = "{% if enable_thinking %}<go>{% endif %}" + SWITCHED
 
-    assert form_of(asks).prompt(MESSAGES).text.startswith("<go>")
-    assert form_of(WRAPPED).prompt(MESSAGES).notices == ()
+    assert form_of(asks).prompt(MESSAGES, think="auto").text.startswith("<go>")
+    assert form_of(WRAPPED).prompt(MESSAGES, think="auto").notices == ()
 
 
 def test_a_word_the_model_does_not_know_is_an_error_that_lists_those_it_knows() -> None:
@@ -118,22 +118,22 @@ def test_marks_around_answers_and_at_the_end_of_turns_are_told_apart() -> None:
 
 def test_a_system_prompt_that_the_template_drops_goes_before_the_question() -> None:
     """With a notice; nothing is said where there is no system prompt."""
-    prompt = form_of(DEAF).prompt(MESSAGES)
+    prompt = form_of(DEAF).prompt(MESSAGES, think="auto")
 
     assert prompt.text == "[Be brief.\n\nWhy?][So.][And?]"
     assert "takes no system prompt" in prompt.notices[0]
-    assert form_of(DEAF).prompt(MESSAGES[1:]).notices == ()
+    assert form_of(DEAF).prompt(MESSAGES[1:], think="auto").notices == ()
 
 
 def test_messages_take_the_form_that_the_template_wants() -> None:
     """Typed parts; alternating turns; a developer's message as the system's."""
     developer: list[ChatMessage] = [{"role": "developer", "content": "Hm."}, MESSAGES[1]]
 
-    assert form_of(TYPED).prompt(MESSAGES[1:2]).text == "<user>Why?"
-    assert form_of(STRICT).prompt([MESSAGES[1], MESSAGES[3]]).text == "[Why?\n\nAnd?]"
+    assert form_of(TYPED).prompt(MESSAGES[1:2], think="auto").text == "<user>Why?"
+    assert form_of(STRICT).prompt([MESSAGES[1], MESSAGES[3]], think="auto").text == "[Why?\n\nAnd?]"
     assert (
         form_of(LEVELS)
-        .prompt(developer)
+        .prompt(developer, think="auto")
         .text.endswith("<system>Hm.<end><user>Why?<end><assistant>")
     )
 
@@ -144,7 +144,7 @@ def test_a_template_that_fails_has_a_format_and_says_why_when_it_is_used() -> No
 
     assert form.reasoning is None
     with pytest.raises(TemplateError, match="no"):
-        form.prompt(MESSAGES)
+        form.prompt(MESSAGES, think="auto")
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_an_answer_is_continued_where_it_was(begun: dict[str, str], added: str, 
     """In its reasoning if that was not complete."""
     form = form_of(SWITCHED)
     answer: ChatMessage = {"role": "assistant", **begun}  # type: ignore[typeddict-item]
-    asked = form.prompt(MESSAGES[:2]).text
-    prompt = form.prompt([*MESSAGES[:2], answer])
+    asked = form.prompt(MESSAGES[:2], think="auto").text
+    prompt = form.prompt([*MESSAGES[:2], answer], think="auto")
 
     assert (prompt.text, prompt.state) == (asked + added, state)
 
@@ -170,8 +170,7 @@ EACH = "{% for c in m.tool_calls %}"
 PARAMETER = '<parameter name="{{ k }}">{{ v }}</parameter>\n'
 ITEMS = "{% for k, v in c.function.arguments.items() %}"
 KEY_VALUE = "<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>\n"
-NAMED = "{{ k }}={{ v | tojson }}"
-COMMAS = "{% if not loop.last %}, {% endif %}"
+NAMED = "{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}"
 END = "{% endfor %}"
 CALLS = {
     f"{EACH}<tool_call>\n{JSON_IN_TAG}\n</tool_call>{END}": (
@@ -189,7 +188,9 @@ CALLS = {
         "<tool_call>find\n<arg_key>what</arg_key>\n<arg_value>x</arg_value>\n"
         "<arg_key>much</arg_key>\n<arg_value>2</arg_value>\n</tool_call>"
     ),
-    f"<|tools|>[{EACH}{{{{ c.function.name }}}}({ITEMS}{NAMED}{COMMAS}{END}){END}]": '<|tools|>[find(what="x", much=2)]',
+    f"<|tools|>[{EACH}{{{{ c.function.name }}}}({ITEMS}{NAMED}{END}){END}]": (
+        '<|tools|>[find(what="x", much=2)]'
+    ),
 }
 
 
