@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parent
 READING_ORDER = (
     "chat",
     "models",
+    "formats",
     "settings",
     "speculation",
     "pacing",

@@ -237,7 +237,7 @@ class GenerateOptions(Sampling):
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
     think: str = declare(
         "auto",
-        "Reasoning: on, off, a level of the model's own, or auto, the model's default.",
+        "Reasoning: on, off, or a level the model knows; auto: on where it can be switched.",
         table="chat",
         metavar="auto|on|off|LEVEL",
     )
