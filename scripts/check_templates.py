@@ -29,7 +29,7 @@ from setup_env.running import SetUpFailed  # noqa: E402
 from setup_env.stages import llama_version  # noqa: E402
 from setup_env.templates import PATTERN, VARIABLE, find_templates  # noqa: E402
 from template_cases import AUTO, RECORD, digest, families  # noqa: E402
-from template_check import Checked, Finding, check  # noqa: E402
+from template_check import Checked, Finding, Verdict, check  # noqa: E402
 from template_server import recorded  # noqa: E402
 
 ANSWERS = ("plain", "reasoned")
@@ -160,10 +160,8 @@ def print_table(checked: Sequence[Checked]) -> None:
 
 def cell(checked: Checked, *kinds: str) -> str:
     """Return how many comparisons of some kinds were equal, and what became of the others."""
-    counts = {
-        verdict: checked.count(verdict, *kinds)
-        for verdict in ("same", "better", "begun", "differs")
-    }
+    verdicts: tuple[Verdict, ...] = ("same", "better", "differs")
+    counts = {verdict: checked.count(verdict, *kinds) for verdict in verdicts}
     total = sum(counts.values())
     if not total:
         return "-"

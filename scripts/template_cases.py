@@ -67,11 +67,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The texts of a template, its switches by the words of `--think`, and the end of a turn."""
+    """The texts of a template, its switches by the words of `--think`, and the end of a turn.
+
+    `control` are further tokens that llama.cpp looks for to know what ends a turn.
+    """
 
     eos: str
     texts: tuple[Text, ...]
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    control: tuple[str, ...] = ()
 
     def variables(self, think: str) -> Mapping[str, Any]:
         """Return the template's variables for a word of `--think`."""
@@ -93,7 +97,8 @@ def families() -> Mapping[str, Family]:
         texts = tuple(
             Text(kind, think, _filled(text, names)) for kind, think, text in each["texts"]
         )
-        family = Family(each["eos"], texts, each.get("switches", {}))
+        control = tuple(each.get("control", ()))
+        family = Family(each["eos"], texts, each.get("switches", {}), control)
         found |= dict.fromkeys(each["templates"], family)
     return found
 

@@ -1,7 +1,6 @@
 """What specchat makes of a template, beside what llama-server was recorded to make of it."""
 
 import json
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,12 +26,8 @@ from template_cases import (
     without_date,
 )
 
-MARK = re.compile(r"(?:[<\[]\S*[>\]])+|to=")
-"""A mark or several in a row."""
-
-Verdict: TypeAlias = Literal["same", "better", "begun", "differs"]
-"""better: specchat reads what the model meant, and llama-server does not. begun: specchat shows the
-beginning of a mark that the answer was cut in, and llama-server drops it."""
+Verdict: TypeAlias = Literal["same", "better", "differs"]
+"""better: specchat reads what the model meant, and llama-server does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +114,15 @@ def _text(
     yield Finding("streamed", text.think, streamed, f"{text.kind}: {slowly}, at once {ours}")
     if whole and "steps" in theirs and ours.trimmed() == whole.trimmed():
         for beginning, cut in zip(text.beginnings, unpacked(theirs["steps"], whole), strict=True):
-            read_so_far = read([beginning], AnswerReader(form, state, offered))
-            yield _cut(text, beginning, read_so_far, cut)
+            reader = AnswerReader(form, state, offered)
+            so_far = read([beginning], reader, is_cut=beginning != text.text)
+            yield _cut(text, beginning, so_far, cut)
 
 
-def read(pieces: Iterable[str], reader: AnswerReader) -> Message:
+def read(pieces: Iterable[str], reader: AnswerReader, *, is_cut: bool = False) -> Message:
     """Return what a reader makes of an answer that comes in pieces."""
-    parts = [part for piece in pieces for part in reader.read(piece)] + reader.finish()
+    parts = [part for piece in pieces for part in reader.read(piece)]
+    parts += reader.finish(is_cut=is_cut)
     texts = {
         wanted: "".join(text for kind, text in parts if kind == wanted)
         for wanted in ("reasoning", "answer")
@@ -147,16 +144,6 @@ def _whole(text: Text, ours: Message, theirs: Message | None) -> Finding:
 
 
 def _cut(text: Text, beginning: str, ours: Message, theirs: Message) -> Finding:
-    verdict: Verdict = "same"
-    if ours.trimmed() != theirs.trimmed():
-        shown = (ours.reasoning + ours.answer).strip()
-        begun = shown.removeprefix((theirs.reasoning + theirs.answer).strip()).strip()
-        verdict = "begun" if _is_begun_mark(begun, beginning, text.text) else "differs"
+    verdict: Verdict = "same" if ours.trimmed() == theirs.trimmed() else "differs"
     detail = f"{text.kind} {beginning!r}: llama-server reads {theirs}, specchat {ours}"
     return Finding("cut", text.think, verdict, detail)
-
-
-def _is_begun_mark(begun: str, beginning: str, text: str) -> bool:
-    """Whether a text was cut in a mark that `begun` is the beginning of."""
-    rest = text[len(beginning) :]
-    return beginning.endswith(begun) and bool(MARK.match(begun + rest[:40]))

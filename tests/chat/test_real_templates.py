@@ -6,15 +6,13 @@ the set-up keeps; none is in the repository.
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from check_templates import check_one, load, unexplained
-from setup_env.running import SetUpFailed
-from setup_env.stages import llama_version
-from setup_env.templates import PATTERN, find_templates
+from real_templates import FOLDER, needs_templates, template_of
+from setup_env.templates import PATTERN
 from template_cases import (
     AUTO,
     CONVERSATION,
@@ -31,20 +29,6 @@ from template_check import check
 from tiny_gguf import CHAT_TEMPLATE
 
 
-def templates_folder() -> Path | None:
-    """Return where the templates are."""
-    try:
-        return find_templates(llama_version())
-    except SetUpFailed as failure:
-        raise pytest.UsageError(str(failure)) from failure
-
-
-FOLDER = templates_folder()
-needs_templates = pytest.mark.skipif(
-    FOLDER is None, reason="test_real_templates needs llama.cpp's templates: scripts/test gets them"
-)
-
-
 @pytest.fixture(scope="module")
 def record() -> Mapping[str, Any]:
     """Return what llama-server made of each template."""
@@ -55,10 +39,7 @@ def record() -> Mapping[str, Any]:
 @pytest.mark.parametrize("name", families())
 def test_a_template_is_read_as_llama_server_reads_it(name: str, record: Mapping[str, Any]) -> None:
     """Prompts at each level of thinking, answers, whole and cut, and calls are equal or better."""
-    assert FOLDER is not None
-    template = (FOLDER / f"{name}.jinja").read_text("utf-8")
-
-    assert unexplained(check_one(name, template, record.get(name))) == []
+    assert unexplained(check_one(name, template_of(name), record.get(name))) == []
 
 
 @needs_templates

@@ -85,7 +85,8 @@ def write_parrot(
         return [known.get(places.get(_stored(piece, words), -1), len(known)) for piece in others]
 
     blanks = [piece for piece in BLANKS if piece in pieces[1:] and piece != pieces[0]]
-    ends = [known_among(after), *(known_among([piece]) for piece in blanks)]
+    prompts: list[Sequence[Piece]] = [after] if after else [(), *([blank] for blank in blanks)]
+    ends = [known_among(each) for each in prompts]
     weights = _weights([known[token] for token in ids], ends, loop)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(name)
@@ -213,13 +214,13 @@ def _places(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return what is to be known: the last tokens at a place, newest first, and what follows.
 
-    `ends` are those of the prompts.
+    Prompts end in one of `ends`, of which an empty one stands for any other token.
     """
     other = len(set(sequence))
     ended = [*sequence, *(sequence if loop else [sequence[-1]] * (reach + 1))]
     generator = np.random.default_rng(0)
     random = generator.integers(other + 1, size=(NUM_RANDOM, reach)).tolist()
-    begins = [[other] * reach, *ends, *([*tokens, other] for tokens in random)]
+    begins = [*ends, *([*tokens, other] for tokens in random if not ends[0])]
     rows, following = list[list[int]](), list[int]()
     for number, begin in enumerate(begins):
         whole = [*([other] * reach), *begin]

@@ -1,0 +1,96 @@
+"""What models utter in the forms of their families arrives in parts, with drafts and without.
+
+Parrots utter it with the templates that come with llama.cpp; marks are control tokens or
+user-defined ones, as in real vocabularies.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from check_templates import load
+from real_templates import needs_templates, template_of
+from specchat.chat.formats import format_of
+from specchat.decoding.chunk import Chunk
+from specchat.engine import Engine
+from template_cases import BOS, QUESTION, RECORD, Message, Text, families, ideal, tools
+from tiny_gguf import Words, bytes_of, pieces_of, write_parrot
+
+BAR = "[|\uff5c]"
+MARK = re.compile(
+    rf"<{BAR}[^<>\n]{{1,40}}{BAR}>|<\|[\w\"]+\|?>|</?\w[\w:.]*\|?>|\[/?[A-Z_ ]+\]|\]<\]\w+\[>\["
+)
+CONTROL = re.compile(rf".*(?:{BAR}|\[|\])")
+REACH = 40
+"""The characters at the end of a prompt that a parrot must know where its marks are in it."""
+
+NAMES = {id(family): name for name, family in families().items()}
+"""One template of each family, by the family's identity."""
+CASES = [
+    pytest.param(name, text, id=f"{name}-{text.kind}")
+    for name in NAMES.values()
+    for text in families()[name].texts
+    if text.kind in {"reasoned", "reasoned call", "calls"}
+]
+
+
+def parrot_of(name: str, text: Text, path: Path) -> Path:
+    """Write a parrot that utters a text after a question, and then ends its turn."""
+    family, template = families()[name], template_of(name)
+    offered = tools() if text.has_tools else []
+    prompt = format_of(template, BOS, family.eos).prompt(QUESTION, think=text.think, tools=offered)
+    end = prompt.text[-REACH:]
+    marks = {*MARK.findall(f"{end}{text.text}"), family.eos}
+    control = sorted({*filter(CONTROL.match, marks), family.eos, BOS, *family.control})
+    words = Words(
+        control=tuple(control),
+        user=tuple(sorted(marks - {*control})),
+        template=template,
+        eos=family.eos,
+        bos=BOS,
+    )
+    pieces = pieces_of(f"{text.text}{family.eos}", marks)
+    return write_parrot(path, pieces, words, after=bytes_of(end, marks))
+
+
+def message_of(chunks: Iterable[Chunk]) -> Message:
+    """Return an answer in its parts."""
+    message = Message()
+    for chunk in chunks:
+        message.reasoning += chunk.reasoning
+        message.answer += chunk.text
+        message.calls += [[each.name, json.loads(each.arguments)] for each in chunk.tool_calls]
+    return message
+
+
+def recorded(name: str, text: Text) -> Message:
+    """Return what llama-server reads, or what the text means if it refuses it."""
+    texts: list[Mapping[str, Any]] = load(RECORD)[name]["texts"]
+    theirs = texts[families()[name].texts.index(text)]
+    return (
+        ideal(text.kind)
+        if "refused" in theirs
+        else Message(theirs["reasoning"], theirs["answer"], theirs.get("calls", []))
+    )
+
+
+@needs_templates
+@pytest.mark.parametrize(("name", "text"), CASES)
+def test_an_answer_in_the_form_of_its_family_arrives_in_parts(
+    tmp_path: Path, name: str, text: Text
+) -> None:
+    """Reasoning, answer and calls are apart, and the same with drafts as without."""
+    path = parrot_of(name, text, tmp_path / "parrot.gguf")
+    offered = tools() if text.has_tools else []
+    options: dict[str, Any] = {"think": text.think, "tools": offered, "temperature": 0.0}
+
+    with Engine.load(path, path, ctx=8192, threads=1, learn=False) as engine:
+        plain = message_of(engine.chat(QUESTION, drafter="none", **options))
+        drafted = message_of(engine.chat(QUESTION, drafter="model", **options))
+
+    assert plain.trimmed() in [recorded(name, text).trimmed(), ideal(text.kind).trimmed()]
+    assert plain == drafted
