@@ -85,7 +85,7 @@ def test_a_tool_call_is_a_line_of_json(tmp_path: Path) -> None:
 
     assert printed.stdout == 'Look: \n{"name": "f", "arguments": {"x": 1}}\n'
     calls = json.loads(record.stdout)["tool_calls"]
-    assert calls == [{"id": "call_0", "name": "f", "arguments": {"x": 1}}]
+    assert calls == [{"id": "call00000", "name": "f", "arguments": {"x": 1}}]
 
 
 def test_the_switch_reaches_the_template(tmp_path: Path) -> None:

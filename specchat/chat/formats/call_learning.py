@@ -3,6 +3,7 @@
 import re
 
 from specchat.chat.formats.call_syntax import (
+    KEY_AGAIN,
     CallSyntax,
     NamedJson,
     TaggedArguments,
@@ -148,25 +149,17 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
     if opening is None or key_begin is None:
         return None
     value_end = closing[: key_begin.start()].strip()
-    name_end = between[: len(between) - len(key_begin[0])] if between.endswith(key_begin[0]) else ""
+    name_end = between.removesuffix(key_begin[0]).strip() if key_begin[0] in between else ""
     after = re.match(r"\s*(?:<[^<>]*>\s*)*", written[last:])
     ends = re.findall(r"<[^<>]*>", after[0] if after else "")
-    call_end = next((end for end in ends if end != value_end), "")
-    assign = _assignment(probes, assigned)
-    argument = (
-        rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]+?){assign}"
-        rf"(?P<value>.*?)\s*{_closing(value_end)}"
+    key_pattern = rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]+?)"
+    return TaggedArguments(
+        re.compile(rf"{_pattern(opening[0].strip())}\s*(?P<name>[\w.:-]+){_pattern(name_end)}"),
+        next((end for end in ends if end != value_end), ""),
+        re.compile(key_pattern + _assignment(probes, assigned)),
+        value_end.replace(KEY, KEY_AGAIN),
+        (assigned[len(assigned.rstrip()) :], closing[: len(closing) - len(closing.lstrip())]),
     )
-    body = rf"(?P<body>.*?){_pattern(call_end)}" if call_end else r"(?P<body>.*)"
-    whole = (
-        rf"{_pattern(opening[0].strip())}\s*(?P<name>[\w.:-]+){_pattern(name_end.strip())}{body}"
-    )
-    return TaggedArguments(re.compile(whole, re.DOTALL), re.compile(argument, re.DOTALL))
-
-
-def _closing(value_end: str) -> str:
-    """Return a pattern for the end of a value, which may name its argument again."""
-    return _pattern(value_end).replace(KEY, "(?P=key)")
 
 
 def _assignment(probes: Probes, assigned: str) -> str:
@@ -179,5 +172,5 @@ def _assignment(probes: Probes, assigned: str) -> str:
     end = text.rfind(str(NUMBER))
     other = text[place:end] if 0 < place <= end else assigned
     if other.strip() == assigned.strip():
-        return rf"{_pattern(assigned.strip())}\s*" if assigned.strip() else r"\s*"
-    return rf"{re.escape(assigned[:1])}[^<>]*>\s*"
+        return _pattern(assigned.strip())
+    return rf"{re.escape(assigned[:1])}[^<>]*>"

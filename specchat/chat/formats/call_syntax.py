@@ -11,11 +11,15 @@ from specchat.decoding.chunk import ToolCall
 
 Tools: TypeAlias = Sequence[Mapping[str, Any]]
 
-LONGEST_CALL = 1_000_000
+LONGEST_CALL = 500_000
 """Characters; a longer one stays text."""
+MAX_FAILURES = 100
+"""How many braces and brackets that begin no JSON are passed over: each is read up to its fault."""
 NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
+KEY_AGAIN = "\0"
+BEGINNING = re.compile(r"[{\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class CallSyntax:
             ToolCall(
                 call.name,
                 json.dumps(call.arguments, ensure_ascii=False),
-                call.id or f"call_{num_before + place}",
+                call.id or f"call{num_before + place:05}",
                 raw if place == last else "",
             )
             for place, call in enumerate(found)
@@ -69,14 +73,28 @@ def read_json(raw: str, tools: Tools) -> list[Call] | None:
 
 def json_values(text: str) -> Iterator[Any]:
     """Yield the JSON objects and lists in a text, without those inside others."""
-    decoder, place = json.JSONDecoder(strict=False), 0
-    while found := re.compile(r"[{\[]").search(text, place):
+    decoder, place, num_failures = json.JSONDecoder(strict=False), 0, 0
+    while (found := BEGINNING.search(text, place)) and num_failures < MAX_FAILURES:
         try:
             value, place = decoder.raw_decode(text, found.start())
         except ValueError:
-            place = found.start() + 1
+            place, num_failures = found.start() + 1, num_failures + 1
             continue
         yield value
+
+
+def sections(text: str, opening: re.Pattern[str], end: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield each match of an opening, and the text from there to the end; "" is that of the text.
+
+    An opening without an end is none, and no other can follow it: so no text is read twice.
+    """
+    place = 0
+    while found := opening.search(text, place):
+        stop = text.find(end, found.end()) if end else len(text)
+        if stop < 0:
+            return
+        yield found, text[found.end() : stop]
+        place = stop + len(end)
 
 
 def _calls_in(value: Any, tools: Tools) -> Iterator[Call]:
@@ -134,25 +152,39 @@ class NamedJson:
 class TaggedArguments:
     """Reads calls whose arguments stand in tags of their own.
 
-    `call` finds a call, with the groups `name` and `body`; `argument` finds an argument in the
-    body, with the groups `key` and `value`.
+    `call` finds where a call begins, with the group `name`, and `argument` where an argument does,
+    with the group `key` and perhaps its `type`. In `value_end`, `KEY_AGAIN` stands for the key.
+    `space` is the white space that is written around values.
     """
 
     call: re.Pattern[str]
+    call_end: str
     argument: re.Pattern[str]
+    value_end: str
+    space: tuple[str, str] = ("", "")
 
     def __call__(self, raw: str, tools: Tools) -> list[Call] | None:
         """Return the calls in a text; values are JSON unless the tool declares a string."""
         found = []
-        for match in self.call.finditer(raw):
-            name = match["name"].strip()
-            types = argument_types(tools, name)
-            arguments = {
-                each["key"].strip(): typed_value(each["value"], types.get(each["key"].strip()))
-                for each in self.argument.finditer(match["body"] or "")
-            }
-            found.append(Call(name, arguments))
+        for opening, body in sections(raw, self.call, self.call_end):
+            name = opening["name"].strip()
+            found.append(Call(name, self._arguments(body, argument_types(tools, name))))
         return found or None
+
+    def _arguments(self, body: str, types: Mapping[str, Any]) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        place = 0
+        while opening := self.argument.search(body, place):
+            key = opening["key"].strip()
+            end = self.value_end.replace(KEY_AGAIN, key)
+            stop = body.find(end, opening.end())
+            if stop < 0:
+                raise ValueError(body)
+            value = body[opening.end() : stop].removeprefix(self.space[0])
+            kind = types.get(key, opening.groupdict().get("type"))
+            arguments[key] = typed_value(value.removesuffix(self.space[1]), kind)
+            place = stop + len(end)
+        return arguments
 
 
 def argument_types(tools: Tools, name: str) -> dict[str, Any]:

@@ -5,7 +5,8 @@ not show have a file each (`families.py` lists them).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ MADE_UP = "Qx7 made up"
 GENERATIONS: dict[str, str] = {}
 """What templates write where an answer begins, by template and variables."""
 MAX_GENERATIONS = 32
+SYSTEM_LEFT_OUT = "this model's template left the system prompt out here"
 SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
 
 
@@ -43,6 +45,7 @@ class Roles:
     system: bool = True
     developer: bool = False
     tool: bool = True
+    calls: bool = True
     must_alternate: bool = False
     wants_typed_content: bool = False
     wants_object_arguments: bool = True
@@ -116,7 +119,8 @@ class ChatFormat:
         if begun and (begun["content"] or begun.get("reasoning_content")):
             added, state = self._begun(begun, state)
             text += added
-        return Prompt(text, state, (*notices, *([SYSTEM_MOVED] if moved else [])))
+        notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if _is_left_out(kept, text) else ""
+        return Prompt(text, state, (*notices, *filter(None, [notice])))
 
     def state_after(self, generation: str) -> State:
         """Return the state that the end of a prompt leaves the answer in.
@@ -166,12 +170,13 @@ class ChatFormat:
         raise InvalidOption(f"this model does not know --think {think}: use one of {known}")
 
     def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
-        """Return the rendered text, and whether a system prompt was put into the question."""
-        moves = not self.roles.system and bool(messages) and messages[0]["role"] in SYSTEM_ROLES
-        prepared = self._prepared(_without_system(messages) if moves else messages)
+        """Return the rendered text, and whether a system prompt was put into the question.
+
+        What a template refuses is sent in another way. Raises its first TemplateError if it refuses
+        all of them.
+        """
         now = datetime.now().astimezone()
         given = {
-            "messages": prepared,
             "add_generation_prompt": True,
             "bos_token": self.bos,
             "eos_token": self.eos,
@@ -180,13 +185,32 @@ class ChatFormat:
             "functions": "",
             **variables,
         }
-        try:
-            return render(self.template, given), moves
-        except TemplateError:
-            if moves or not messages or messages[0]["role"] not in SYSTEM_ROLES:
-                raise
-            given["messages"] = self._prepared(_without_system(messages))
-            return render(self.template, given), True
+        failures: list[TemplateError] = []
+        for way, is_moved in self._ways(messages):
+            try:
+                return render(self.template, {**given, "messages": self._prepared(way)}), is_moved
+            except TemplateError as error:
+                failures.append(error)
+        raise failures[0]
+
+    def _ways(
+        self, messages: Sequence[ChatMessage]
+    ) -> Iterator[tuple[Sequence[ChatMessage], bool]]:
+        """Yield the ways to send a conversation, and whether the system prompt is moved in it.
+
+        One that the template would drop is moved at once. Calls become text where the template
+        writes none, and where it refuses them, as some do without an answer to them.
+        """
+        has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
+        has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
+        if has_calls and not (self.roles.calls and self.roles.tool):
+            messages, has_calls = _calls_as_text(messages), False
+        if not has_system or self.roles.system:
+            yield messages, False
+        if has_system:
+            yield _without_system(messages), True
+        if has_calls:
+            yield from self._ways(_calls_as_text(messages))
 
     def _prepared(self, messages: Sequence[ChatMessage]) -> list[Mapping[str, Any]]:
         """Return messages in the form that the template takes."""
@@ -237,6 +261,14 @@ def _asked_before_call() -> list[ChatMessage]:
     ]
 
 
+def _is_left_out(messages: Sequence[ChatMessage], text: str) -> bool:
+    """Return True if a prompt lacks the system prompt; a template may escape a character of it."""
+    if not messages or messages[0]["role"] not in SYSTEM_ROLES:
+        return False
+    longest = max(re.findall(r"[\w ]+", messages[0]["content"]), key=len, default="")
+    return longest.strip() not in text
+
+
 def _without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return a conversation with its system prompt before the first question, as Gemma has it."""
     system, *rest = messages
@@ -247,6 +279,21 @@ def _without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         "content": f"{system['content']}\n\n{rest[0]['content']}",
     }
     return [question, *rest[1:]]
+
+
+def _calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return messages whose calls are part of the text, and answers of tools the user's."""
+    found: list[ChatMessage] = []
+    for message in messages:
+        if message["role"] == "tool":
+            found.append({"role": "user", "content": message["content"]})
+            continue
+        each = message.copy()
+        calls = each.pop("tool_calls", [])
+        functions = [json.dumps(call["function"], ensure_ascii=False) for call in calls]
+        each["content"] = "\n".join(filter(None, [each["content"], *functions]))
+        found.append(each)
+    return found
 
 
 def _alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

@@ -8,16 +8,16 @@ import json
 import re
 from dataclasses import replace
 
-from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools
+from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools, sections
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, usual_marks
 
 SECTION, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 CALL = re.compile(
     r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?)\s*"
-    r"<\|tool_call_argument_begin\|>\s*(?P<arguments>.*?)\s*(?:<\|tool_call_end\|>|$)",
-    re.DOTALL,
+    r"<\|tool_call_argument_begin\|>"
 )
+CALL_END = "<|tool_call_end|>"
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -37,8 +37,11 @@ def complete(form: ChatFormat) -> ChatFormat:
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if it cannot be read."""
+    text = raw.replace(SECTION_END, "")
     found = [
-        Call(each["name"], json.loads(each["arguments"] or "{}"), each["id"])
-        for each in CALL.finditer(raw.replace(SECTION_END, ""))
+        Call(call["name"], json.loads(arguments or "{}"), call["id"])
+        for call, arguments in sections(
+            text + CALL_END, CALL, CALL_END
+        )  # the last may lack its end
     ]
     return found or None

@@ -8,9 +8,14 @@ type="string"<|sep|>value<|close|>argument<|sep|><|close|>call<|sep|><|close|>to
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
-from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools, typed_value
+from specchat.chat.formats.call_syntax import (
+    Call,
+    CallSyntax,
+    TaggedArguments,
+    Tools,
+    sections,
+)
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
 
@@ -23,15 +28,12 @@ def _closed(name: str) -> str:
     return f"<|close|>{name}<|sep|>"
 
 
-CALL = re.compile(
-    r'<\|open\|>call tool="(?P<name>[^"]+)"[^<]*<\|sep\|>(?P<body>.*?)<\|close\|>call'
-)
+CALL = re.compile(r'<\|open\|>call tool="(?P<name>[^"<]+)"[^<]*<\|sep\|>')
 ARGUMENT = re.compile(
-    r'<\|open\|>argument key="(?P<key>[^"]+)"(?: type="(?P<type>\w+)")?[^<]*<\|sep\|>'
-    r"(?P<value>.*?)<\|close\|>argument<\|sep\|>",
-    re.DOTALL,
+    r'<\|open\|>argument key="(?P<key>[^"<]+)"(?: type="(?P<type>\w+)")?[^<]*<\|sep\|>'
 )
-WHOLE = re.compile(r"<\|open\|>json[^<]*<\|sep\|>(?P<value>.*?)<\|close\|>json<\|sep\|>", re.DOTALL)
+WHOLE = re.compile(r"<\|open\|>json[^<]*<\|sep\|>")
+TAGGED = TaggedArguments(CALL, _closed("call"), ARGUMENT, _closed("argument"))
 PARTS = (Mark(_opened("response"), "answer"), Mark(_opened("tools"), "call"))
 AFTER = (Mark(_closed("message"), "aside"), Mark("<|end_of_msg|>", "aside"))
 MARKS: Marks = {
@@ -60,15 +62,11 @@ def complete(form: ChatFormat) -> ChatFormat:
     )
 
 
-def read_calls(raw: str, _: Tools) -> list[Call] | None:
-    """Return the calls in a text. Raises ValueError if it cannot be read."""
-    found = []
-    for call in re.finditer(CALL.pattern, raw, re.DOTALL):
-        arguments: Any = {
-            each["key"]: typed_value(each["value"], each["type"])
-            for each in ARGUMENT.finditer(call["body"])
-        }
-        if whole := WHOLE.search(call["body"]):
-            arguments = json.loads(whole["value"])
-        found.append(Call(call["name"], arguments))
+def read_calls(raw: str, tools: Tools) -> list[Call] | None:
+    """Return the calls in a text; their arguments may also be one JSON object."""
+    found = TAGGED(raw, tools) or []
+    bodies = [body for _, body in sections(raw, CALL, _closed("call"))]
+    for place, body in enumerate(bodies):
+        for _, whole in sections(body, WHOLE, _closed("json")):
+            found[place] = Call(found[place].name, json.loads(whole))
     return found or None

@@ -11,13 +11,17 @@ from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrappin
 from specchat.chat.formats.marks import usual_marks
 from specchat.chat.formats.probes import (
     ANSWER,
+    CALL_ID,
     FIELDS,
+    FUNCTION,
     MARK,
     NEXT,
     QUESTION,
     REASONING,
+    RESULT,
     SYSTEM,
     TOOLS,
+    VALUE,
     Probes,
     assistant,
     call,
@@ -85,6 +89,9 @@ def _cases() -> dict[str, Variables]:
         ),
     }
     blocks = [{"type": "thinking", "thinking": REASONING}, {"type": "text", "text": ANSWER}]
+    result = {"role": "tool", "content": RESULT, "tool_call_id": CALL_ID, "name": FUNCTION}
+    called = assistant("", tool_calls=[call()])
+    cases["tool"] = conversation(asked, called, result, generate=True, tools=TOOLS)
     shapes = {name: assistant(**{name: REASONING}) for name in FIELDS}
     shapes[BLOCKS] = {"role": "assistant", "content": blocks}
     for name, message in shapes.items():
@@ -206,6 +213,8 @@ def _learn_roles(probes: Probes) -> Roles:
     """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
+        tool=RESULT in probes["tool"],
+        calls=VALUE in probes["one call"] or VALUE in probes["one call as text"],
         developer="developer" in probes.template and SYSTEM in probes["developer"],
         must_alternate=bool(probes["question"]) and not probes["twice"],
         wants_typed_content=QUESTION not in probes["question"] and QUESTION in probes["typed"],

@@ -8,25 +8,22 @@
 import re
 from dataclasses import replace
 
-from specchat.chat.formats.call_syntax import CallSyntax, TaggedArguments
+from specchat.chat.formats.call_syntax import KEY_AGAIN, CallSyntax, TaggedArguments
 from specchat.chat.formats.chat_format import ChatFormat
 from specchat.chat.formats.marks import Mark, usual_marks
 
 SPACE = "]<]minimax[>["
-CALL = re.compile(
-    rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"]+)">(?P<body>.*?){re.escape(SPACE)}</invoke>',
-    re.DOTALL,
-)
-ARGUMENT = re.compile(
-    rf"{re.escape(SPACE)}<(?P<key>[\w.-]+)>(?P<value>.*?){re.escape(SPACE)}</(?P=key)>", re.DOTALL
+CALLS = TaggedArguments(
+    re.compile(rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"<]+)">'),
+    f"{SPACE}</invoke>",
+    re.compile(rf"{re.escape(SPACE)}<(?P<key>[\w.-]+)>"),
+    f"{SPACE}</{KEY_AGAIN}>",
 )
 
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with its calls."""
-    calls = CallSyntax(
-        f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", TaggedArguments(CALL, ARGUMENT)
-    )
+    calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", CALLS)
     with_calls = replace(form, calls=calls)
     marks = dict(usual_marks(with_calls))
     marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # it may close at once

@@ -10,9 +10,11 @@ from specchat.chat.formats.call_syntax import CallSyntax, TaggedArguments
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
 
-CALL = re.compile(r'<atem:invoke name="(?P<name>[^"]+)">(?P<body>.*?)</atem:invoke>', re.DOTALL)
-ARGUMENT = re.compile(
-    r'<atem:parameter name="(?P<key>[^"]+)"[^>]*>(?P<value>.*?)</atem:parameter>', re.DOTALL
+CALLS = TaggedArguments(
+    re.compile(r'<atem:invoke name="(?P<name>[^"<]+)">'),
+    "</atem:invoke>",
+    re.compile(r'<atem:parameter name="(?P<key>[^"<]+)"[^<>]*>'),
+    "</atem:parameter>",
 )
 MESSAGE_END = (Mark("<|eom|>", "start"), Mark("<|start|>", "header"))
 MARKS: Marks = {
@@ -33,7 +35,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping(" to=self<|message|>", "<|eom|><|start|>assistant"),
         content=Wrapping(" to=user<|message|>"),
         ends=("<|eot|>",),
-        calls=CallSyntax("<atem:function_calls>", "", TaggedArguments(CALL, ARGUMENT)),
+        calls=CallSyntax("<atem:function_calls>", "", CALLS),
     )
 
 

@@ -8,12 +8,14 @@ from typing import Any
 from specchat.chat.template import Variables, render_all, variables_of
 
 SYSTEM, QUESTION, ANSWER, NEXT = "Sx7 guide", "Qx7 ask", "Ax7 reply", "Nx7 follow"
-REASONING = "Rx7 muse"
+REASONING, RESULT = "Rx7 muse", "Tx7 result"
 FUNCTION, OTHER_FUNCTION = "fx7_first", "gx7_second"
 KEY, OTHER_KEY = "kx7_one", "lx7_two"
 VALUE, OTHER_VALUE = "vx7a", "wx7b"
 NUMBER = 70707
 CALL_ID = "callx7777"
+LONGEST_PROBE = 100_000
+"""Characters that a template may make of a few words; those of real ones make fewer than 20,000."""
 FIELDS = ("reasoning_content", "thinking", "reasoning")
 
 MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|[\[\]][~a-z!]{1,6}[\[\]])"
@@ -72,7 +74,8 @@ class Probes:
         given = [{**fixed, **each} for each in wanted.values()]
         rendered = render_all(self.template, given)
         for name, text in zip(wanted, rendered, strict=True):
-            self.texts[name] = text if isinstance(text, str) else ""
+            is_usable = isinstance(text, str) and len(text) <= LONGEST_PROBE
+            self.texts[name] = str(text) if is_usable else ""
 
     def __getitem__(self, name: str) -> str:
         return self.texts[name]

@@ -131,7 +131,7 @@ def test_calls_are_read_when_they_are_complete() -> None:
     parts = reader.read(CALL * 2)
 
     assert [(call.name, call.arguments) for call in reader.calls] == [("f", '{"a": "<"}')] * 2
-    assert [call.id for call in reader.calls] == ["call_0", "call_1"]
+    assert [call.id for call in reader.calls] == ["call00000", "call00001"]
     assert "".join(text for kind, text in parts if kind == "call") == CALL * 2
 
 

@@ -39,22 +39,22 @@ KIMI_K3 = (
     '{"x": [true, null]}<|close|>argument<|sep|><|close|>call<|sep|>'
 )
 FORMS: list[tuple[Extract, str, str]] = [
-    (read_json, json.dumps({"name": "f", "arguments": ARGUMENTS}), "call_0"),
-    (read_json, json.dumps([{"name": "f", "parameters": ARGUMENTS}]), "call_0"),
-    (read_json, json.dumps({"name": "f", "arguments": json.dumps(ARGUMENTS)}), "call_0"),
+    (read_json, json.dumps({"name": "f", "arguments": ARGUMENTS}), "call00000"),
+    (read_json, json.dumps([{"name": "f", "parameters": ARGUMENTS}]), "call00000"),
+    (read_json, json.dumps({"name": "f", "arguments": json.dumps(ARGUMENTS)}), "call00000"),
     (read_json, json.dumps({"id": "7", "function": {"name": "f", "arguments": ARGUMENTS}}), "7"),
-    (read_json, json.dumps([{"f": ARGUMENTS}]), "call_0"),
-    (read_json, "x {not} " + json.dumps({"tool_name": "f", "parameters": ARGUMENTS}), "call_0"),
+    (read_json, json.dumps([{"f": ARGUMENTS}]), "call00000"),
+    (read_json, "x {not} " + json.dumps({"tool_name": "f", "parameters": ARGUMENTS}), "call00000"),
     (
         read_python,
         "[f(what='a \"b\" {c}', much=2, deep={'x': [True, None]})]",
-        "call_0",
+        "call00000",
     ),
-    (read_python, '[f(what="a \\"b\\" {c}", much=2, deep={"x": [true, null]})]', "call_0"),
+    (read_python, '[f(what="a \\"b\\" {c}", much=2, deep={"x": [true, null]})]', "call00000"),
     (
         gemma4.read_calls,
         '<|tool_call>call:f{what:<|"|>a "b" {c}<|"|>,much:2,deep:{x:[true,null]}}<tool_call|>',
-        "call_0",
+        "call00000",
     ),
     (
         kimi_k2.read_calls,
@@ -64,12 +64,12 @@ FORMS: list[tuple[Extract, str, str]] = [
     (
         kimi_k3.read_calls,
         KIMI_K3,
-        "call_0",
+        "call00000",
     ),
     (
         NamedJson(gpt_oss.CALL),
         "<|channel|>commentary to=functions.f <|constrain|>json<|message|>" + json.dumps(ARGUMENTS),
-        "call_0",
+        "call00000",
     ),
 ]
 

@@ -207,3 +207,50 @@ def test_calls_are_read_as_the_template_writes_them(written: str, uttered: str) 
     assert syntax is not None
     (call,) = syntax.read(uttered, (), 0) or []
     assert (call.name, call.arguments) == ("find", '{"what": "x", "much": 2}')
+
+
+CALLED: list[ChatMessage] = [
+    {"role": "user", "content": "Look."},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "call00000", "type": "function",
+             "function": {"name": "find", "arguments": '{"what": "x"}'}},
+        ],
+    },
+    {"role": "tool", "content": "found it", "tool_call_id": "call00000"},
+]  # fmt: skip
+
+
+def test_calls_and_their_answers_are_never_lost() -> None:
+    """A template that writes none, or refuses them, gets them as text."""
+    strict = STRICT.replace("roles must alternate", "no {{ m.role }}")
+    for template in (WRAPPED, DEAF, strict):
+        text = form_of(template).prompt(CALLED, think="auto").text
+        assert all(word in text for word in ("Look.", "find", "what", "found it")), template
+
+
+def test_arguments_have_the_form_that_the_template_wants() -> None:
+    """An object, or JSON text where an object would be written as Python's."""
+    written = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}CALL{% endfor %}"
+    for argument in ("c.function.arguments | tojson", "c.function.arguments"):
+        call = "<call>{{ c.function.name }} {{ " + argument + " }}</call>"
+        form = form_of(written.replace("CALL", call) + "{% endfor %}")
+        assert '<call>find {"what": "x"}</call>' in form.prompt(CALLED, think="auto").text
+
+
+def test_a_system_prompt_that_is_left_out_later_is_reported() -> None:
+    """Some templates write it for the last question only."""
+    late = (
+        "{% for m in messages %}{% if m.role == 'user' and loop.last %}"
+        "{{ messages[0].content if messages[0].role == 'system' }} {{ m.content }}{% elif m.role !="
+        " 'system' %}[{{ m.content }}]{% for c in m.tool_calls %}{{ c.function.name }}"
+        "{{ c.function.arguments | tojson }}{% endfor %}{% endif %}{% endfor %}"
+    )
+    form = form_of(late)
+
+    assert form.prompt(MESSAGES, think="auto").notices == ()
+    assert (
+        "left the system prompt out" in form.prompt([MESSAGES[0], *CALLED], think="auto").notices[0]
+    )
