@@ -14,6 +14,7 @@ from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, si
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
 from specchat.chat.figure_text import exact_drafts
+from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
@@ -161,6 +162,7 @@ def _about_model(header: Header) -> dict[str, Any]:
         "licence": _licence(header),
         "metadata": {key: _shortened(value) for key, value in header.metadata.items()},
         "chat_template": header.chat_template,
+        "chat_format": format_of(header.chat_template).facts if header.chat_template else None,
     }
 
 
@@ -202,7 +204,9 @@ def _pair_lines(about: About) -> Lines:
                 for name, text in _facts(about[role]["model"]):
                     yield "", f"{name}: {text}" if name else text
     model = about["target"]["model"]
-    yield "template", model and model["chat_template"]
+    if model:
+        yield "chat", _format_text(model["chat_format"])
+        yield "template", model["chat_template"]
 
 
 def _availability(about: About) -> str:
@@ -233,6 +237,7 @@ def _file_lines(about: About) -> Lines:
         yield "draft", f"none: {advice or 'no local model fits'}"
     else:
         yield "draft", f"{fitting[0]['name']} {fitting[0]['why']}"
+    yield "chat", _format_text(about["chat_format"])
     yield "template", about["chat_template"] or "none: `specchat ask --raw` continues a text"
 
 
@@ -257,6 +262,27 @@ def _facts(model: About) -> Lines:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
         speedup = origin["predicted_speedup"]
         yield "", f"predicted speedup {speedup or 'unknown'}; made with {origin['data']}"
+
+
+def _format_text(form: About | None) -> str:
+    """Return what is known of a chat format, a fact a line."""
+    if form is None:
+        return ""
+    marks, calls = form["reasoning"], form["tool_calls"]
+    reasoning = "no reasoning in its template"
+    if marks:
+        between = f"from {marks['begin'].strip()} " if marks["begin"].strip() else ""
+        kept = "kept" if form["keeps_reasoning"] else "left out"
+        end = marks["end"].strip().partition("\n")[0]
+        reasoning = f"reasoning {between}to {end}; that of earlier answers is {kept}"
+    lines = [reasoning]
+    if form["think"]:
+        lines.append(f"--think auto, {', '.join(form['think'])}")
+    if calls:
+        lines.append(f"tool calls begin with {calls['begin'].strip()}")
+    if not form["system_prompt"]:
+        lines.append("no system prompt: it goes before the first question")
+    return "\n".join(lines)
 
 
 def _memory_text(memory: About) -> str:

@@ -228,3 +228,29 @@ def test_the_draft_that_ships_with_smollm2_is_shown_alone_and_in_its_pair(
     assert "an EAGLE-3 draft" in alone
     assert not {"draft", "template"} & {line.split(" ")[0] for line in alone.splitlines()}
     assert made.strip().startswith("predicted speedup 1.")
+
+
+def test_what_the_template_does_is_shown(
+    tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The marks of reasoning and of calls, the words of --think, and the system prompt."""
+    template = (
+        "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{% if m.reasoning_content %}"
+        "<muse>{{ m.reasoning_content }}</muse>{% endif %}{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% if enable_thinking is false %}<muse></muse>"
+        "{% endif %}{% endif %}"
+    )
+    path = tiny("llama", vocabulary=Vocabulary(chat_template=template))
+    form = shown(capsys, path)["chat_format"]
+    main(["show", str(path)])
+    out = capsys.readouterr().out
+
+    assert form["reasoning"] == {"begin": "<muse>", "end": "</muse>"}
+    assert (form["think"], form["system_prompt"], form["tool_calls"]) == (
+        ["on", "off"],
+        False,
+        None,
+    )
+    assert "reasoning from <muse> to </muse>; that of earlier answers is kept" in out
+    assert "--think auto, on, off" in out
+    assert "no system prompt" in out

@@ -98,6 +98,19 @@ class ChatFormat:
         """The words that `--think` accepts beside "auto"."""
         return (*self.switches, *(["NUMBER"] if self.number_switch else []))
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was learned, for people and programs."""
+        marks = self.reasoning and {"begin": self.reasoning.begin, "end": self.reasoning.end}
+        return {
+            "reasoning": marks,
+            "keeps_reasoning": self.keeps_reasoning,
+            "think": list(self.thinking),
+            "tool_calls": self.calls and {"begin": self.calls.begin, "end": self.calls.end},
+            "system_prompt": self.roles.system,
+            "ends": list(self.ends),
+        }
+
     def prompt(
         self,
         messages: Sequence[ChatMessage],
