@@ -184,10 +184,10 @@ class ChatApp(App[None]):
     # --- Textual ---
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a notice as plain text: names of files and presets are not markup."""
+        """Show a notice as plain, harmless text: names of files and presets are not markup."""
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
-        super().notify(self.setup.with_keys(message), **{**how, "markup": False})
+        super().notify(self.setup.with_keys(harmless(message)), **{**how, "markup": False})
 
     def _drop_notices(self) -> None:
         """Remove the notices about what was done before, unless there is an error to read."""

@@ -13,6 +13,7 @@ from textual.renderables.digits import DIGITS, DIGITS3X3
 
 from specchat import drafter_registry
 from specchat.chat.figure_text import exact_drafts, speedup_text, times_text
+from specchat.chat.safe_text import harmless
 from specchat.engine.api import EngineFacts
 from specchat.hub.cache import size_in_words
 from specchat.percentage import percent
@@ -201,7 +202,7 @@ def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
     weights = _row("weights", size_in_words(facts.target_bytes + facts.draft_bytes), width)
     on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)
     cache = _row("KV cache", size_in_words(facts.cache_bytes), width)
-    notices = [Content.styled(notice, MUTED) for notice in facts.notices]
+    notices = [Content.styled(harmless(each), MUTED) for each in facts.notices]
     texts = {"weights": _lines(weights, on_gpu), "KV cache": _lines(cache, *notices)}
     if facts.exact_draft is not None:
         exact = exact_drafts(facts.exact_draft, facts.exact_cost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -61,6 +62,7 @@ class BareApp(App[None]):
     """The chat's styles without the chat, which would be drawn anew behind each dialog."""
 
     CSS_PATH = Path(inspect.getfile(ChatApp)).with_name("specchat.tcss")
+    pair_controller = SimpleNamespace(facts=None)
 
 
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:

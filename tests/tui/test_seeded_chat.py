@@ -31,7 +31,7 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(
     monkeypatch.setattr(
         Comparisons,
         "_compared",
-        lambda _, writing, stats: compared.append((writing.text, stats.drafted)),
+        lambda _, writing, stats: compared.append((writing.parts.text, stats.drafted)),
     )
     app = ChatApp(Setup(pair, offers=list, history=None), load=LocalEngine)
     async with app.run_test(size=(120, 40)) as pilot:
