@@ -1,6 +1,7 @@
 """Check specchat's chat formats against llama-server of the same llama.cpp, template by template.
 
-A row for each template of FOLDER: the prompts of a conversation with each level of thinking, the
+A row for each template of FOLDER: the prompts of a conversation with each level of thinking, and of
+others with tools, their results and earlier reasoning at the usual level; the
 parts of answers as its models utter them, whole and cut after each character, tool calls, and the
 time to learn the format. Without a server, all is compared with what was recorded.
 
@@ -32,9 +33,14 @@ from template_cases import AUTO, RECORD, digest, families  # noqa: E402
 from template_check import Checked, Finding, Verdict, check  # noqa: E402
 from template_server import recorded  # noqa: E402
 
-ANSWERS = ("plain", "reasoned")
-CALLS = ("call", "calls", "reasoned call", "call after text")
-HEADER = "| template | prompts | answers | cut | calls | learned |\n|---|---|---|---|---|---|"
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "prompts": ("prompt",),
+    "history": ("history",),
+    "answers": ("plain", "reasoned"),
+    "cut": ("cut",),
+    "calls": ("call", "calls", "reasoned call", "call after text"),
+}
+"""What is counted in each column of the table."""
 
 
 def main() -> int:
@@ -102,7 +108,10 @@ def write(path: Path, record: Mapping[str, Any], version: str) -> None:
     """Write a record: a line for each template, and digests in place of its prompts."""
     lines = []
     for name, each in record.items():
-        prompts = {think: {"sha256": one["sha256"]} for think, one in each["prompts"].items()}
+        prompts = {
+            case: {key: value for key, value in one.items() if key != "text"}
+            for case, one in each["prompts"].items()
+        }
         row = json.dumps({**each, "prompts": prompts}, ensure_ascii=False)
         lines.append(f"  {json.dumps(name)}: {row}")
     rows = ",\n".join(lines)
@@ -137,19 +146,14 @@ def unexplained(checked: Checked) -> list[Finding]:
 
 def print_table(checked: Sequence[Checked]) -> None:
     """Print a row for each template, the sums, and each difference."""
-    print(HEADER)
+    titles = ["template", *COLUMNS, "learned"]
+    print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for each in checked:
-        cells = [
-            each.name,
-            cell(each, "prompt"),
-            cell(each, *ANSWERS),
-            cell(each, "cut"),
-            cell(each, *CALLS),
-            f"{each.learned_ms:.0f} ms",
-        ]
+        cells = [each.name, *(cell(each, *kinds) for kinds in COLUMNS.values())]
+        cells.append(f"{each.learned_ms:.0f} ms")
         print(f"| {' | '.join(cells)} |")
     total = Checked("all", [finding for each in checked for finding in each.findings])
-    sums = (cell(total, *kinds) for kinds in (("prompt",), ANSWERS, ("cut",), CALLS))
+    sums = (cell(total, *kinds) for kinds in COLUMNS.values())
     slowest = max(each.learned_ms for each in checked)
     print(f"| **{len(checked)} templates** | {' | '.join(sums)} | at most {slowest:.0f} ms |")
     costs = [cost for each in checked for cost in each.read_us]
@@ -174,7 +178,7 @@ def print_differences(checked: Sequence[Checked]) -> None:
     titles = {"better": "Better than llama-server", "differs": "Different"}
     for verdict, title in titles.items():
         shown = [
-            f"- {each.name}, {found.what}, --think {found.think}: {found.detail}"
+            f"- {each.name}, {found.what}, {found.case}: {found.detail}"
             for each in checked
             for found in each.findings
             if found.verdict == verdict

@@ -6,7 +6,7 @@ What llama-server makes of them is recorded in RECORD, so that the tests need no
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -29,8 +29,51 @@ CONVERSATION: list[ChatMessage] = [
     {"role": "assistant", "content": "The Danube (see any map of Austria)."},
     {"role": "user", "content": "And through Graz?"},
 ]
+TOOL_CALL: dict[str, Any] = {
+    "id": "call00001",
+    "type": "function",
+    "function": {"name": "find_trains", "arguments": '{"origin": "Bern", "seats": 2}'},
+}
+RESULT: list[ChatMessage] = [
+    *QUESTION,
+    {"role": "assistant", "content": "", "reasoning_content": "Trains.", "tool_calls": [TOOL_CALL]},
+    {
+        "role": "tool",
+        "content": "There are two.",
+        "tool_call_id": "call00001",
+        "name": "find_trains",
+    },
+]
+REASONED: list[ChatMessage] = [
+    *QUESTION,
+    {"role": "assistant", "content": "It is twelve.", "reasoning_content": "Seven and five."},
+    {"role": "user", "content": "And six and five?"},
+]
 DATES = ("%Y-%m-%d", "%d %b %Y", "%b %d %Y", "%B %d, %Y")
 """How templates write today's date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A conversation to render, at a word of `--think`, and whether tools are offered."""
+
+    messages: Sequence[ChatMessage]
+    think: str = AUTO
+    has_tools: bool = False
+    needed: tuple[str, ...] = ()
+    """Texts without which a prompt is not the conversation."""
+
+    def lacking(self, prompt: str) -> list[str]:
+        """Return what a prompt should have and has not."""
+        return [each for each in self.needed if each not in prompt]
+
+
+HISTORIES = {
+    "tools": Asked(QUESTION, has_tools=True, needed=("seven and five", "book_room")),
+    "tool result": Asked(RESULT, has_tools=True, needed=("Trains.", "Bern", "Two.")),
+    "earlier reasoning": Asked(REASONED, needed=("It is twelve.",)),
+}
+"""Prompts that are compared at the template's usual level of thinking."""
 
 
 @dataclass(slots=True)
@@ -76,6 +119,14 @@ class Family:
     texts: tuple[Text, ...]
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     control: tuple[str, ...] = ()
+
+    @property
+    def prompts(self) -> Mapping[str, Asked]:
+        """What is rendered, by words of `--think` and names of HISTORIES."""
+        needed = tuple(each["content"] for each in CONVERSATION)
+        thinks = (AUTO, *self.switches)
+        words = {think: Asked(CONVERSATION, think, needed=needed) for think in thinks}
+        return words | HISTORIES
 
     def variables(self, think: str) -> Mapping[str, Any]:
         """Return the template's variables for a word of `--think`."""

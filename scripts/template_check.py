@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
@@ -14,8 +14,8 @@ from specchat.errors import SpecchatError
 from template_cases import (
     AUTO,
     BOS,
-    CONVERSATION,
     QUESTION,
+    Asked,
     Family,
     Message,
     Text,
@@ -27,15 +27,21 @@ from template_cases import (
 )
 
 Verdict: TypeAlias = Literal["same", "better", "differs"]
-"""better: specchat reads what the model meant, and llama-server does not."""
+"""better: specchat does what is meant, and llama-server does not."""
+
+MEANT: Mapping[tuple[str, str], str] = {}
+"""Why a prompt is meant to differ, by the template and the name of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One comparison: of what ("prompt", a kind of text, "cuts", ...), and what is not the same."""
+    """One comparison: of what ("prompt", "history", a kind of text, "cut", ...), and the verdict.
+
+    `case` is the word of `--think`, or the name of a history.
+    """
 
     what: str
-    think: str
+    case: str
     verdict: Verdict
     detail: str = ""
 
@@ -64,8 +70,12 @@ def check(name: str, template: str, family: Family, recorded: Mapping[str, Any])
     words: Verdict = "same" if known == set(form.thinking) else "differs"
     detail = f"{' '.join(form.thinking)} instead of {' '.join(known)}"
     checked.findings.append(Finding("words", AUTO, words, "" if words == "same" else detail))
-    for think in (AUTO, *family.switches):
-        checked.findings.append(_prompt(form, think, recorded["prompts"][think]))
+    for case, asked in family.prompts.items():
+        found = _prompt(form, case, asked, recorded["prompts"][case])
+        if reason := MEANT.get((name, case)):
+            verdict: Verdict = "better" if found.verdict == "differs" else "differs"
+            found = replace(found, verdict=verdict, detail=reason)
+        checked.findings.append(found)
     for text, theirs in zip(family.texts, recorded["texts"], strict=True):
         try:
             checked.findings += _text(form, text, theirs, checked.read_us)
@@ -74,20 +84,26 @@ def check(name: str, template: str, family: Family, recorded: Mapping[str, Any])
     return checked
 
 
-def _prompt(form: ChatFormat, think: str, theirs: Mapping[str, str]) -> Finding:
+def _prompt(form: ChatFormat, case: str, asked: Asked, theirs: Mapping[str, Any]) -> Finding:
     """Compare a prompt by its digest, or, from a running server, as text."""
+    what = "prompt" if case == asked.think else "history"
+    offered = tools() if asked.has_tools else []
     try:
-        prompt = form.prompt(CONVERSATION, think=think)
+        prompt = form.prompt(asked.messages, think=asked.think, tools=offered)
     except SpecchatError as error:
-        return Finding("prompt", think, "differs", str(error))
-    lacking = [each["content"] for each in CONVERSATION if each["content"] not in prompt.text]
-    if lacking and not prompt.notices:
-        return Finding("prompt", think, "differs", f"lacks {lacking[0]!r} without a notice")
+        return Finding(what, case, "same" if "refused" in theirs else "differs", str(error))
+    if "refused" in theirs:
+        return Finding(what, case, "better", "llama-server refuses it")
+    lost, lost_by_them = asked.lacking(prompt.text), theirs.get("lacks", [])
+    if what == "prompt" and lost:
+        return Finding(what, case, "differs", f"leaves out {lost}")
     ours = without_date(prompt.text, datetime.now().astimezone())
     if digest(ours) == theirs["sha256"]:
-        return Finding("prompt", think, "same")
+        return Finding(what, case, "same")
     shown = difference(theirs["text"], ours) if "text" in theirs else "another digest"
-    return Finding("prompt", think, "differs", shown)
+    if {*lost} < {*lost_by_them}:
+        return Finding(what, case, "better", f"llama-server leaves out {lost_by_them}, not {lost}")
+    return Finding(what, case, "differs", shown)
 
 
 def difference(theirs: str, ours: str) -> str:

@@ -20,10 +20,9 @@ from urllib.request import Request, urlopen
 
 from record_llama_server import ask, wait_until_loaded
 from template_cases import (
-    AUTO,
     BOS,
-    CONVERSATION,
     QUESTION,
+    Asked,
     Family,
     Message,
     Text,
@@ -48,10 +47,14 @@ class TemplateServer:
         self._address = address
         self._ids = ids
 
-    def prompt(self, variables: Mapping[str, Any]) -> str:
-        """Return the conversation as the server renders it."""
-        options = {"messages": CONVERSATION, "chat_template_kwargs": variables}
-        return str(ask(self._address, "apply-template", **options)["prompt"])
+    def prompt(self, asked: Asked, variables: Mapping[str, Any]) -> str | None:
+        """Return a conversation as the server renders it; None if it refuses it."""
+        options = {"messages": asked.messages, "chat_template_kwargs": variables}
+        options |= {"tools": tools()} if asked.has_tools else {}
+        try:
+            return str(ask(self._address, "apply-template", **options)["prompt"])
+        except HTTPError:
+            return None
 
     def parsed(self, text: str, variables: Mapping[str, Any], *, has_tools: bool) -> Message | None:
         """Return the message that the server makes of a text; None if its parser fails on it.
@@ -126,15 +129,26 @@ def recorded(server: Path, template: str, family: Family) -> dict[str, Any]:
     """Return what a server makes of a template's conversation and of its family's texts."""
     with serving(server, template, family) as running_server:
         prompts = {
-            think: without_date(running_server.prompt(variables), datetime.now().astimezone())
-            for think, variables in ((AUTO, {}), *family.switches.items())
+            case: _recorded_prompt(running_server, asked, family.variables(asked.think))
+            for case, asked in family.prompts.items()
         }
         texts = [
             {"text": digest(text.text), **_recorded_text(running_server, text, family)}
             for text in family.texts
         ]
-    digests = {think: {"sha256": digest(text), "text": text} for think, text in prompts.items()}
-    return {"template": digest(template), "prompts": digests, "texts": texts}
+    return {"template": digest(template), "prompts": prompts, "texts": texts}
+
+
+def _recorded_prompt(
+    server: TemplateServer, asked: Asked, variables: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a prompt of the server's, and which texts it lacks."""
+    rendered = server.prompt(asked, variables)
+    if rendered is None:
+        return {"refused": True}
+    text = without_date(rendered, datetime.now().astimezone())
+    lacking = {"lacks": asked.lacking(text)} if asked.lacking(text) else {}
+    return {"sha256": digest(text), "text": text, **lacking}
 
 
 def _recorded_text(server: TemplateServer, text: Text, family: Family) -> dict[str, Any]:

@@ -10,19 +10,23 @@ from typing import Any
 
 import pytest
 
+import template_check
 from check_templates import check_one, load, unexplained
 from real_templates import FOLDER, needs_templates, template_of
 from setup_env.templates import PATTERN
+from specchat.chat.formats import format_of
 from template_cases import (
     AUTO,
-    CONVERSATION,
+    BOS,
     RECORD,
     Family,
     Message,
     Text,
     digest,
     families,
+    ideal,
     packed,
+    tools,
     unpacked,
 )
 from template_check import check
@@ -53,38 +57,97 @@ def test_every_template_is_checked(record: Mapping[str, Any]) -> None:
 
 ANSWER = "Yes, \u00e9 too."
 FAMILY = Family("<|im_end|>", (Text("plain", AUTO, ANSWER),))
-PROMPT = (
-    "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in CONVERSATION)
-    + "<|im_start|>assistant\n"
-)
-RECORDED: Mapping[str, Any] = {
-    "template": digest(CHAT_TEMPLATE),
-    "prompts": {AUTO: {"sha256": digest(PROMPT)}},
-    "texts": [{"reasoning": "", "answer": ANSWER, "steps": f"{len(ANSWER)}a"}],
-}
+
+
+def recorded_prompts(family: Family = FAMILY) -> dict[str, dict[str, Any]]:
+    """Return a record of what specchat makes of the prompts with CHAT_TEMPLATE."""
+    form = format_of(CHAT_TEMPLATE, BOS, family.eos)
+    texts = {
+        case: form.prompt(asked.messages, think=AUTO, tools=tools() if asked.has_tools else []).text
+        for case, asked in family.prompts.items()
+    }
+    return {case: {"sha256": digest(text)} for case, text in texts.items()}
+
+
+GROWN = {"reasoning": "", "answer": ANSWER, "steps": f"{len(ANSWER)}a"}
 
 
 @pytest.mark.parametrize(
-    ("what", "changed"),
+    ("what", "prompts", "text"),
     [
-        ("nothing", {}),
-        ("words", {"family": dataclasses.replace(FAMILY, switches={"512": {}})}),
-        ("prompt", {"prompts": {AUTO: {"sha256": digest("")}, "512": {"sha256": ""}}}),
-        ("plain", {"texts": [{**RECORDED["texts"][0], "reasoning": "Hm."}]}),
-        ("plain", {"texts": [{"refused": True}]}),
-        ("cut", {"texts": [{**RECORDED["texts"][0], "steps": f"2. {len(ANSWER) - 2}a"}]}),
+        ("nothing", {}, {}),
+        ("prompt", {AUTO: {"sha256": ""}}, {}),
+        ("prompt", {AUTO: {"sha256": "", "text": "Hm."}}, {}),
+        ("history", {"earlier reasoning": {"sha256": ""}}, {}),
+        ("plain", {}, {"reasoning": "Hm."}),
+        ("cut", {}, {"steps": f"2. {len(ANSWER) - 2}a"}),
     ],
 )
 def test_the_check_names_what_differs_from_the_record(
-    what: str, changed: Mapping[str, Any]
+    what: str, prompts: Mapping[str, Any], text: Mapping[str, Any]
 ) -> None:
     """A record of something else than specchat does is found out."""
-    family = changed.get("family", FAMILY)
-    prompts = {"prompts": {**RECORDED["prompts"], "512": {"sha256": ""}}}
-    checked = check("tiny", CHAT_TEMPLATE, family, {**RECORDED, **prompts, **changed})
+    recorded = {"prompts": {**recorded_prompts(), **prompts}, "texts": [{**GROWN, **text}]}
+    checked = check("tiny", CHAT_TEMPLATE, FAMILY, recorded)
 
-    assert {each.what for each in unexplained(checked)} <= {what, "prompt"}
-    assert bool(unexplained(checked)) == (what != "nothing")
+    assert {each.what for each in unexplained(checked)} == {what} - {"nothing"}
+
+
+def test_the_check_names_words_that_a_template_does_not_have() -> None:
+    """The level 512 is a number, which CHAT_TEMPLATE does not take."""
+    family = dataclasses.replace(FAMILY, switches={"512": {}})
+    recorded = {"prompts": recorded_prompts(family), "texts": [GROWN]}
+    differing = unexplained(check("tiny", CHAT_TEMPLATE, family, recorded))
+
+    assert [each.what for each in differing] == ["words"]
+
+
+def test_what_llama_server_refuses_is_better_if_it_is_read_as_meant() -> None:
+    """Here it is not: the text is another one than the kind's."""
+    meant = Text("plain", AUTO, ideal("plain").answer)
+    for text, verdict in ((meant, "better"), (FAMILY.texts[0], "differs")):
+        family = dataclasses.replace(FAMILY, texts=(text,))
+        recorded = {"prompts": recorded_prompts(), "texts": [{"refused": True}]}
+        findings = check("tiny", CHAT_TEMPLATE, family, recorded).findings
+
+        assert verdict in {each.verdict for each in findings if each.what == "plain"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "verdict"),
+    [
+        ({"refused": True}, "better"),
+        ({"sha256": "", "lacks": ["It is twelve."]}, "better"),
+        ({"sha256": "", "lacks": []}, "differs"),
+    ],
+)
+def test_a_prompt_that_keeps_more_than_llama_servers_is_better(
+    theirs: Mapping[str, Any], verdict: str
+) -> None:
+    """One that differs otherwise is not."""
+    recorded = {"prompts": {**recorded_prompts(), "earlier reasoning": theirs}, "texts": [GROWN]}
+    findings = check("tiny", CHAT_TEMPLATE, FAMILY, recorded).findings
+
+    assert [each.verdict for each in findings if each.case == "earlier reasoning"] == [verdict]
+
+
+def test_a_difference_that_is_meant_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is listed as meant differs from the record, or the list is wrong."""
+    monkeypatch.setattr(template_check, "MEANT", {("tiny", "tools"): "the reason"})
+    for changed, verdict in (({"tools": {"sha256": ""}}, "better"), ({}, "differs")):
+        recorded = {"prompts": {**recorded_prompts(), **changed}, "texts": [GROWN]}
+        findings = check("tiny", CHAT_TEMPLATE, FAMILY, recorded).findings
+
+        assert [each.verdict for each in findings if each.case == "tools"] == [verdict]
+
+
+def test_a_question_that_is_left_out_is_found() -> None:
+    """Even where llama-server leaves it out too."""
+    template = CHAT_TEMPLATE.replace("for message in messages", "for message in messages[1:]")
+    prompts = {case: {"sha256": ""} for case in FAMILY.prompts}
+    differing = unexplained(check("tiny", template, FAMILY, {"prompts": prompts, "texts": [GROWN]}))
+
+    assert any(each.detail.startswith("leaves out") for each in differing)
 
 
 @pytest.mark.parametrize(
