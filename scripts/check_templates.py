@@ -47,11 +47,13 @@ def main() -> int:
     """Print the table; return 1 if there is something that it does not explain."""
     options = parse_arguments()
     folder = options.folder or find_folder()
-    names = [path.stem for path in sorted(folder.glob(PATTERN)) if path.stem in families()]
-    if not names:
-        sys.exit(f"{folder} has no templates whose models' texts are known")
-    templates = {name: (folder / f"{name}.jinja").read_text("utf-8") for name in names}
-    server = options.llama_server.resolve() if options.llama_server else None
+    found = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob(PATTERN))}
+    templates = {name: text for name, text in found.items() if name in families()}
+    if unknown := ", ".join(found.keys() - families().keys()):
+        print(f"not checked, since no texts are known for them: {unknown}", file=sys.stderr)
+    if not templates:
+        sys.exit(f"{folder} has no template whose models' texts are known")
+    server = options.llama_server
     record = recorded_by(server, templates) if server else load(RECORD)
     if options.record and server:
         write(options.record, record, version_of(server))
@@ -73,6 +75,10 @@ def parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.record and not options.llama_server:
         parser.error("--record needs --llama-server")
+    if options.llama_server:
+        options.llama_server = options.llama_server.resolve()
+        if not options.llama_server.is_file():
+            parser.error(f"{options.llama_server} is not a file: build_llama_tools.py builds it")
     return options
 
 
