@@ -104,7 +104,7 @@ class Text:
 
     @property
     def beginnings(self) -> list[str]:
-        """What there is of it after each character."""
+        """The text up to each of its characters."""
         return [self.text[:length] for length in range(1, len(self.text) + 1)]
 
 
@@ -198,7 +198,7 @@ def digest(text: str) -> str:
 def packed(growing: Iterable[Message]) -> str:
     """Return how an answer grew with each character of its text, in few letters.
 
-    `growing` yields what there is of it after each. `r` and `a` say that one character was added to
+    `growing` yields the answer after each. `r` and `a` say that one character was added to
     the reasoning or the answer, `R` and `A` several, and `.` none. A number repeats a letter, or is
     how many were added; `&` joins what one character of the text added to both.
     """
@@ -219,7 +219,7 @@ def _letter(letter: str, number: int) -> str:
 
 
 def unpacked(steps: str, whole: Message) -> Iterator[Message]:
-    """Yield what there is of an answer after each character, from what `packed` returned."""
+    """Yield the answer after each character, from what `packed` returned."""
     lengths = {"r": 0, "a": 0}
     for number, letter, joined in re.findall(r"(\d*)([raRA.])(&?)", steps):
         for _ in range(1 if letter.isupper() else int(number or 1)):

@@ -176,6 +176,6 @@ def test_the_record_keeps_how_an_answer_grew() -> None:
 
 
 def test_an_answer_that_shrinks_is_not_recorded() -> None:
-    """It cannot be told from what there is in the end."""
+    """Its steps cannot be taken from the whole answer."""
     with pytest.raises(ValueError, match="shrank"):
         packed([Message("ab"), Message("a")])
