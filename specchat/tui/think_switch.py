@@ -9,7 +9,7 @@ from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 NUMBER = "number"
 """Stands for any number, of tokens."""
 DETAILS = {
-    AUTO: "the model's default",
+    AUTO: "reason first if the model can, as much as it does by default",
     "on": "reason first",
     "off": "answer at once",
     NUMBER: "at most that many tokens: write it",

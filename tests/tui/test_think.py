@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
 from scripted_chat import FACTS, Script, chat
 from specchat.decoding.statistics import Statistics
+from specchat.settings.schema import find_setting
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
 from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.suggestions import Suggestions
 from tui.driving import say, screen_text, type_keys, until
 from tui.test_asking import notes
 from tui.test_settings import choose, file, says
@@ -138,11 +141,24 @@ async def test_f9_offers_the_words_of_the_model(file: Path, thinking: tuple[str,
             await pilot.press(*["backspace"] * 4, *"high", "enter")
         await until(pilot, lambda: says(file, 'think = "high"'))
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
-        assert "Reasoning: on, off, a level" in screen_text(app)
+        assert find_setting("chat.think").help in screen_text(app)
         await pilot.press("escape")
         assert "think: high" in top(app)
         await say(pilot, "Hello")
     assert script.asked[-1][1]["think"] == "high"
+
+
+async def test_an_argument_typed_quickly_is_sent() -> None:
+    """Enter may follow it before the list of commands does."""
+    app = chat(Script(thinking=("low", "high")))
+    async with app.run_test(size=SIZE) as pilot:
+        await load(pilot, app)
+        composer = app.query_one(Composer)
+        await type_keys(pilot, *"/think")
+        await until(pilot, lambda: app.query_one(Suggestions).display)
+        composer.text = "/think high"
+        composer.on_key(Key("enter", None))
+        await until(pilot, lambda: "think: high" in top(app))
 
 
 async def test_what_the_engine_could_not_do_is_reported_once(

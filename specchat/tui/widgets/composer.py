@@ -134,13 +134,13 @@ class Composer(TextArea):
         Bindings with priority would overtake the characters before them when text is typed or
         pasted quickly.
         """
+        if event.key == "enter":  # what was typed quickly may not be followed yet
+            self._suggestions.follow(self.first_line)
         acts = {
             **{key: getattr(self, f"action_{command}") for key, command in KEYS.items()},
             **self._history_acts(),
             **(self._suggestion_acts() if self._suggestions.display else {}),
         }
-        if event.key == "enter" and self._suggestions.follow(self.first_line):
-            acts |= self._suggestion_acts()
         if event.key in acts:
             event.prevent_default()
             event.stop()
