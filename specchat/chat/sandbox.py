@@ -9,7 +9,7 @@ import faulthandler
 import json
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
@@ -121,6 +121,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     environment.filters["tojson"] = _as_json
+    environment.filters["safe"] = str  # nothing is escaped; Jinja's own marks what follows as HTML
     return environment
 
 
@@ -151,7 +152,8 @@ def _as_json(
 
     A template's other options are not passed on: `cls` and `default` would be called.
     """
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
+    found = list(value) if isinstance(value, Iterator) else value  # what `map` returns
+    return json.dumps(found, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class ChatFormat:
     message, "" if it leaves it out; `keeps_reasoning` says whether it writes that of earlier
     answers. `switches` holds the variables to set by the words of `--think`; `number_switch` is one
     that takes a number of tokens. `ends` are the marks that end an answer; the model may also spell
-    those in `stops`. `calls` reads tool calls; None if the template has none. `adjust` changes
+    those in `stops`. `calls` reads tool calls; None if the template has none. `arrange` changes
     messages as the template wants them.
     """
 
@@ -91,7 +91,7 @@ class ChatFormat:
     calls: CallSyntax | None = None
     decide: Callable[[str], State] | None = None
     first_state: State = "start"
-    adjust: Callable[[ChatMessage], Mapping[str, Any]] | None = None
+    arrange: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None
 
     @property
     def thinking(self) -> tuple[str, ...]:
@@ -225,9 +225,9 @@ class ChatFormat:
         if has_calls:
             yield from self._ways(_calls_as_text(messages))
 
-    def _prepared(self, messages: Sequence[ChatMessage]) -> list[Mapping[str, Any]]:
+    def _prepared(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         """Return messages in the form that the template takes."""
-        found: list[Mapping[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for message in _alternating(messages) if self.roles.must_alternate else messages:
             each: dict[str, Any] = dict(message)
             reasoning = each.pop("reasoning_content", "")
@@ -243,8 +243,8 @@ class ChatFormat:
                 each["content"] = [{"type": "thinking", "thinking": reasoning}, text]
             elif reasoning and self.reasoning_field:
                 each[self.reasoning_field] = reasoning
-            found.append(self.adjust({**message, **each}) if self.adjust else each)  # type: ignore[typeddict-item]
-        return found
+            found.append(each)
+        return self.arrange(found) if self.arrange else found
 
     def _begun(self, begun: ChatMessage, state: State) -> tuple[str, State]:
         """Return what an answer has so far, as its model writes it, and the state it is in."""

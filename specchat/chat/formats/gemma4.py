@@ -14,6 +14,8 @@ from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
 
 CALL = re.compile(r"call:\s*([\w.:-]+)\s*(?=\{)")
+TAKES_RESULTS = "OpenAI Chat Completions:"
+"""A remark in templates that take the results of calls as messages."""
 QUOTE = '<|"|>'
 KEY = re.compile(r"\s*([^\s:{},]+)\s*:\s*")
 BARE = re.compile(r"[^\s,}\]]+")
@@ -36,7 +38,35 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping("<|channel>thought\n", "<channel|>"),
         content=Wrapping(),
         calls=CallSyntax("<|tool_call>", "<tool_call|>", read_calls),
+        arrange=None if TAKES_RESULTS in form.template else _arrange,
     )
+
+
+def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put the results of calls, and the answer after them, into the message with the calls.
+
+    The first templates of the family take them there.
+    """
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        caller = found[-1] if found and found[-1].get("tool_calls") else None
+        if caller and message["role"] == "tool":
+            calls, results = caller["tool_calls"], caller.setdefault("tool_responses", [])
+            name = calls[min(len(results), len(calls) - 1)]["function"]["name"]
+            results.append({"name": name, "response": _parsed(message["content"])})
+        elif caller and message["role"] == "assistant" and not message.get("tool_calls"):
+            caller["content"] = message["content"]
+        else:
+            found.append(message)
+    return found
+
+
+def _parsed(content: str) -> Any:
+    """Return a tool's result as JSON, if it is."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
 
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:

@@ -5,11 +5,9 @@
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
@@ -45,7 +43,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning_field="thinking",
         ends=("<|return|>", "<|call|>"),
         calls=CallSyntax("<|channel|>commentary to=", "<|call|>", NamedJson(CALL)),
-        adjust=_adjust,
+        arrange=_arrange,
     )
 
 
@@ -55,9 +53,9 @@ def _decide(header: str) -> State:
     return "reasoning" if "analysis" in header else "answer"
 
 
-def _adjust(message: ChatMessage) -> Mapping[str, Any]:
-    """A message may have reasoning or text beside calls, not both."""
-    given = dict(message)
-    if given.get("thinking") and given.get("tool_calls"):
-        given.pop("content")
-    return given
+def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the text of messages with calls and reasoning, which the template refuses."""
+    for message in messages:
+        if message.get("thinking") and message.get("tool_calls"):
+            message.pop("content")
+    return messages

@@ -6,7 +6,7 @@ The idea is that of llama.cpp's auto-parser (`docs/autoparser.md` in its reposit
 import re
 from dataclasses import replace
 
-from specchat.chat.formats.call_learning import call_cases, learn_calls
+from specchat.chat.formats.call_learning import TEXT_ARGUMENTS, call_cases, learn_calls
 from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
 from specchat.chat.formats.marks import usual_marks
 from specchat.chat.formats.probes import (
@@ -14,6 +14,7 @@ from specchat.chat.formats.probes import (
     CALL_ID,
     FIELDS,
     FUNCTION,
+    KEY,
     MARK,
     NEXT,
     QUESTION,
@@ -49,12 +50,13 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
     try:
         probes.look()
         probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
+        switches, number_switch = learn_switches(probes)
+        probes.render(_reasoning_cases(switches.get("on", {})))
     except TemplateError:  # it is too long: rendering will say so
         return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
     calls = learn_calls(probes, reasoning)
-    switches, number_switch = learn_switches(probes)
     found = ChatFormat(
         template,
         bos,
@@ -73,7 +75,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
 
 
 def _cases() -> dict[str, Variables]:
-    """Return the conversations to render for everything but calls and switches."""
+    """Return the conversations to render for roles and turns."""
     asked = user(QUESTION)
     followed = user(NEXT)
     cases = {
@@ -88,18 +90,27 @@ def _cases() -> dict[str, Variables]:
             {"role": "user", "content": [{"type": "text", "text": QUESTION}]}, generate=True
         ),
     }
-    blocks = [{"type": "thinking", "thinking": REASONING}, {"type": "text", "text": ANSWER}]
     result = {"role": "tool", "content": RESULT, "tool_call_id": CALL_ID, "name": FUNCTION}
     called = assistant("", tool_calls=[call()])
-    cases["tool"] = conversation(asked, called, result, generate=True, tools=TOOLS)
+    in_text = assistant("", tool_calls=[call(arguments=TEXT_ARGUMENTS)])
+    for name, message in (("tool", called), ("tool as text", in_text)):
+        cases[name] = conversation(asked, message, result, generate=True, tools=TOOLS)
+    return cases
+
+
+def _reasoning_cases(switched_on: Variables) -> dict[str, Variables]:
+    """Return answers with reasoning in each of the ways that templates take it, switched on."""
+    asked, followed = user(QUESTION), user(NEXT)
+    blocks = [{"type": "thinking", "thinking": REASONING}, {"type": "text", "text": ANSWER}]
     shapes = {name: assistant(**{name: REASONING}) for name in FIELDS}
     shapes[BLOCKS] = {"role": "assistant", "content": blocks}
+    cases = {}
     for name, message in shapes.items():
-        cases[f"last {name}"] = conversation(asked, message)
-        cases[f"history {name}"] = conversation(asked, message, followed)
+        cases[f"last {name}"] = conversation(asked, message, **switched_on)
+        cases[f"history {name}"] = conversation(asked, message, followed, **switched_on)
         if name != BLOCKS:
             calling = assistant("", tool_calls=[call()], **{name: REASONING})
-            cases[f"calling {name}"] = conversation(asked, calling, tools=TOOLS)
+            cases[f"calling {name}"] = conversation(asked, calling, tools=TOOLS, **switched_on)
     return cases
 
 
@@ -213,7 +224,7 @@ def _learn_roles(probes: Probes) -> Roles:
     """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
-        tool=RESULT in probes["tool"],
+        tool=RESULT in probes["tool"] or RESULT in probes["tool as text"],
         calls=VALUE in probes["one call"] or VALUE in probes["one call as text"],
         developer="developer" in probes.template and SYSTEM in probes["developer"],
         must_alternate=bool(probes["question"]) and not probes["twice"],
@@ -227,4 +238,4 @@ def _wants_objects(probes: Probes) -> bool:
     as_object, as_text = probes["one call"], probes["one call as text"]
     if not as_object or not as_text:
         return bool(as_object) or not as_text
-    return "{'" not in as_object
+    return f"'{KEY}': '{VALUE}'" not in as_object  # as Python writes it, not JSON
