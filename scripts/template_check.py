@@ -29,7 +29,20 @@ from template_cases import (
 Verdict: TypeAlias = Literal["same", "better", "differs"]
 """better: specchat does what is meant, and llama-server does not."""
 
-MEANT: Mapping[tuple[str, str], str] = {}
+LEFT_OUT = "llama-server keeps the reasoning of earlier answers, the template by default does not"
+BLANK_LINE = "a blank line follows the system prompt, as in Gemma 3's template"
+MEANT: Mapping[tuple[str, str], str] = {
+    ("google-gemma-2-2b-it", "auto"): BLANK_LINE,
+    ("poolside-Laguna-S-2.1", "off"): LEFT_OUT,
+    ("GLM-4.7-Flash", "earlier reasoning"): LEFT_OUT,
+    ("LFM2.5-8B-A1B", "earlier reasoning"): LEFT_OUT,
+    ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "earlier reasoning"): LEFT_OUT,
+    **{
+        (f"deepseek-ai-DeepSeek-{version}", case): LEFT_OUT
+        for version, more in (("V4", ()), ("V4-Flash-0731", ("high",)))
+        for case in ("auto", "on", "max", "earlier reasoning", *more)
+    },
+}
 """Why a prompt is meant to differ, by the template and the name of the prompt."""
 
 

@@ -43,6 +43,19 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class _Given(list[Any]):
+    """A list among the variables, which a template cannot change."""
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's immutable sandbox, in which a template may fill and empty lists of its own."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Return True for what a template may use."""
+        is_own = type(obj) is list and attr in {"append", "pop"}
+        return is_own or bool(super().is_safe_attribute(obj, attr, value))
+
+
 def main() -> None:
     """Answer requests, a line of JSON each, until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent process
@@ -73,11 +86,19 @@ def _limit_memory() -> None:
 
 def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
     try:
-        return {"text": _joined(_compiled(template).generate(**variables))}
+        given = {name: _given(value) for name, value in variables.items()}
+        return {"text": _joined(_compiled(template).generate(**given))}
     except MemoryError:
         raise  # which ends this process: the next template gets a new one
     except Exception as error:  # noqa: BLE001  # a template may raise anything
         return {"error": " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__}
+
+
+def _given(value: Any) -> Any:
+    """Return a variable whose lists cannot be changed."""
+    if isinstance(value, dict):
+        return {key: _given(each) for key, each in value.items()}
+    return _Given(map(_given, value)) if isinstance(value, list) else value
 
 
 def _uses(template: str) -> dict[str, list[Any]]:
@@ -113,9 +134,9 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> ImmutableSandboxedEnvironment:
+def _environment() -> _Sandbox:
     """Return the sandbox, with the functions that Hugging Face's templates expect."""
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.globals["raise_exception"] = _refuse

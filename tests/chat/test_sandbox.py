@@ -248,3 +248,19 @@ def test_a_template_does_not_outlive_the_process_that_asked_for_it() -> None:
 
     assert children
     assert psutil.wait_procs(children, timeout=templates.MOST_SECONDS + 3)[1] == []
+
+
+def test_a_template_may_change_lists_of_its_own_and_no_others() -> None:
+    """Kimi K2's template keeps the ids of calls in one."""
+    own = "{% set ids = [] %}{% set _ = ids.append(messages[0]) %}{{ ids.pop(0) }}{{ ids }}"
+    assert render(own, {"messages": ["a"]}) == "a[]"
+
+    for change in ("messages.append(1)", "messages.pop()", "messages[0].x.append(1)"):
+        with pytest.raises(TemplateError, match="unsafe"):
+            render("{{ " + change + " }}", {"messages": [{"x": []}]})
+
+
+def test_what_jinja_makes_lazily_is_a_list_in_json() -> None:
+    """As elsewhere; and text that is called safe is text."""
+    assert render("{{ messages | map(attribute='x') | tojson }}", {"messages": [{"x": 1}]}) == "[1]"
+    assert render("{{ 'a'|safe + messages | tojson }}", {"messages": ["<"]}) == 'a["<"]'

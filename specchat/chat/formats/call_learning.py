@@ -108,7 +108,7 @@ def _end_of(written: str, begin: str) -> str:
         begin.replace("start", "end"),
         begin.replace("START", "END"),
         begin.replace("prefix|", "suffix|"),
-        "```" if begin.startswith("```") or begin == "Action:" else "",
+        "```" if begin.startswith("```") else "",
         f"</{begin[1:].partition('=')[0].partition(' ')[0]}>" if begin.startswith("<") else "",
     } - {begin, ""}
     found = [(after.rfind(closer), closer) for closer in closers if closer in after]
