@@ -106,6 +106,32 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
 
 
 @pytest.mark.anyio
+async def test_folded_reasoning_grows_without_a_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its title is drawn anew; opened, all of it is there."""
+    layouts = []
+    lay_out = Screen._refresh_layout
+
+    def lay_out_and_count(screen: Screen[object], *how: Any, **more: Any) -> None:
+        layouts.append(1)
+        lay_out(screen, *how, **more)
+
+    app = chat(Script(["An answer."], reasoning="Some thoughts. " * 10))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "Think")
+        await pilot.pause(0.2)
+        monkeypatch.setattr(Screen, "_refresh_layout", lay_out_and_count)
+        view, stats = app.query(AnswerView).last(), app.answers.figures.statistics
+        stats.reasoning_tokens += 1
+        view._parts.add([Chunk("", reasoning="\n\nlast\n\nlines")], stats)
+        view.show(view._parts)
+        await until(pilot, lambda: f"{stats.reasoning_tokens} tokens" in screen_text(app))
+        await pilot.pause(0.2)
+        assert not layouts
+        view.action_fold()
+        await until(pilot, lambda: "lines" in screen_text(app))
+
+
+@pytest.mark.anyio
 async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading, looking for pairs and collecting garbage would delay it."""
     events = []
