@@ -81,7 +81,8 @@ class LocalEngine(Engine):
         drafter = self._drafter(name)
         chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
-            reader = AnswerReader(prompt.form, prompt.state, request.tools)
+            form, state = prompt.form, prompt.state
+            reader = AnswerReader(form, state, request.tools, goes_on=prompt.goes_on)
             chunks = read_parts(chunks, reader, self.stats)
         return self._answer(chunks, drafter, pacer)
 

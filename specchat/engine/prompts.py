@@ -40,6 +40,7 @@ class Prompt:
     num_shared: int = 0
     form: ChatFormat | None = None
     state: State = "start"
+    goes_on: bool = False
     notices: tuple[str, ...] = ()
 
 
@@ -156,7 +157,13 @@ def _chat_prompt(
     tokens = quoted.tokenize(text)
     if first is not None and tokens[:1] != [first]:
         tokens = [first, *tokens]
-    return Prompt(tokens, form=form, state=rendered.state, notices=rendered.notices)
+    return Prompt(
+        tokens,
+        form=form,
+        state=rendered.state,
+        goes_on=rendered.goes_on,
+        notices=rendered.notices,
+    )
 
 
 class _QuotedNames:

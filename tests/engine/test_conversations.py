@@ -107,6 +107,25 @@ def test_reasoning_that_the_prompt_opened_stays_reasoning_when_it_is_stopped(loa
     assert parts_of(continued)[1] == "Yes."
 
 
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, OPENING])
+@pytest.mark.parametrize("num_tokens", [3, 4, 5, 6, 9, 25, 26, 27, 33])
+def test_a_continued_answer_is_the_answer_that_was_stopped(
+    load: Load, template: str, num_tokens: int
+) -> None:
+    """Space for space, in its reasoning and after it, whether the template knows of it or not."""
+    start = "" if template == OPENING else "<think>"
+    text = f"{start}one two three</think>\n\nfour five six.<|im_end|>"
+    engine = load(text, user=THINK, template=template, cut=bytes_of)
+    whole = parts_of(chunks_of(engine))
+    reasoning, answer = parts_of(chunks_of(engine, max_tokens=num_tokens))
+    begun: ChatMessage = {
+        "role": "assistant", "content": answer, "reasoning_content": reasoning,
+    }  # fmt: skip
+    more = parts_of(chunks_of(engine, [*ASKED, begun]))
+
+    assert (reasoning + more[0], answer + more[1]) == whole
+
+
 def test_a_tool_call_is_read_and_is_not_part_of_the_answer(load: Load) -> None:
     """Its marks are shown where the template does not know them: nothing leaves a hole."""
     called = 'A<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>B<|im_end|>'

@@ -25,9 +25,17 @@ class AnswerReader:
     """
 
     def __init__(
-        self, form: ChatFormat, state: State = "start", tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        form: ChatFormat,
+        state: State = "start",
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """Begin in the state that the prompt ends in; `tools` are those offered to the model."""
+        """Begin in the state that the prompt ends in; `tools` are those offered to the model.
+
+        `goes_on` is for an answer that is continued: white space at its beginning is part of it.
+        """
         self.calls: list[ToolCall] = []
         """The calls that are complete."""
         self._format = form
@@ -36,8 +44,9 @@ class AnswerReader:
         self._waiting = ""
         self._raw = ""
         """What a header or a call has so far, with its marks."""
-        self._latest_mark = ""
-        self._drops_space = state in {"reasoning", "answer"}
+        self._latest_mark = KNOWN_REASONING[0][0]
+        self._drops_space = state in {"reasoning", "answer"} and not goes_on
+        self._keeps_space = False
         self._enter(state)
 
     @property
@@ -62,8 +71,10 @@ class AnswerReader:
     def finish(self, *, is_cut: bool = False) -> list[Part]:
         """Return what was held back, once no more text follows.
 
-        Of an answer that was cut, the beginning of a mark is left out: its rest did not come.
+        Of an answer that was cut, the beginning of a mark is left out: its rest did not come. White
+        space at the end of its reasoning stays, for the answer may be continued.
         """
+        self._keeps_space = is_cut
         if is_cut:
             num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
             self._waiting = self._waiting[:num_certain]
@@ -100,7 +111,9 @@ class AnswerReader:
         text, rest = self._waiting[:num_characters], self._waiting[num_characters:]
         if self._drops_space and self._state in {"reasoning", "answer"}:
             text = text.lstrip()
-        if self._state == "reasoning":  # white space at its end may be before the mark
+        if (
+            self._state == "reasoning" and not self._keeps_space
+        ):  # white space at its end may be before the mark
             kept = text.rstrip()
             rest = text[len(kept) :] + rest
             text = kept

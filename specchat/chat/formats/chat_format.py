@@ -38,6 +38,9 @@ class Wrapping:
     end: str = ""
 
 
+USUAL_REASONING = Wrapping("<think>\n", "\n</think>\n\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """What messages a template accepts, and how it wants them."""
@@ -53,11 +56,12 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation as text, up to where the answer begins or goes on, which is in `state`."""
+    """A conversation as text, up to where the answer begins, or goes on, which is in `state`."""
 
     text: str
     state: State
     notices: tuple[str, ...] = ()
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,12 @@ class ChatFormat:
         kept = messages[:-1] if begun else messages
         text, moved = self._rendered(kept, given)
         state = self.state_after(self._generation(kept, given))
-        if begun and (begun["content"] or begun.get("reasoning_content")):
+        goes_on = begun is not None and bool(begun["content"] or begun.get("reasoning_content"))
+        if begun and goes_on:
             added, state = self._begun(begun, state)
             text += added
         notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if _is_left_out(kept, text) else ""
-        return Prompt(text, state, (*notices, *filter(None, [notice])))
+        return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 
     def state_after(self, generation: str) -> State:
         """Return the state that the end of a prompt leaves the answer in.
@@ -247,11 +252,14 @@ class ChatFormat:
         return self.arrange(found) if self.arrange else found
 
     def _begun(self, begun: ChatMessage, state: State) -> tuple[str, State]:
-        """Return what an answer has so far, as its model writes it, and the state it is in."""
+        """Return what an answer has so far, as its model writes it, and the state it is in.
+
+        Of a model whose template does not know reasoning, the most usual marks are taken.
+        """
         reasoning, content = begun.get("reasoning_content", ""), begun["content"]
-        marks = self.reasoning or Wrapping()
+        marks = self.reasoning or USUAL_REASONING
         text = ""
-        if reasoning and self.reasoning:
+        if reasoning and (self.reasoning or not content):
             text = reasoning if state == "reasoning" else marks.begin + reasoning
             if not content:
                 return text, "reasoning"
