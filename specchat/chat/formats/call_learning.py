@@ -4,6 +4,7 @@ import re
 
 from specchat.chat.formats.call_syntax import (
     KEY_AGAIN,
+    NAME_PATTERN,
     CallSyntax,
     NamedJson,
     TaggedArguments,
@@ -118,7 +119,7 @@ def _end_of(written: str, begin: str) -> str:
 def _pattern(text: str) -> str:
     """Return a pattern for a text in which white space may vary."""
     parts = [re.escape(part) for part in re.split(r"\s+", text)]
-    return r"\s*".join(parts)
+    return r"\s*+".join(parts)
 
 
 def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
@@ -132,7 +133,8 @@ def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
     if CALL_ID in separator:
         first, _, last = separator.partition(CALL_ID)
         middle = rf"(?:{_pattern(first.strip())}(?P<id>[\w-]+))?{_pattern(last.strip())}"
-    return re.compile(rf"{_pattern(prefix.strip())}\s*(?P<name>[\w.:-]+)\s*{middle}\s*(?={{|$)")
+    opening = rf"{_pattern(prefix.strip())}\s*+(?P<name>{NAME_PATTERN})\s*+"
+    return re.compile(rf"{opening}{middle}\s*+(?={{|$)" if middle else rf"{opening}(?={{|$)")
 
 
 def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None:
@@ -152,9 +154,11 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
     name_end = between.removesuffix(key_begin[0]).strip() if key_begin[0] in between else ""
     after = re.match(r"\s*(?:<[^<>]*>\s*)*", written[last:])
     ends = re.findall(r"<[^<>]*>", after[0] if after else "")
-    key_pattern = rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]+?)"
+    key_pattern = rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]{{1,256}}?)"
     return TaggedArguments(
-        re.compile(rf"{_pattern(opening[0].strip())}\s*(?P<name>[\w.:-]+){_pattern(name_end)}"),
+        re.compile(
+            rf"{_pattern(opening[0].strip())}\s*+(?P<name>{NAME_PATTERN}){_pattern(name_end)}"
+        ),
         next((end for end in ends if end != value_end), ""),
         re.compile(key_pattern + _assignment(probes, assigned)),
         value_end.replace(KEY, KEY_AGAIN),

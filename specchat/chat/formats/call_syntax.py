@@ -4,7 +4,9 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from specchat.decoding.chunk import ToolCall
@@ -15,6 +17,8 @@ LONGEST_CALL = 500_000
 """Characters; a longer one stays text."""
 MAX_FAILURES = 100
 """How many braces and brackets that begin no JSON are passed over: each is read up to its fault."""
+NAME_PATTERN = r"[\w.:-]{1,256}+"
+"""Bounded and never taken back in part, so that a search of a long text without a call is fast."""
 NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
@@ -39,17 +43,18 @@ class CallSyntax:
         if len(raw) > LONGEST_CALL:
             return None
         try:
-            found = self.extract(raw, tools)
-        except (ValueError, KeyError, TypeError, SyntaxError, RecursionError):
-            return None
+            found = self.extract(raw, tools) or []
+            arguments = [_as_text(call.arguments) for call in found]
+        except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return None  # deep nesting exhausts the parser's own memory, not the machine's
         if not found or not all(call.name for call in found):
             return None
         last = len(found) - 1
         return [
             ToolCall(
-                call.name,
-                json.dumps(call.arguments, ensure_ascii=False),
-                call.id or f"call{num_before + place:05}",
+                _well_formed(call.name),
+                arguments[place],
+                _well_formed(call.id) or f"call{num_before + place:05}",
                 raw if place == last else "",
             )
             for place, call in enumerate(found)
@@ -58,11 +63,23 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: its arguments are an object."""
+    """One call. What has arguments that are no object cannot be read."""
 
     name: str
     arguments: Any
     id: str = ""
+
+
+def _as_text(arguments: Any) -> str:
+    """Return arguments as JSON. Raises ValueError or TypeError for what JSON does not know."""
+    if not isinstance(arguments, dict):
+        raise TypeError(arguments)
+    return _well_formed(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+
+
+def _well_formed(text: str) -> str:
+    """Return a text with U+FFFD for each half of a character, which JSON's escapes may write."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_json(raw: str, tools: Tools) -> list[Call] | None:
@@ -125,7 +142,14 @@ def _object(arguments: Any) -> Any:
 
 
 def _names(tools: Tools) -> set[str]:
-    return {str(tool.get("function", {}).get("name", "")) for tool in tools}
+    return {str(_member(tool, "function", "name")) for tool in tools}
+
+
+def _member(value: Any, *path: str) -> Any:
+    """Return what is at a path in nested objects; None if there is nothing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +214,10 @@ class TaggedArguments:
 def argument_types(tools: Tools, name: str) -> dict[str, Any]:
     """Return the JSON types that a tool declares for its arguments, by their names."""
     for tool in tools:
-        function = tool.get("function", {})
-        if function.get("name") == name:
-            properties = (function.get("parameters") or {}).get("properties") or {}
-            return {key: each.get("type") for key, each in properties.items()}
+        if _member(tool, "function", "name") == name:
+            properties = _member(tool, "function", "parameters", "properties")
+            declared = properties if isinstance(properties, Mapping) else {}
+            return {key: _member(each, "type") for key, each in declared.items()}
     return {}
 
 
@@ -204,14 +228,12 @@ def typed_value(text: str, kind: Any) -> Any:
     """
     if kind == "string":
         return text
-    try:
-        return json.loads(text, strict=False)
-    except ValueError:
-        pass
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
+    for parsed in (partial(json.loads, strict=False), ast.literal_eval):
+        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            value = parsed(text.strip())
+            json.dumps(value, allow_nan=False)  # Python has more: {1, 2}, 1j, ...
+            return value
+    return text
 
 
 def read_python(raw: str, _: Tools) -> list[Call] | None:

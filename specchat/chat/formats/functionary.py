@@ -12,7 +12,7 @@ from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
 
-CALL = re.compile(r"(?P<name>[\w.-]+)\n\s*(?={|$)")
+CALL = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)\n\s*+(?={|$)")
 MARKS: Marks = {
     "header": (Mark("\n", "answer"),),
     "answer": (Mark(">>>", "header"),),

@@ -9,11 +9,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools
+from specchat.chat.formats.call_syntax import NAME_PATTERN, Call, CallSyntax, Tools
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
 
-CALL = re.compile(r"call:\s*([\w.:-]+)\s*(?=\{)")
+CALL = re.compile(rf"(?<![\w.:-])call:\s*+({NAME_PATTERN})\s*+(?=\{{)")
 TAKES_RESULTS = "OpenAI Chat Completions:"
 """A remark in templates that take the results of calls as messages."""
 QUOTE = '<|"|>'
@@ -71,7 +71,10 @@ def _parsed(content: str) -> Any:
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if it cannot be read."""
-    found = [Call(match[1], _value(raw, match.end())[0]) for match in CALL.finditer(raw)]
+    found, place = [], 0
+    while match := CALL.search(raw, place):  # the next one is after this one's arguments
+        arguments, place = _value(raw, match.end())
+        found.append(Call(match[1], arguments))
     return found or None
 
 

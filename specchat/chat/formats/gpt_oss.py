@@ -12,7 +12,9 @@ from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
 
-CALL = re.compile(r"to=(?:functions\.)?(?P<name>[\w.-]+)[^{]{0,200}?<\|message\|>\s*(?={|$)")
+CALL = re.compile(
+    r"to=(?:functions\.)?(?P<name>[\w.-]{1,256}+)[^{]{0,200}?<\|message\|>\s*+(?={|$)"
+)
 HEADERS = (
     Mark("<|channel|>", "header"),
     Mark("<|start|>", "header"),

@@ -12,8 +12,8 @@ from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
 
 CALL = re.compile(
-    r"<\|tool_call:begin\|>(?P<id>[^<]*)<\|tool_call:name\|>(?P<name>[^<]+)<\|tool_call:args\|>"
-    r"\s*(?={|$)"
+    r"<\|tool_call:begin\|>(?P<id>[^<]*+)<\|tool_call:name\|>(?P<name>[^<]++)<\|tool_call:args\|>"
+    r"\s*+(?={|$)"
 )
 PARTS = (
     Mark("<|think|>", "reasoning"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specchat.chat.formats import gemma4, gpt_oss, kimi_k2, kimi_k3
+from specchat.chat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
 from specchat.chat.formats.call_syntax import (
     LONGEST_CALL,
     Call,
@@ -99,3 +99,70 @@ def test_a_declared_string_stays_a_string() -> None:
     assert typed_value("12", None) == 12
     assert typed_value("True", None) is True
     assert typed_value("twelve", None) == "twelve"
+
+
+@pytest.mark.parametrize("value", ["{1, 2}", "...", "b'x'", "1j", "{(1, 2): 3}", "NaN", "1e999"])
+def test_a_value_that_json_does_not_know_is_text(value: str) -> None:
+    """Python's literals are more than JSON's; none of them ends the answer."""
+    space = minimax_m3.SPACE
+    raw = f'{space}<invoke name="f">{space}<what>{value}{space}</what>{space}</invoke>'
+
+    assert calls(minimax_m3.CALLS, raw) == [("f", {"what": value}, "call00000")]
+    assert calls(read_python, f"[f(what={value})]") is None
+
+
+@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "not " * 20_000 + "1", "[" * 20_000])
+def test_deep_nesting_is_no_call(value: str) -> None:
+    """Python's parser runs out of memory of its own at it."""
+    assert calls(read_python, f"[f(what={value})]") is None
+    assert calls(read_json, f'{{"name": "f", "arguments": {{"a": {value}}}}}') is None
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "3", "true", '"[1]"', '"{"'])
+def test_arguments_are_an_object(arguments: str) -> None:
+    """Anything else cannot be read as a call."""
+    assert calls(read_json, f'{{"name": "f", "arguments": {arguments}}}') is None
+
+
+def test_half_a_character_in_a_call_is_replaced() -> None:
+    """It could be neither printed nor stored."""
+    raw = r'{"name": "f\ud83d", "arguments": {"a": "\ude00!"}}'
+
+    assert calls(read_json, raw) == [("f\ufffd", {"a": "\ufffd!"}, "call00000")]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [{}, {"function": None}, {"function": {"name": "f", "parameters": []}}, "f",
+     {"function": {"name": "f", "parameters": {"properties": ["what"]}}},
+     {"function": {"name": "f", "parameters": {"properties": {"what": True}}}}],
+)  # fmt: skip
+def test_a_tool_that_is_declared_oddly_does_no_harm(tool: Any) -> None:
+    """Its arguments have no types then."""
+    named = '[{"name": "f"}, {"name": "f", "arguments": {}}]'
+    for extract, raw in ((kimi_k3.read_calls, KIMI_K3), (read_json, named)):
+        (call, *_) = CallSyntax("", "", extract).read(raw, [tool], 0) or []
+        assert call.name == "f"
+
+
+def test_a_call_quoted_in_an_argument_is_none() -> None:
+    """It is text that the model hands on."""
+    raw = '<|tool_call>call:f{what:<|"|>call:g{x:1}<|"|>}<tool_call|>'
+
+    assert calls(gemma4.read_calls, raw) == [("f", {"what": "call:g{x:1}"}, "call00000")]
+
+
+@pytest.mark.parametrize(
+    ("extract", "begin", "filling"),
+    [
+        (gemma4.read_calls, "", "call:"),
+        (NamedJson(functionary.CALL), ">>>", "a"),
+        (NamedJson(gpt_oss.CALL), "to=", "a"),
+        (NamedJson(gpt_oss.CALL), "to=f<|message|>", " "),
+    ],
+)
+def test_long_texts_without_a_call_are_read_in_linear_time(
+    extract: Extract, begin: str, filling: str
+) -> None:
+    """In quadratic time this test would take minutes."""
+    assert not calls(extract, begin + filling * (400_000 // len(filling)) + "!")
