@@ -42,11 +42,13 @@ class AnswerReader:
         self._tools = tools
         self._parts: list[Part] = []
         self._waiting = ""
-        self._raw = ""
+        self._space: list[str] = []
+        """White space that counts only if text follows, and not a mark."""
+        self._raw: list[str] = []
         """What a header or a call has so far, with its marks."""
+        self._is_silent = True
         self._latest_mark = KNOWN_REASONING[0][0]
         self._drops_space = state in {"reasoning", "answer"} and not goes_on
-        self._keeps_space = False
         self._enter(state)
 
     @property
@@ -60,31 +62,36 @@ class AnswerReader:
         while self._pass_mark(is_last=False):
             pass
         num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
-        if self._state == "start":
-            if self._waiting[:num_certain].strip():
-                self._enter("answer")
-                return self.read("")
-        else:
-            self._take(num_certain)
+        if self._state == "start" and self._waiting[:num_certain].strip():
+            self._enter("answer")
+            return self.read("")
+        self._take(num_certain)
         return self._taken()
 
     def finish(self, *, is_cut: bool = False) -> list[Part]:
         """Return what was held back, once no more text follows.
 
         Of an answer that was cut, the beginning of a mark is left out: its rest did not come. White
-        space at the end of its reasoning stays, for the answer may be continued.
+        space at the end of its reasoning stays, for the answer may be continued. An answer that is
+        nothing but a header without an end is text.
         """
-        self._keeps_space = is_cut
         if is_cut:
             num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
             self._waiting = self._waiting[:num_certain]
         while self._pass_mark(is_last=True):
             pass
-        if self._state == "start" and self._waiting:
+        if self._state == "start":
+            self._waiting = "".join([*self._space, self._waiting])
+            self._space.clear()
             self._enter("answer")
         self._take(len(self._waiting))
+        if self._state == "reasoning" and is_cut:
+            self._add("reasoning", "".join(self._space))
+        if self._state == "header" and self._is_silent and not is_cut:
+            self._add("answer", "".join(self._raw))
         if self._state == "call":
             self._end_call()
+        self._space, self._raw = [], []
         return self._taken()
 
     def _taken(self) -> list[Part]:
@@ -103,52 +110,67 @@ class AnswerReader:
         self._take(found.start())
         self._waiting = after
         self._latest_mark, self._drops_space = found[0], True
+        self._space.clear()
         self._go_on(self._marks.targets[found[0]], found[0])
         return True
 
     def _take(self, num_characters: int) -> None:
         """Add waiting text to the part it belongs to."""
-        text, rest = self._waiting[:num_characters], self._waiting[num_characters:]
-        if self._drops_space and self._state in {"reasoning", "answer"}:
-            text = text.lstrip()
-        if (
-            self._state == "reasoning" and not self._keeps_space
-        ):  # white space at its end may be before the mark
-            kept = text.rstrip()
-            rest = text[len(kept) :] + rest
-            text = kept
-        self._waiting = rest
-        if not text:
-            return
-        self._drops_space = False
+        text, self._waiting = self._waiting[:num_characters], self._waiting[num_characters:]
         if self._state in {"header", "call"}:
-            self._raw += text
+            self._raw.append(text)
+        elif self._state in {"reasoning", "answer"}:
+            text = self._trimmed(text)
+        elif self._state == "start":
+            self._space.append(text)
         self._add(KINDS.get(self._state), text)
+
+    def _trimmed(self, text: str) -> str:
+        """Return text without white space after a mark; in reasoning also that before a mark.
+
+        Reasoning in the pieces "One. " and "Two." becomes "One." and " Two.": the space waits.
+        """
+        if self._drops_space:
+            text = text.lstrip()
+            self._space.clear()
+        kept = text.rstrip() if self._state == "reasoning" else text
+        if not kept:
+            self._space.append(text)
+            return ""
+        whole = "".join([*self._space, kept])
+        self._space = [text[len(kept) :]]
+        self._drops_space = False
+        return whole
 
     def _add(self, kind: Kind | None, text: str) -> None:
         if kind and text:
             self._parts.append((kind, text))
+            self._is_silent = False
 
     def _go_on(self, to: State, mark: str) -> None:
-        """Enter the state after a mark."""
+        """Enter the state after a mark.
+
+        In gpt-oss "<|channel|>" begins a header; at its end, "<|message|>", the header's text
+        "analysis" decides that reasoning follows.
+        """
         if self._state == "call":
-            self._raw += mark
+            self._raw.append(mark)
             self._add("call", mark)
             self._end_call()
         elif self._state == "header":
-            header, self._raw = self._raw, self._raw + mark
             if to != "header" and self._format.decide is not None:
-                to = self._format.decide(header)
+                to = self._format.decide("".join(self._raw))
+            self._raw.append(mark)
         elif to in {"header", "call"}:
-            self._raw = mark
+            self._raw = [mark]
         if to == "call":
-            self._raw = self._raw or mark
-            self._add("call", self._raw)
+            self._raw = self._raw or [mark]
+            self._add("call", "".join(self._raw))
         self._enter(to)
 
     def _end_call(self) -> None:
         """Read a call that is complete."""
-        raw, self._raw = self._raw, ""
+        raw, self._raw = "".join(self._raw), []
         syntax = self._format.calls
         calls = syntax.read(raw, self._tools, len(self.calls)) if syntax else None
         if calls is None:
@@ -161,8 +183,8 @@ class AnswerReader:
         wanted = self._format.marks.get(state, ())
         if state == "start" and not self._tools:  # a brace begins a call only where one may come
             wanted = tuple(mark for mark in wanted if mark.to != "call" or len(mark.text) > 1)
-        if state == "reasoning" and not wanted:  # the template does not know what began it
-            wanted = (Mark(dict(KNOWN_REASONING)[self._latest_mark], "answer"),)
+        if state == "reasoning" and self._format.reasoning is None:  # a known mark began it
+            wanted = (Mark(dict(KNOWN_REASONING)[self._latest_mark], "answer"), *wanted)
         self._marks = _search_for(wanted)
 
 

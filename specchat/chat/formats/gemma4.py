@@ -24,8 +24,7 @@ CALLING = Mark("<|tool_call>", "call")
 MARKS: Marks = {
     "start": (*THOUGHT, CALLING),
     "reasoning": (Mark("<channel|>", "answer"),),
-    "answer": (*THOUGHT, CALLING, Mark("<channel|>", "aside")),
-    "aside": (*THOUGHT, CALLING),
+    "answer": (*THOUGHT, CALLING, Mark("<channel|>", "answer")),
     "call": (Mark("<tool_call|>", "answer"),),
 }
 

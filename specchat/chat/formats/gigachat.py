@@ -22,5 +22,6 @@ def complete(form: ChatFormat) -> ChatFormat:
     """
     with_calls = replace(form, ends=(), calls=CallSyntax(BEGIN, "", read_json))
     marks = dict(usual_marks(with_calls))
+    marks["aside"] = marks["answer"]
     marks["answer"] = (*marks["answer"], Mark("<|message_sep|>", "aside"))
     return replace(with_calls, marks=marks)

@@ -61,7 +61,7 @@ def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
         opening.append(Mark(form.content.begin.strip(), "answer"))
     if form.calls and len(form.calls.begin) > 1:
         opening.append(Mark(form.calls.begin, "call"))
-    closing = [Mark(form.content.end.strip(), "aside")] if form.content.end.strip() else []
+    closing = [Mark(form.content.end.strip(), "answer")] if form.content.end.strip() else []
     if form.reasoning:
         begins = [form.reasoning.begin.strip()] if form.reasoning.begin.strip() else []
         ends = [Mark(form.reasoning.end.strip(), "answer")]
@@ -76,5 +76,4 @@ def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
         "reasoning": (*ends, *(opening if call_ends_reasoning else ())),
         "answer": (*opening, *closing),
         "call": tuple(in_call),
-        "aside": tuple(opening),
     }

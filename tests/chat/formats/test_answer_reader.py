@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.chat.formats.call_syntax import CallSyntax, read_json
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.functionary import complete as functionary
 from specchat.chat.formats.gemma4 import complete as gemma4
 from specchat.chat.formats.gpt_oss import complete as gpt_oss
 from specchat.chat.formats.kimi_k3 import complete as kimi_k3
@@ -55,6 +56,16 @@ CASES: list[tuple[ChatFormat, State, str, str, str]] = [
         "Hi",
     ),
     (gpt_oss(PLAIN), "start", "Hi without a channel", "", "Hi without a channel"),
+    (gpt_oss(PLAIN), "start", "<|channel|>final Hi", "", "<|channel|>final Hi"),
+    (functionary(PLAIN), "header", "Hi without a recipient", "", "Hi without a recipient"),
+    (functionary(PLAIN), "header", "all\nHi>>>all", "", "Hi"),
+    (usual(wraps=True), "start", "<response>b</response>\nP.S.", "", "bP.S."),
+    (usual(wraps=True), "answer", "b</response></response>", "", "b"),
+    (gemma4(PLAIN), "answer", "Hi<channel|> more", "", "Himore"),
+    (PLAIN, "start", " \n ", "", " \n "),
+    (usual(), "start", "<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+    (usual(), "start", "<think><think>a</think></think>b", "<think>a", "</think>b"),
+    (usual(), "reasoning", f"a {CALL} b</think>c", f"a {CALL} b", "c"),
     (gemma4(PLAIN), "start", "<|channel>thought\nhm<channel|>Hi<channel|>", "hm", "Hi"),
     (gemma4(PLAIN), "start", "<|channel>thought\n<channel|>Hi", "", "Hi"),
     (
@@ -157,3 +168,36 @@ def test_bare_json_is_a_call_only_where_tools_are_offered(offers: bool) -> None:
     answer = "".join(part for kind, part in reader.read(text) + reader.finish() if kind == "answer")
 
     assert (answer, len(reader.calls)) == (("", 1) if offers else (text, 0))
+
+
+def test_reasoning_that_a_known_mark_began_ends_with_its_mark() -> None:
+    """Also of a template whose models may call a tool without closing their reasoning."""
+    form = ChatFormat("", marks=usual_marks(PLAIN, call_ends_reasoning=True), calls=PLAIN.calls)
+    ended, called = AnswerReader(form), AnswerReader(form)
+
+    assert parts_of(ended, ["[THINK]a[/THINK]b"]) == ("a", "b")
+    assert parts_of(called, ["<think>a" + CALL]) == ("a", "")
+    assert len(called.calls) == 1
+
+
+def test_white_space_where_the_answer_was_cut_is_kept() -> None:
+    """A continued answer goes on after it; nothing is given back twice."""
+    reader = AnswerReader(usual(), "reasoning")
+
+    assert reader.read("one \n") == [("reasoning", "one")]
+    assert reader.finish(is_cut=True) == [("reasoning", " \n")]
+    assert reader.finish(is_cut=True) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "filling"),
+    [("reasoning", "\n"), ("start", "\n"), ("start", CALL[:12] + " "), ("start", "<think"),
+     ("header", "<|channel|>")],
+)  # fmt: skip
+def test_long_texts_are_read_in_linear_time(state: State, filling: str) -> None:
+    """In quadratic time this test would take minutes."""
+    reader = AnswerReader(gpt_oss(PLAIN) if state == "header" else usual(), state)
+    for character in filling * (300_000 // len(filling)):
+        reader.read(character)
+
+    assert sum(len(text) for _, text in reader.finish(is_cut=True)) <= 300_000
