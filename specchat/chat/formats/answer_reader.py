@@ -63,7 +63,7 @@ class AnswerReader:
             pass
         num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
         if self._state == "start" and self._waiting[:num_certain].strip():
-            self._enter("answer")
+            self._begin_answer()
             return self.read("")
         self._take(num_certain)
         return self._taken()
@@ -81,9 +81,7 @@ class AnswerReader:
         while self._pass_mark(is_last=True):
             pass
         if self._state == "start":
-            self._waiting = "".join([*self._space, self._waiting])
-            self._space.clear()
-            self._enter("answer")
+            self._begin_answer()
         self._take(len(self._waiting))
         if self._state == "reasoning" and is_cut:
             self._add("reasoning", "".join(self._space))
@@ -104,7 +102,7 @@ class AnswerReader:
         if found is None or (not is_last and self._marks.may_grow(self._waiting[found.start() :])):
             return False
         if self._state == "start" and self._waiting[: found.start()].strip():
-            self._enter("answer")
+            self._begin_answer()
             return True
         after = self._waiting[found.end() :]
         self._take(found.start())
@@ -146,6 +144,12 @@ class AnswerReader:
         if kind and text:
             self._parts.append((kind, text))
             self._is_silent = False
+
+    def _begin_answer(self) -> None:
+        """Enter the answer without a mark: white space at its beginning is part of it."""
+        self._waiting = "".join([*self._space, self._waiting])
+        self._space.clear()
+        self._enter("answer")
 
     def _go_on(self, to: State, mark: str) -> None:
         """Enter the state after a mark.

@@ -63,6 +63,7 @@ CASES: list[tuple[ChatFormat, State, str, str, str]] = [
     (usual(wraps=True), "answer", "b</response></response>", "", "b"),
     (gemma4(PLAIN), "answer", "Hi<channel|> more", "", "Himore"),
     (PLAIN, "start", " \n ", "", " \n "),
+    (usual(wraps=True), "start", " </response>b", "", " b"),
     (usual(), "start", "<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
     (usual(), "start", "<think><think>a</think></think>b", "<think>a", "</think>b"),
     (usual(), "reasoning", f"a {CALL} b</think>c", f"a {CALL} b", "c"),
