@@ -144,10 +144,10 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
     last = written.rfind(OTHER_VALUE) + len(OTHER_VALUE)
     if not 0 <= name < key < value < other_key < last:
         return None
-    opening = re.search(rf"(?:{MARK}|<[^<>]*)\s*$", before)
+    opening = re.search(rf"(?:{MARK}|<[^<>]*+)\s*$", before)
     between, assigned = written[name + len(FUNCTION) : key], written[key + len(KEY) : value]
     closing = written[value + len(VALUE) : other_key]
-    key_begin = re.search(r"<[^<>]*$|<[^<>]*>\s*$", closing)
+    key_begin = re.search(r"<[^<>]*+$|<[^<>]*+>\s*$", closing)
     if opening is None or key_begin is None:
         return None
     value_end = closing[: key_begin.start()].strip()

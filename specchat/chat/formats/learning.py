@@ -50,6 +50,8 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
     try:
         probes.look()
         probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
+        if not any(probes.texts.values()):
+            return ChatFormat(template, bos, eos)  # to render more would take as long again
         switches, number_switch = learn_switches(probes)
         probes.render(_reasoning_cases(switches.get("on", {})))
     except TemplateError:  # it is too long: rendering will say so

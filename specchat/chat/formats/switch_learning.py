@@ -14,6 +14,8 @@ OFF_WORDS = frozenset({"off", "none", "no", "no_think", "disabled", "disable", "
 ON_WORDS = frozenset({"on", "enabled", "enable", "true", "thinking"})
 USUAL_LEVELS = ("low", "medium", "high")
 """What is offered where a template writes whatever it is given into the prompt."""
+MOST_SWITCHES, MOST_LEVELS = 8, 12
+"""How many variables and words are tried; real templates have at most 3 and 6."""
 MADE_UP_LEVEL = "lx7"
 NUMBER = 512
 
@@ -68,7 +70,7 @@ def _names(probes: Probes) -> list[str]:
         for name in probes.variables
         if NAME.search(name) and not NOT_SWITCHES.search(name) and name not in probes.fields
     ]
-    return sorted(found, key=lambda name: (name != "enable_thinking", name))
+    return sorted(found, key=lambda name: (name != "enable_thinking", name))[:MOST_SWITCHES]
 
 
 def _with(**variables: object) -> Variables:
@@ -83,7 +85,7 @@ def _strings(probes: Probes, name: str) -> list[str]:
     """Return the words that the template compares a variable with."""
     constants: Iterable[object] = probes.variables[name]
     words = (each for each in constants if isinstance(each, str) and re.fullmatch(r"[\w-]+", each))
-    return list(dict.fromkeys(words))
+    return list(dict.fromkeys(words))[:MOST_LEVELS]
 
 
 def _values(probes: Probes, name: str) -> list[object]:

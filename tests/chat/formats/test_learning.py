@@ -254,3 +254,23 @@ def test_a_system_prompt_that_is_left_out_later_is_reported() -> None:
     assert (
         "left the system prompt out" in form.prompt([MESSAGES[0], *CALLED], think="auto").notices[0]
     )
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if [NAMES] == [WORDS] %}!{% endif %}",
+        "{{ m.content }}{% for c in m.tool_calls %}<z>y<x{{ ' ' * 90000 }}<{{ c.function.name }}"
+        "{% for k, v in c.function.arguments.items() %}<k>{{ k }}<v>{{ v }}</v>{% endfor %}"
+        "{% endfor %}",
+    ],
+)
+def test_learning_from_a_hostile_template_is_bounded(template: str) -> None:
+    """Thousands of variables with thousands of words each; white space for a pattern to try."""
+    names = ", ".join(f"think{number}" for number in range(1500))
+    words = ", ".join(f'"a{number}"' for number in range(1500))
+    written = template.replace("NAMES", names).replace("WORDS", words)
+    form = form_of("{% for m in messages %}{{ m.content }}" + written + "{% endfor %}")
+
+    assert len(form.thinking) < 200
+    assert form.prompt(MESSAGES[1:2], think="auto").text.startswith("Why?")
