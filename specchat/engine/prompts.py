@@ -12,8 +12,9 @@ from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.chat_format import AUTO, with_objects
+from specchat.chat.formats.chat_format import AUTO
 from specchat.chat.formats.marks import State
+from specchat.chat.formats.messages import checked, with_objects
 from specchat.engine.api import AnswerRequest, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -148,7 +149,7 @@ def _chat_prompt(
 ) -> Prompt:
     """Return a conversation's prompt; names of tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
-    said = [with_objects(each) for each in messages]
+    said = [with_objects(each) for each in checked(messages)]
     quoted = _QuotedNames(vocabulary, form.template, _strings([said, tools]))
     rendered = form.prompt(quoted.hidden(said), think=think, tools=quoted.hidden(list(tools)))
     text, first = rendered.text, vocabulary.bos()

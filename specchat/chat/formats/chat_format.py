@@ -5,7 +5,6 @@ not show have a file each (`families.py` lists them).
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,17 @@ from typing import Any
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats.call_syntax import CallSyntax
 from specchat.chat.formats.marks import Marks, State
+from specchat.chat.formats.messages import (
+    SYSTEM_ROLES,
+    alternating,
+    asked_before_call,
+    calls_as_text,
+    checked,
+    leaves_out_system,
+    with_object,
+    with_text,
+    without_system,
+)
 from specchat.chat.template import Variables, render
 from specchat.errors import InvalidOption, TemplateError
 
@@ -26,6 +36,7 @@ MADE_UP = "Qx7 made up"
 GENERATIONS: dict[str, str] = {}
 """What templates write where an answer begins, by template and variables."""
 MAX_GENERATIONS = 32
+MAX_DIGITS = 9
 SYSTEM_LEFT_OUT = "this model's template left the system prompt out here"
 SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
 
@@ -124,9 +135,10 @@ class ChatFormat:
     ) -> Prompt:
         """Return a conversation as text; an answer at its end is left open, to be continued.
 
-        Raises InvalidOption for a word of `think` that the template does not know, TemplateError if
-        it fails on the conversation or refuses it.
+        Raises InvalidOption for messages that are none and for a word of `think` that the template
+        does not know, TemplateError if it fails on the conversation or refuses it.
         """
+        messages = checked(messages)
         variables, notices = self._switched(think)
         given = {**variables, **({"tools": list(tools)} if tools else {})}
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
@@ -137,7 +149,7 @@ class ChatFormat:
         if begun and goes_on:
             added, state = self._begun(begun, state)
             text += added
-        notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if _is_left_out(kept, text) else ""
+        notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if leaves_out_system(kept, text) else ""
         return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 
     def state_after(self, generation: str) -> State:
@@ -167,10 +179,10 @@ class ChatFormat:
             with suppress(TemplateError):
                 asked: list[ChatMessage] = [{"role": "user", "content": MADE_UP}]
                 if is_tool:
-                    asked = [*_asked_before_call(), {**messages[-1], "content": MADE_UP}]
+                    asked = [*asked_before_call(), {**messages[-1], "content": MADE_UP}]
                 GENERATIONS[key] = self._rendered(asked, given)[0].rpartition(MADE_UP)[2]
             while len(GENERATIONS) > MAX_GENERATIONS:
-                del GENERATIONS[next(iter(GENERATIONS))]
+                GENERATIONS.pop(next(iter(GENERATIONS)), None)
         return GENERATIONS.get(key, "")
 
     def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
@@ -180,7 +192,7 @@ class ChatFormat:
             return ({"enable_thinking": self.reasoning is not None} if is_usual else {}), ()
         if think in self.switches:
             return self.switches[think], ()
-        if self.number_switch and think.isdecimal():
+        if self.number_switch and think.isdecimal() and len(think) <= MAX_DIGITS:
             return {self.number_switch: int(think)}, ()
         if not self.switches:
             return {}, (f"--think {think} has no effect: this model's template has no switch",)
@@ -222,24 +234,24 @@ class ChatFormat:
         has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
         has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
         if has_calls and not (self.roles.calls and self.roles.tool):
-            messages, has_calls = _calls_as_text(messages), False
+            messages, has_calls = calls_as_text(messages), False
         if not has_system or self.roles.system:
             yield messages, False
         if has_system:
-            yield _without_system(messages), True
+            yield without_system(messages), True
         if has_calls:
-            yield from self._ways(_calls_as_text(messages))
+            yield from self._ways(calls_as_text(messages))
 
     def _prepared(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         """Return messages in the form that the template takes."""
         found: list[dict[str, Any]] = []
-        for message in _alternating(messages) if self.roles.must_alternate else messages:
+        for message in alternating(messages) if self.roles.must_alternate else messages:
             each: dict[str, Any] = dict(message)
             reasoning = each.pop("reasoning_content", "")
             if each["role"] == "developer" and not self.roles.developer:
                 each["role"] = "system"
             if "tool_calls" in each:
-                changed = _with_object if self.roles.wants_object_arguments else _with_text
+                changed = with_object if self.roles.wants_object_arguments else with_text
                 each["tool_calls"] = [changed(call) for call in each["tool_calls"]]
             if self.roles.wants_typed_content:
                 each["content"] = [{"type": "text", "text": each["content"]}]
@@ -267,88 +279,3 @@ class ChatFormat:
         elif state == "reasoning":
             text = marks.end
         return text + self.content.begin + content, "answer"
-
-
-SYSTEM_ROLES = ("system", "developer")
-
-
-def _asked_before_call() -> list[ChatMessage]:
-    """Return a question whose answer calls a tool."""
-    function = {"name": "look", "arguments": "{}"}
-    call = {"id": "call00000", "type": "function", "function": function}
-    return [
-        {"role": "user", "content": "?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-    ]
-
-
-def _is_left_out(messages: Sequence[ChatMessage], text: str) -> bool:
-    """Return True if a prompt lacks the system prompt; a template may escape a character of it."""
-    if not messages or messages[0]["role"] not in SYSTEM_ROLES:
-        return False
-    longest = max(re.findall(r"[\w ]+", messages[0]["content"]), key=len, default="")
-    return longest.strip() not in text
-
-
-def _without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return a conversation with its system prompt before the first question, as Gemma has it."""
-    system, *rest = messages
-    if not rest or rest[0]["role"] != "user":
-        return [{"role": "user", "content": system["content"]}, *rest]
-    question: ChatMessage = {
-        "role": "user",
-        "content": f"{system['content']}\n\n{rest[0]['content']}",
-    }
-    return [question, *rest[1:]]
-
-
-def _calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages whose calls are part of the text, and answers of tools the user's."""
-    found: list[ChatMessage] = []
-    for message in messages:
-        if message["role"] == "tool":
-            found.append({"role": "user", "content": message["content"]})
-            continue
-        each = message.copy()
-        calls = each.pop("tool_calls", [])
-        functions = [json.dumps(call["function"], ensure_ascii=False) for call in calls]
-        each["content"] = "\n".join(filter(None, [each["content"], *functions]))
-        found.append(each)
-    return found
-
-
-def _alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages of which no two of the same role follow each other: they are joined."""
-    found: list[ChatMessage] = []
-    for message in messages:
-        if found and found[-1]["role"] == message["role"] in {"user", "assistant"}:
-            joined = f"{found[-1]['content']}\n\n{message['content']}"
-            found[-1] = {**found[-1], "content": joined}
-        else:
-            found.append(message)
-    return found
-
-
-def with_objects(message: ChatMessage) -> ChatMessage:
-    """Return a message whose calls have their arguments as objects instead of JSON text."""
-    calls = message.get("tool_calls")
-    return {**message, "tool_calls": [_with_object(call) for call in calls]} if calls else message
-
-
-def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are an object; as they are if they cannot be one."""
-    function = dict(call["function"])
-    if isinstance(function["arguments"], str):
-        try:
-            function["arguments"] = json.loads(function["arguments"] or "{}")
-        except ValueError:
-            return dict(call)
-    return {**call, "function": function}
-
-
-def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are JSON text."""
-    function = dict(call["function"])
-    if not isinstance(function["arguments"], str):
-        function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return {**call, "function": function}

@@ -256,13 +256,14 @@ def test_a_system_prompt_that_is_left_out_later_is_reported() -> None:
     )
 
 
+PAIRS = ITEMS + "<k>{{ k }}<v>{{ v }}</v>" + END
+
+
 @pytest.mark.parametrize(
     "template",
     [
         "{% if [NAMES] == [WORDS] %}!{% endif %}",
-        "{{ m.content }}{% for c in m.tool_calls %}<z>y<x{{ ' ' * 90000 }}<{{ c.function.name }}"
-        "{% for k, v in c.function.arguments.items() %}<k>{{ k }}<v>{{ v }}</v>{% endfor %}"
-        "{% endfor %}",
+        "{% for c in m.tool_calls %}<z>y<x{{ ' ' * 90000 }}<{{ c.function.name }}" + PAIRS + END,
     ],
 )
 def test_learning_from_a_hostile_template_is_bounded(template: str) -> None:

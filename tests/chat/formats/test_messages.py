@@ -1,0 +1,84 @@
+"""Messages come in the forms of OpenAI's API, and leave in the form that a template takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specchat.chat.formats import format_of
+from specchat.errors import InvalidOption
+
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}:{{ m.content }}{% for c in m.tool_calls %}"
+    "{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}]{% endfor %}"
+)
+QUESTION = {"role": "user", "content": "?"}
+
+
+def text_of(*messages: dict[str, Any], think: str = "auto") -> str:
+    """Return the prompt of a template that writes all it is given."""
+    return format_of(TEMPLATE).prompt(messages, think=think).text  # type: ignore[arg-type]
+
+
+def called(function: Any) -> dict[str, Any]:
+    """Return an answer that calls a tool."""
+    return {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"role": "user"}, "[user:]"),
+        ({"role": "user", "content": None}, "[user:]"),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"text": "b"}]},
+            "[user:a\nb]",
+        ),
+        ({**QUESTION, "tool_calls": None, "reasoning_content": None}, "[user:?]"),
+    ],
+)
+def test_content_and_fields_may_be_missing(message: dict[str, Any], text: str) -> None:
+    """Null and missing are the same; typed parts are joined."""
+    assert text_of(message) == text
+    assert text_of({"role": "system", "content": None}, message) == "[system:]" + text
+
+
+def test_an_answer_without_content_is_not_continued() -> None:
+    """There is nothing to go on with."""
+    assert text_of(QUESTION, {"role": "assistant", "content": None}) == "[user:?]"
+
+
+@pytest.mark.parametrize("arguments", ["{x", "[" * 3000])
+def test_arguments_that_are_not_json_stay_as_they_are(arguments: str) -> None:
+    """A model wrote them; the conversation goes on."""
+    call = called({"name": "f", "arguments": arguments})
+
+    assert f'f"{arguments}"' in text_of(QUESTION, call, QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("messages", "what"),
+    [
+        ([], "none to answer"),
+        ([{"content": "a"}], "role"),
+        ([{"role": "user", "content": 5}], "content"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "content"),
+        ([{**QUESTION, "reasoning_content": 5}], "reasoning_content"),
+        ([called({"name": "f"}), QUESTION], "tool call"),
+        ([called(None), QUESTION], "tool call"),
+    ],
+)
+def test_what_is_no_message_is_a_usage_error(messages: list[Any], what: str) -> None:
+    """It names what is wrong, in one line."""
+    with pytest.raises(InvalidOption, match=what):
+        text_of(*messages)
+
+
+def test_a_budget_of_thousands_of_digits_is_a_usage_error() -> None:
+    """Python refuses to read such numbers."""
+    form = format_of("{{ thinking_budget }}" + TEMPLATE)
+
+    assert form.prompt([QUESTION], think="300").text.startswith("300")  # type: ignore[list-item]
+    with pytest.raises(InvalidOption, match="NUMBER"):
+        form.prompt([QUESTION], think="9" * 5000)  # type: ignore[list-item]
