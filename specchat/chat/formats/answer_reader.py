@@ -1,4 +1,4 @@
-"""Reading an answer as it streams: what is reasoning, what is the answer, what calls a tool."""
+"""A streaming parser that splits a model's output into reasoning, answer and tool calls."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,18 @@ from specchat.chat.formats.marks import KNOWN_REASONING, Mark, State
 from specchat.decoding.chunk import Kind, ToolCall
 
 Part: TypeAlias = tuple[Kind, str]
-"""Some text and what it is."""
+"""A piece of text and the part it belongs to."""
 
 KINDS: Mapping[State, Kind] = {"answer": "answer", "reasoning": "reasoning", "call": "call"}
-"""What the text in a state is; in the others it is shown nowhere."""
+"""The part that text belongs to in each state. In the other states text is not shown."""
 
 
 class AnswerReader:
-    """Splits an answer into its parts while it streams. Marks may be cut anywhere.
+    """Splits an answer into its parts while it streams. A mark may be split between two pieces.
 
-    Text that may be the beginning of a mark is held back until it is decided, and so is white space
-    at the edges of the reasoning. Marks are not part of the text, except those of calls. A call
-    that cannot be read is given back as text.
+    Text that might be the start of a mark is held back until that is settled; so is white space at
+    the end of reasoning, which is dropped if the end mark follows. Marks are removed from the text,
+    except around tool calls. A call that cannot be parsed is returned as answer text.
     """
 
     def __init__(
@@ -32,32 +32,33 @@ class AnswerReader:
         *,
         goes_on: bool = False,
     ) -> None:
-        """Begin in the state that the prompt ends in; `tools` are those offered to the model.
+        """Start in the state that the prompt ends in; `tools` are those offered to the model.
 
-        `goes_on` is for an answer that is continued: white space at its beginning is part of it.
+        With `goes_on` the answer continues an earlier one, so leading white space is kept.
         """
         self.calls: list[ToolCall] = []
-        """The calls that are complete."""
+        """The calls parsed so far."""
         self._format = form
         self._tools = tools
         self._parts: list[Part] = []
         self._waiting = ""
         self._space: list[str] = []
-        """White space that counts only if text follows, and not a mark."""
+        """White space to emit if text follows, and to drop if a mark does."""
         self._raw: list[str] = []
-        """What a header or a call has so far, with its marks."""
+        """The header or call in progress, marks included."""
         self._is_silent = True
+        """Nothing has been emitted yet."""
         self._latest_mark = KNOWN_REASONING[0][0]
         self._drops_space = state in {"reasoning", "answer"} and not goes_on
         self._enter(state)
 
     @property
     def kind(self) -> Kind:
-        """What the next text is likely to be."""
+        """The part that the next text probably belongs to."""
         return KINDS.get(self._state, "answer")
 
     def read(self, text: str) -> list[Part]:
-        """Take more text; return the parts that are certain now."""
+        """Add text to the answer; return the parts that are now settled."""
         self._waiting += text
         while self._pass_mark(is_last=False):
             pass
@@ -69,11 +70,11 @@ class AnswerReader:
         return self._taken()
 
     def finish(self, *, is_cut: bool = False) -> list[Part]:
-        """Return what was held back, once no more text follows.
+        """End the answer; return the parts that were held back.
 
-        Of an answer that was cut, the beginning of a mark is left out: its rest did not come. White
-        space at the end of its reasoning stays, for the answer may be continued. An answer that is
-        nothing but a header without an end is text.
+        If the answer was cut short (`is_cut`), an incomplete mark at its end is dropped, and white
+        space at the end of reasoning is kept, because the answer may be continued. If it consists
+        of an unfinished header only, that is returned as answer text.
         """
         if is_cut:
             num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
@@ -97,7 +98,7 @@ class AnswerReader:
         return parts
 
     def _pass_mark(self, *, is_last: bool) -> bool:
-        """Go where the next mark leads; False if none is certain."""
+        """Process the next complete mark, if there is one; return whether there was."""
         found = self._marks.find(self._waiting)
         if found is None or (not is_last and self._marks.may_grow(self._waiting[found.start() :])):
             return False
@@ -113,7 +114,11 @@ class AnswerReader:
         return True
 
     def _take(self, num_characters: int) -> None:
-        """Add waiting text to the part it belongs to."""
+        """Emit the first `num_characters` of the waiting text as part of the current state.
+
+        In a header or a call they are also kept, to be parsed at its end; before the first part
+        (the state "start") they are white space, which is held back.
+        """
         text, self._waiting = self._waiting[:num_characters], self._waiting[num_characters:]
         if self._state in {"header", "call"}:
             self._raw.append(text)
@@ -124,9 +129,9 @@ class AnswerReader:
         self._add(KINDS.get(self._state), text)
 
     def _trimmed(self, text: str) -> str:
-        """Return text without white space after a mark; in reasoning also that before a mark.
+        """Return text without the white space after a mark; hold back that at the end of reasoning.
 
-        Reasoning in the pieces "One. " and "Two." becomes "One." and " Two.": the space waits.
+        Reasoning that arrives as "One. " and "Two." is returned as "One." and " Two.".
         """
         if self._drops_space:
             text = text.lstrip()
@@ -146,16 +151,16 @@ class AnswerReader:
             self._is_silent = False
 
     def _begin_answer(self) -> None:
-        """Enter the answer without a mark: white space at its beginning is part of it."""
+        """Enter the answer without a mark; leading white space is part of it."""
         self._waiting = "".join([*self._space, self._waiting])
         self._space.clear()
         self._enter("answer")
 
     def _go_on(self, to: State, mark: str) -> None:
-        """Enter the state after a mark.
+        """Leave the current state at a mark and enter the next.
 
-        In gpt-oss "<|channel|>" begins a header; at its end, "<|message|>", the header's text
-        "analysis" decides that reasoning follows.
+        In gpt-oss's "<|channel|>analysis<|message|>Hm", "<|channel|>" opens a header; at its end
+        `decide` maps the text "<|channel|>analysis" to "reasoning", whatever `to` says.
         """
         if self._state == "call":
             self._raw.append(mark)
@@ -173,7 +178,7 @@ class AnswerReader:
         self._enter(to)
 
     def _end_call(self) -> None:
-        """Read a call that is complete."""
+        """Parse the call that has just ended."""
         raw, self._raw = "".join(self._raw), []
         syntax = self._format.calls
         calls = syntax.read(raw, self._tools, len(self.calls)) if syntax else None
@@ -185,15 +190,15 @@ class AnswerReader:
     def _enter(self, state: State) -> None:
         self._state = state
         wanted = self._format.marks.get(state, ())
-        if state == "start" and not self._tools:  # a brace begins a call only where one may come
+        if state == "start" and not self._tools:  # without tools an answer may begin with a brace
             wanted = tuple(mark for mark in wanted if mark.to != "call" or len(mark.text) > 1)
-        if state == "reasoning" and self._format.reasoning is None:  # a known mark began it
+        if state == "reasoning" and self._format.reasoning is None:  # a known mark opened it
             wanted = (Mark(dict(KNOWN_REASONING)[self._latest_mark], "answer"), *wanted)
         self._marks = _search_for(wanted)
 
 
 class _MarkSearch:
-    """Finds in text the marks that may end a state; the longest one where several begin."""
+    """Finds the marks that can end a state; where several begin at one place, the longest."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.targets = {mark.text: mark.to for mark in marks}
@@ -204,15 +209,15 @@ class _MarkSearch:
         self._beginnings = frozenset(text[:end] for text in texts for end in range(1, len(text)))
 
     def find(self, text: str) -> re.Match[str] | None:
-        """Return the first mark in a text."""
+        """Return the first mark in a text, or None."""
         return self._pattern.search(text)
 
     def may_grow(self, text: str) -> bool:
-        """Return True for a text that may be the beginning of a longer mark."""
+        """Return True if a text is a proper prefix of some mark."""
         return text in self._beginnings
 
     def num_undecided(self, text: str) -> int:
-        """Return the number of characters at the end that may begin a mark."""
+        """Return how many characters at the end of a text might be the start of a mark."""
         for place in range(max(0, len(text) - self._longest + 1), len(text)):
             if text[place] in self._firsts and text[place:] in self._beginnings:
                 return len(text) - place

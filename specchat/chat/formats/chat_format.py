@@ -1,7 +1,7 @@
-"""What a model's chat template does with a conversation, and the marks its answers have.
+"""A chat format: how a model's template writes prompts, and how to parse the model's output.
 
-A format is learned by rendering the template (`learning.py`); families whose marks a template does
-not show have a file each (`families.py` lists them).
+Most formats are learned by rendering the template (`learning.py`). Families whose templates do not
+show every mark have a file each (see `families.py`).
 """
 
 import json
@@ -30,11 +30,11 @@ from specchat.errors import InvalidOption, TemplateError
 
 AUTO = "auto"
 BLOCKS = "blocks"
-"""For `reasoning_field`: reasoning is a typed part of the content."""
+"""A `reasoning_field` that means: reasoning is a typed part of the content."""
 MADE_UP = "Qx7 made up"
-"""A question that no template writes."""
+"""A question that occurs in no template."""
 GENERATIONS: dict[str, str] = {}
-"""What templates write where an answer begins, by template and variables."""
+"""A cache of generation prompts, by template and variables."""
 MAX_GENERATIONS = 32
 MAX_DIGITS = 9
 SYSTEM_LEFT_OUT = "this model's template left the system prompt out here"
@@ -43,7 +43,7 @@ SYSTEM_MOVED = "this model's template takes no system prompt: it was put before 
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """What the template writes around a part, white space included; either may be empty."""
+    """The text before and after a part, white space included; either may be empty."""
 
     begin: str = ""
     end: str = ""
@@ -54,7 +54,7 @@ USUAL_REASONING = Wrapping("<think>\n", "\n</think>\n\n")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What messages a template accepts, and how it wants them."""
+    """Which messages a template accepts, and in what form."""
 
     system: bool = True
     developer: bool = False
@@ -67,7 +67,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation as text, up to where the answer begins, or goes on, which is in `state`."""
+    """A conversation as text. The answer begins in `state`, or continues there if `goes_on`."""
 
     text: str
     state: State
@@ -77,17 +77,17 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """How a template writes conversations and its model writes answers.
+    """How a template writes prompts and how its model writes answers.
 
-    `marks` lists, by state, the marks that end it. Where a header says what follows, `decide`
-    returns the state that its text stands for; an answer may begin with one (`first_state`).
-    `reasoning` is None for a model that was not trained to reason, `content` empty where an answer
-    has no marks of its own. The template takes reasoning in the field `reasoning_field` of a
-    message, "" if it leaves it out; `keeps_reasoning` says whether it writes that of earlier
-    answers. `switches` holds the variables to set by the words of `--think`; `number_switch` is one
-    that takes a number of tokens. `ends` are the marks that end an answer; the model may also spell
-    those in `stops`. `calls` reads tool calls; None if the template has none. `arrange` changes
-    messages as the template wants them.
+    `marks` lists the marks that end each state. For formats with headers, `decide` maps a header's
+    text to the state it announces; an answer may start with a header (`first_state`). `reasoning`
+    is None if the template knows no reasoning, `content` is empty if answers have no marks of their
+    own. Messages hold reasoning in the field `reasoning_field`, "" if the template ignores it;
+    `keeps_reasoning` is True if the template writes the reasoning of earlier answers. `switches`
+    maps the words of `--think` to template variables; `number_switch` is a variable that takes a
+    number of tokens. `ends` are the marks that end an answer; those in `stops` may also be written
+    as ordinary text. `calls` parses tool calls, None if the template has none. `arrange` makes the
+    last changes to messages before they are rendered.
     """
 
     template: str
@@ -115,7 +115,7 @@ class ChatFormat:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was learned, for people and programs."""
+        """A summary as JSON types."""
         marks = self.reasoning and {"begin": self.reasoning.begin, "end": self.reasoning.end}
         return {
             "reasoning": marks,
@@ -135,8 +135,8 @@ class ChatFormat:
     ) -> Prompt:
         """Return a conversation as text; an answer at its end is left open, to be continued.
 
-        Raises InvalidOption for messages that are none and for a word of `think` that the template
-        does not know, TemplateError if it fails on the conversation or refuses it.
+        Raises InvalidOption for a malformed message or an unknown value of `think`, TemplateError
+        if the template fails on the conversation or refuses it.
         """
         messages = checked(messages)
         variables, notices = self._switched(think)
@@ -153,9 +153,9 @@ class ChatFormat:
         return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 
     def state_after(self, generation: str) -> State:
-        """Return the state that the end of a prompt leaves the answer in.
+        """Return the state that the answer starts in after a generation prompt.
 
-        A template may open the reasoning there, or open and close it at once.
+        The template may open the reasoning there, or open and close it at once.
         """
         if self.reasoning is None:
             return self.first_state
@@ -169,9 +169,9 @@ class ChatFormat:
         return "answer" if is_closed else self.first_state
 
     def _generation(self, messages: Sequence[ChatMessage], given: Variables) -> str:
-        """Return what the template writes after a question, up to where its answer begins.
+        """Return the generation prompt: what the template writes after the last message.
 
-        It is the same for all questions, so that of one that occurs nowhere else is looked at.
+        It does not depend on the message, so it is rendered with a made-up one, easy to find.
         """
         is_tool = bool(messages) and messages[-1]["role"] == "tool"
         key = json.dumps([self.template, is_tool, given], sort_keys=True)
@@ -186,7 +186,7 @@ class ChatFormat:
         return GENERATIONS.get(key, "")
 
     def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
-        """Return the variables for a word of `--think`, and what the user should know of it."""
+        """Return the variables for a word of `--think`, and notices for the user."""
         if think == AUTO:  # as llama-server does
             is_usual = "enable_thinking" in self.switches.get("on", {})
             return ({"enable_thinking": self.reasoning is not None} if is_usual else {}), ()
@@ -200,10 +200,10 @@ class ChatFormat:
         raise InvalidOption(f"this model does not know --think {think}: use one of {known}")
 
     def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
-        """Return the rendered text, and whether a system prompt was put into the question.
+        """Return the rendered text, and whether the system prompt was moved into the question.
 
-        What a template refuses is sent in another way. Raises its first TemplateError if it refuses
-        all of them.
+        If the template refuses the messages, other ways to send them are tried. Raises the first
+        TemplateError if it refuses them all.
         """
         now = datetime.now().astimezone()
         given = {
@@ -226,10 +226,10 @@ class ChatFormat:
     def _ways(
         self, messages: Sequence[ChatMessage]
     ) -> Iterator[tuple[Sequence[ChatMessage], bool]]:
-        """Yield the ways to send a conversation, and whether the system prompt is moved in it.
+        """Yield ways to send a conversation, best first, and whether each moves the system prompt.
 
-        One that the template would drop is moved at once. Calls become text where the template
-        writes none, and where it refuses them, as some do without an answer to them.
+        A system prompt that the template would drop is always moved. Calls become text if the
+        template does not write them, or refuses them, as some do if a call has no result.
         """
         has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
         has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
@@ -243,7 +243,7 @@ class ChatFormat:
             yield from self._ways(calls_as_text(messages))
 
     def _prepared(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-        """Return messages in the form that the template takes."""
+        """Return messages in the form that the template expects."""
         found: list[dict[str, Any]] = []
         for message in alternating(messages) if self.roles.must_alternate else messages:
             each: dict[str, Any] = dict(message)
@@ -264,9 +264,9 @@ class ChatFormat:
         return self.arrange(found) if self.arrange else found
 
     def _begun(self, begun: ChatMessage, state: State) -> tuple[str, State]:
-        """Return what an answer has so far, as its model writes it, and the state it is in.
+        """Return the start of an answer as the model writes it, and the state it ends in.
 
-        Of a model whose template does not know reasoning, the most usual marks are taken.
+        If the template knows no reasoning, `<think>` is used.
         """
         reasoning, content = begun.get("reasoning_content", ""), begun["content"]
         marks = self.reasoning or USUAL_REASONING

@@ -1,24 +1,24 @@
-"""The marks at which an answer passes from one part to the next."""
+"""The marks that separate the parts of an answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
-"""Where an answer is: before its first word, in one of its parts, in the header that says which
-part follows, or in what is shown nowhere."""
+"""Where the parser is: before the first part, in one of the parts, in a header that names the next
+part, or between parts ("aside"), where text is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark that ends a state and begins the next one."""
+    """A mark that ends the current state; `to` is the next one."""
 
     text: str
     to: State
 
 
 Marks: TypeAlias = Mapping[State, tuple[Mark, ...]]
-"""By state, the marks that end it; others are text in it."""
+"""For each state, the marks that end it. All other marks are plain text there."""
 
 KNOWN_REASONING = (
     ("<think>", "</think>"),
@@ -31,8 +31,8 @@ KNOWN_REASONING = (
     ("◁think▷", "◁/think▷"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""Marks of models whose templates do not mention reasoning, such as fine-tuned ones. They count at
-the very beginning of an answer only: anywhere else they are text."""
+"""Marks to expect of models whose templates do not mention reasoning, such as fine-tuned ones. They
+count only at the very start of an answer; anywhere else they are text."""
 
 
 class _Wrapping(Protocol):
@@ -52,9 +52,10 @@ class _Form(Protocol):
 
 
 def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
-    """Return the marks of a format in which reasoning, answer and calls follow each other.
+    """Return the marks of a format that writes reasoning, then the answer, then tool calls.
 
-    Reasoning begins only before all else. With `call_ends_reasoning` a call may end it.
+    Reasoning can only come first. With `call_ends_reasoning` a call may follow it without an end
+    mark.
     """
     opening: list[Mark] = []
     if form.content.begin.strip():

@@ -1,4 +1,4 @@
-"""Messages of a conversation in the forms that templates take them in."""
+"""Checking messages, and rewriting them into forms that templates accept."""
 
 import json
 import re
@@ -12,13 +12,13 @@ SYSTEM_ROLES = ("system", "developer")
 
 
 def checked(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return messages with text for content, as OpenAI's API takes more forms of them.
+    """Return messages whose content is a string.
 
-    Content may be missing, null, or typed parts of text. Raises InvalidOption for anything else
-    that is no message, and if there is none.
+    As in OpenAI's API, content may also be missing, null, or a list of text parts. Raises
+    InvalidOption for anything else, for other malformed fields, and if there are no messages.
     """
     if not messages:
-        raise InvalidOption("messages: there is none to answer")
+        raise InvalidOption("messages must not be empty")
     return [_checked(message) for message in messages]
 
 
@@ -32,7 +32,7 @@ def _checked(message: Mapping[str, Any]) -> ChatMessage:
         if not isinstance(function, Mapping) or not {"name", "arguments"} <= function.keys():
             raise InvalidOption("messages: a tool call needs a function with name and arguments")
     if not isinstance(found.get("role"), str):
-        raise InvalidOption("messages: each needs a role")
+        raise InvalidOption("messages: each message needs a role")
     if not isinstance(found.get("reasoning_content", ""), str):
         raise InvalidOption("messages: reasoning_content must be text")
     return found  # type: ignore[return-value]
@@ -52,7 +52,7 @@ def _text_of(content: Any) -> str:
 
 
 def asked_before_call() -> list[ChatMessage]:
-    """Return a question whose answer calls a tool."""
+    """Return a question and an answer that calls a tool."""
     function = {"name": "look", "arguments": "{}"}
     call = {"id": "call00000", "type": "function", "function": function}
     return [
@@ -62,7 +62,10 @@ def asked_before_call() -> list[ChatMessage]:
 
 
 def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
-    """Return True if a prompt lacks the system prompt; a template may escape a character of it."""
+    """Return True if the system prompt is missing from a prompt.
+
+    Only its longest run of words is looked for, since a template may escape other characters.
+    """
     if not messages or messages[0]["role"] not in SYSTEM_ROLES:
         return False
     longest = max(re.findall(r"[\w ]+", messages[0]["content"]), key=len, default="")
@@ -70,7 +73,7 @@ def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
 
 
 def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return a conversation with its system prompt before the first question, as Gemma has it."""
+    """Return a conversation with its system prompt in front of the first question, as for Gemma."""
     system, *rest = messages
     if not rest or rest[0]["role"] != "user":
         return [{"role": "user", "content": system["content"]}, *rest]
@@ -82,7 +85,7 @@ def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
 
 
 def calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages whose calls are part of the text, and answers of tools the user's."""
+    """Return messages with calls as part of the text, and tool results as user messages."""
     found: list[ChatMessage] = []
     for message in messages:
         if message["role"] == "tool":
@@ -97,7 +100,7 @@ def calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages of which no two of the same role follow each other: they are joined."""
+    """Return messages with consecutive user messages joined, and assistant messages likewise."""
     found: list[ChatMessage] = []
     for message in messages:
         if found and found[-1]["role"] == message["role"] in {"user", "assistant"}:
@@ -109,13 +112,13 @@ def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def with_objects(message: ChatMessage) -> ChatMessage:
-    """Return a message whose calls have their arguments as objects instead of JSON text."""
+    """Return a message whose calls have objects instead of JSON text as arguments."""
     calls = message.get("tool_calls")
     return {**message, "tool_calls": [with_object(call) for call in calls]} if calls else message
 
 
 def with_object(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are an object; as they are if they cannot be one."""
+    """Return a call with its arguments as an object; unchanged if they are not JSON."""
     function = dict(call["function"])
     if isinstance(function["arguments"], str):
         try:
@@ -126,7 +129,7 @@ def with_object(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_text(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are JSON text."""
+    """Return a call with its arguments as JSON text."""
     function = dict(call["function"])
     if not isinstance(function["arguments"], str):
         function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)

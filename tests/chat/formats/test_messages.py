@@ -60,7 +60,7 @@ def test_arguments_that_are_not_json_stay_as_they_are(arguments: str) -> None:
 @pytest.mark.parametrize(
     ("messages", "what"),
     [
-        ([], "none to answer"),
+        ([], "must not be empty"),
         ([{"content": "a"}], "role"),
         ([{"role": "user", "content": 5}], "content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "content"),
