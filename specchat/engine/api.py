@@ -94,7 +94,8 @@ class EngineFacts:
     hold layers, empty for none; `plan` describes what is on which device, `notices` what else a
     user should know. `common_tokens` is the share of its vocabulary that a draft model has in
     common with the target, None for the same vocabulary. `thinking` are the words that `think`
-    accepts beside "auto", empty if the chat template has no such switch.
+    accepts beside "auto", empty if the chat template has no such switch. With `keeps_reasoning`
+    the template sends the reasoning of earlier answers, too.
     """
 
     target: str
@@ -118,6 +119,7 @@ class EngineFacts:
     notices: tuple[str, ...] = ()
     common_tokens: float | None = None
     thinking: tuple[str, ...] = ()
+    keeps_reasoning: bool = False
 
 
 class Engine(ABC):

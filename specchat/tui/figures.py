@@ -182,12 +182,17 @@ class Figures:
         """Return the most important figures in one line, empty before the first token."""
         return short_line({**self.statistics.as_dict(), "speedup": self.speedup})
 
-    def context_share(self, size: int) -> str:
-        """Return how full a context of that size is, empty before the first answer."""
+    def context_share(self, size: int, *, with_reasoning: bool = True) -> str:
+        """Return how full a context of that size is, empty before the first answer.
+
+        Without reasoning it is what the next question finds where the template leaves it out.
+        """
         stats = self.statistics
         if not size or not stats.prompt_tokens:
             return ""
-        return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"
+        used = stats.prompt_tokens + stats.generated_tokens
+        used -= 0 if with_reasoning else stats.reasoning_tokens
+        return f"context {percent(used / size)}"
 
 
 def stored_figures(messages: Iterable[Message]) -> Figures | None:

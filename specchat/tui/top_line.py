@@ -44,7 +44,8 @@ def top_line(chat: ChatApp, figures: str, width: int) -> Content:
     preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
     facts = chat.pair_controller.facts
     size = facts.context if facts else 0
-    context = chat.answers.figures.context_share(size)
+    is_kept = chat.answers.current is not None or bool(facts and facts.keeps_reasoning)
+    context = chat.answers.figures.context_share(size, with_reasoning=is_kept)
     badges = ["not saved"] * (chat.setup.history is None) + ["offline"] * is_offline()
     before = [chat.pulls.summary(), figures]
     word = chat.answers.thinking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,24 @@ async def test_the_steps_show_reasoning_before_the_answer() -> None:
         await say(pilot, "Think")
         await pilot.press("f6", "end")
         await until(pilot, lambda: "One two three.The a" in screen_text(app))
+
+
+async def test_the_context_counts_reasoning_while_it_is_there() -> None:
+    """After the answer it is what the next question finds: most templates leave reasoning out."""
+    script = Script(["x" * 400], reasoning="y" * 4000, hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await say(pilot, "Think", wait=False)
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app.answers.current is None)
+        stats = app.answers.figures.statistics
+        assert stats.reasoning_tokens == 1000
+        kept = stats.prompt_tokens + stats.generated_tokens
+        for is_kept, used in ((False, kept - 1000), (True, kept)):
+            facts = app.pair_controller.facts
+            assert facts is not None
+            app.pair_controller.facts = replace(facts, keeps_reasoning=is_kept)
+            app.view.show_state()
+            await pilot.pause()
+            assert f"context {round(100 * used / facts.context)} %" in screen_text(app)
