@@ -29,7 +29,7 @@ LONGEST_OUTPUT = 4 * 1024 * 1024
 """Characters a rendered conversation may have."""
 LONGEST_REASON = 300
 MAX_LIMITS = 3
-"""How many times the limit of one rendering several together may take."""
+"""Several renderings together may take this many times the limit of one."""
 
 
 class _Generation(Extension):
@@ -44,14 +44,14 @@ class _Generation(Extension):
 
 
 class _Given(list[Any]):
-    """A list among the variables, which a template cannot change."""
+    """A list that a template was given and cannot change."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox, in which a template may fill and empty lists of its own."""
+    """Jinja's immutable sandbox, except that a template may append to and pop its own lists."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return True for what a template may use."""
+        """Return True if a template may use an attribute."""
         is_own = type(obj) is list and attr in {"append", "pop"}
         return is_own or bool(super().is_safe_attribute(obj, attr, value))
 
@@ -95,18 +95,17 @@ def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _given(value: Any) -> Any:
-    """Return a variable whose lists cannot be changed."""
+    """Return a value with every list in it made immutable."""
     if isinstance(value, dict):
         return {key: _given(each) for key, each in value.items()}
     return _Given(map(_given, value)) if isinstance(value, list) else value
 
 
 def _uses(template: str) -> dict[str, list[Any]]:
-    """Return the variables that a template takes, and the constants it compares each with.
+    """Return the variables that a template uses, with the constants each is compared with.
 
-    A variable that is copied to another, as in `{% set effort = reasoning_effort or "high" %}`, is
-    compared where that one is, and with the constants there. A template that does not parse takes
-    no variables.
+    Comparisons of a copy count too: after `{% set effort = reasoning_effort or "high" %}`, those of
+    `effort` count for `reasoning_effort`, as does "high". Empty if the template does not parse.
     """
     try:
         tree, other = (_environment().parse(template) for _ in range(2))
@@ -117,7 +116,7 @@ def _uses(template: str) -> dict[str, list[Any]]:
         for assigned in tree.find_all(Assign)
         if isinstance(assigned.target, Name)
     }
-    # Jinja folds constants while it looks for variables, so that has a tree of its own
+    # find_undeclared_variables folds constants, so it gets a tree of its own
     uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(other)}
     for compared in [*tree.find_all(Compare), *tree.find_all(Assign)]:
         names = {name.name for name in compared.find_all(Name) if name.ctx == "load"}
@@ -142,7 +141,7 @@ def _environment() -> _Sandbox:
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     environment.filters["tojson"] = _as_json
-    environment.filters["safe"] = str  # nothing is escaped; Jinja's own marks what follows as HTML
+    environment.filters["safe"] = str  # Jinja's own returns Markup, which escapes what is added
     return environment
 
 
@@ -173,7 +172,7 @@ def _as_json(
 
     A template's other options are not passed on: `cls` and `default` would be called.
     """
-    found = list(value) if isinstance(value, Iterator) else value  # what `map` returns
+    found = list(value) if isinstance(value, Iterator) else value  # as the filter `map` returns
     return json.dumps(found, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
 
 

@@ -1,4 +1,4 @@
-"""Rendering a model's own chat template, which comes with the file and is not trusted."""
+"""Rendering a model's chat template, which comes with the file and is not trusted."""
 
 import atexit
 import json
@@ -17,12 +17,12 @@ LONGEST_TEMPLATE = 128 * 1024
 MOST_SECONDS = 2.0
 """Rendering takes milliseconds, thousands of messages a tenth of a second."""
 Variables: TypeAlias = Mapping[str, Any]
-"""What a template is given: the messages, and the variables that switch something."""
+"""The variables of a template: the messages, tools, switches and so on."""
 ADVICE = "use --raw to ask without the template"
 
 
 class TemplateProcess:
-    """The process that renders templates; started when needed, and again after it ended.
+    """The process that renders templates; started when needed, and restarted after it ended.
 
     It ends with this process, or when a template exceeds its limits. Safe to use from any thread.
     """
@@ -47,7 +47,7 @@ class TemplateProcess:
             return self._process
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return its answer; an empty one if the process ends because a limit is exceeded."""
+        """Return the answer to a request; empty if the process exceeded a limit and ended."""
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
             process, answer = self.start(), b""
@@ -76,7 +76,7 @@ atexit.register(TEMPLATES.close)
 
 
 def render(template: str, variables: Variables) -> str:
-    """Return what a template makes of variables.
+    """Return the text that a template renders to.
 
     The template runs in another process, in Jinja's immutable sandbox with limits of time, memory
     and output, and with the functions that templates of Hugging Face models expect. Raises
@@ -89,7 +89,7 @@ def render(template: str, variables: Variables) -> str:
 
 
 def render_all(template: str, wanted: Sequence[Variables]) -> list[str | TemplateError]:
-    """Return what a template makes of several sets of variables, or why it fails on one."""
+    """Return the text for each of several sets of variables, or the error it fails with."""
     answer = _ask(template, wanted)
     if "answers" not in answer:
         reason = f"it takes more than {MOST_SECONDS:g} s or too much memory"
@@ -100,7 +100,7 @@ def render_all(template: str, wanted: Sequence[Variables]) -> list[str | Templat
 
 
 def variables_of(template: str) -> dict[str, list[str | int]]:
-    """Return the variables a template takes, each with the constants it is compared with."""
+    """Return the variables a template uses, each with the constants it is compared with."""
     uses: dict[str, list[str | int]] = _ask(template, (), wants_uses=True).get("uses", {})
     return uses
 

@@ -35,7 +35,7 @@ from specchat.planning.device import find_machine
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 SECONDS_TO_HINT = 2.0
-"""How long standard input may stay open without a word about what is waited for."""
+"""How long to wait for standard input before saying so."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
 
 
@@ -72,7 +72,7 @@ def _prompt(arguments: argparse.Namespace) -> str:
 
 
 def _standard_input() -> bytes:
-    """Return all of standard input; if it stays open, say what is waited for."""
+    """Return all of standard input; print a hint if it stays open."""
     hint = threading.Timer(SECONDS_TO_HINT, say, [WAITING])
     hint.daemon = True
     hint.start()
@@ -94,7 +94,7 @@ def _begin(
 
 
 def _with_notices(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield chunks; before the first one, report what was not done as it was asked."""
+    """Yield chunks; print the notices before the first one."""
     for number, chunk in enumerate(chunks):
         if number == 0:
             for notice in engine.stats.notices:

@@ -11,7 +11,7 @@ from specchat.drafter_registry import TARGET
 def read_parts(
     chunks: Iterable[Chunk], reader: AnswerReader, statistics: Statistics
 ) -> Iterator[Chunk]:
-    """Yield chunks split into their parts, and count the tokens and seconds of reasoning."""
+    """Yield chunks split into parts; count the tokens and seconds of reasoning."""
     for chunk in chunks:
         num_calls = len(reader.calls)
         texts, pieces = [], []
@@ -38,6 +38,6 @@ def read_parts(
 
 
 def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
-    """Return what the end of an answer releases: a last chunk may have text, but no tokens."""
+    """Return the parts held back until the end. The last chunk may have text but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
     return parts + reader.finish(is_cut=chunk.finish != "stop")

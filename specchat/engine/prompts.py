@@ -1,6 +1,6 @@
-"""Prompts as tokens: a conversation by the target's chat template, or checked token ids.
+"""Turning a request into prompt tokens: by the chat template, or from text or token ids.
 
-The oldest turns of a conversation that is longer than the context are left out.
+If a conversation does not fit into the context, its oldest turns are left out.
 """
 
 import re
@@ -30,10 +30,10 @@ FIRST_MARK = 0xF0000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The tokens of a request. Of a chat also how its answer is read.
+    """The tokens of a request; for a chat also what is needed to parse the answer.
 
-    A full context leaves out `num_left_out` messages. The next question of the conversation is
-    expected to share the first `num_shared` tokens; 0 if that is unknown.
+    `num_left_out` messages did not fit. The prompt of the next turn is expected to start with the
+    same `num_shared` tokens; 0 if unknown.
     """
 
     tokens: list[int]
@@ -58,9 +58,10 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
 
 
 def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
-    """Return how many tokens of a chat's prompt the next question is expected to share.
+    """Return how many tokens the prompt of the next turn is expected to share with this one.
 
-    The answer's reasoning is left out then, and with it how the prompt opened it.
+    It can be less than all: where earlier reasoning is dropped, so is the `<think>` that ends this
+    prompt.
     """
     if isinstance(request, GenerateRequest) or prompt.form is None:
         return 0
@@ -118,7 +119,7 @@ def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool
 
 
 def chat_format(model: Model) -> ChatFormat:
-    """Return what the model's template does; raises InvalidOption for a model without one."""
+    """Return the format of the model's template. Raises InvalidOption if it has none."""
     template = model.header.chat_template
     if template is None:
         raise InvalidOption(f"{model.header.name} has no chat template: ask with --raw")
@@ -127,7 +128,7 @@ def chat_format(model: Model) -> ChatFormat:
 
 
 def thinking_words(model: Model) -> tuple[str, ...]:
-    """Return the words that `--think` accepts for a model beside "auto"."""
+    """Return the words that `--think` accepts for a model besides "auto"."""
     return chat_format(model).thinking if model.header.chat_template is not None else ()
 
 
@@ -168,9 +169,9 @@ def _chat_prompt(
 
 
 class _QuotedNames:
-    """Names of tokens quoted in messages, replaced by marks while the template renders.
+    """Names of special tokens in messages, replaced by placeholders while the template renders.
 
-    Otherwise a piped-in file could end its turn and continue as another role.
+    Otherwise a piped-in file could end its turn and continue in another role.
     """
 
     def __init__(self, vocabulary: Vocabulary, template: str, contents: Sequence[str]) -> None:
@@ -182,11 +183,11 @@ class _QuotedNames:
         self._mark = next(mark for mark in marks if mark not in used)
 
     def hidden(self, value: Any) -> Any:
-        """Return messages or tools with a mark in place of each name, wherever it stands."""
+        """Return messages or tools with a placeholder for each name, at any depth."""
         return _mapped(value, self._hide) if self._names else value
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a rendered text; the names behind marks are tokenized as text."""
+        """Return the tokens of a rendered text; the hidden names are tokenized as plain text."""
         first, *others = re.split(f"{self._mark}([0-9]+){self._mark}", text)
         tokens = self._vocabulary.tokenize(first, add_special=False, parse_special=True)
         for name, rest in zip(others[::2], others[1::2], strict=True):
@@ -201,7 +202,7 @@ class _QuotedNames:
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a nested value whose strings are changed, keys too."""
+    """Return a nested value with every string changed, keys included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -212,7 +213,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _strings(value: Any) -> list[str]:
-    """Return the strings of a nested value."""
+    """Return every string in a nested value."""
     found: list[str] = []
 
     def note(text: str) -> str:

@@ -9,7 +9,7 @@ from specchat.llama.library import api
 
 ANCHOR = "\x1f"
 MARK = re.compile(r"<[|\uff5c].*[|\uff5c]>")
-"""How names of tokens look that no one writes but templates."""
+"""Names that only a template would write, such as `<|im_end|>`."""
 USER_DEFINED = 1 << 4
 """llama.cpp's LLAMA_TOKEN_ATTR_USER_DEFINED."""
 
@@ -62,10 +62,11 @@ class Vocabulary:
         return self.tokenize(text, add_special=False, parse_special=parse_special)
 
     def names_in(self, text: str, template: str) -> set[str]:
-        """Return the names in a text that are tokens with a meaning to the model.
+        """Return the names of special tokens in a text, which a user must not be able to write.
 
-        They are its control tokens, and of those that its makers added as text the marks: what the
-        template writes, too, or what looks like nothing else. Runs of spaces and HTML are none.
+        These are control tokens, and user-defined tokens that are marks: the template contains
+        them, or they look like `<|...|>`. Other user-defined tokens, such as runs of spaces, are
+        ordinary text.
         """
         tokens = set(self.tokenize(text, add_special=False, parse_special=True))
         controls = {self.name(token) for token in tokens if self.is_control(token)}
@@ -74,7 +75,7 @@ class Vocabulary:
         return controls | {name for name in added if name in template or MARK.fullmatch(name)}
 
     def tokenize_literally(self, name: str) -> list[int]:
-        """Return the tokens of a name as text that follows another, not the token of that name."""
+        """Return the tokens of a special token's name as plain text that follows other text."""
         first = self.tokenize_more(name[:1], parse_special=False)
         return first + self.tokenize_more(name[1:], parse_special=False)
 

@@ -1,4 +1,4 @@
-"""Chat formats: what a template does with a conversation, and how its model writes answers."""
+"""Chat formats: how a template writes prompts, and how to parse its model's output."""
 
 from functools import lru_cache
 
@@ -11,5 +11,5 @@ __all__ = ["ChatFormat", "Prompt", "format_of"]
 
 @lru_cache(maxsize=8)
 def format_of(template: str, bos: str = "", eos: str = "") -> ChatFormat:
-    """Return the format of a template, which is learned once."""
+    """Return the format of a template; cached."""
     return completed(learn(template, bos, eos))

@@ -1,4 +1,4 @@
-"""Learning how a template writes tool calls: with JSON, tags, or tagged arguments."""
+"""Learning how a template writes tool calls."""
 
 import re
 
@@ -34,12 +34,12 @@ from specchat.chat.formats.probes import (
 from specchat.chat.template import Variables
 
 OTHER_BEGINNINGS = r"<[\w:]+=|<\w+ name=\"|```\w*|[a-z]{3,}(?=\[\{)|[A-Z]\w+:(?=\s)"
-"""What a call begins with where that is no whole mark: `<function=`, `functools[{`, `Action:`."""
+"""Beginnings of calls that are not complete marks: `<function=`, `functools[{`, `Action:`."""
 TEXT_ARGUMENTS = f'{{"{KEY}": "{VALUE}", "{OTHER_KEY}": "{OTHER_VALUE}"}}'
 
 
 def call_cases() -> dict[str, Variables]:
-    """Return the conversations to render."""
+    """Return the conversations to render to learn about calls."""
     asked = user(QUESTION)
 
     def calling(*calls: dict[str, object]) -> Variables:
@@ -55,7 +55,7 @@ def call_cases() -> dict[str, Variables]:
 
 
 def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None:
-    """Return how calls are written; None if the template writes none, or in no way known here."""
+    """Return how calls are written; None if the template writes none, or in an unknown way."""
     text = probes["one call"]
     if not text or "{'" in text:
         text = probes["one call as text"]
@@ -78,20 +78,20 @@ def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None
 
 
 def _without(text: str, reasoning: Wrapping | None) -> str:
-    """Return a text without the marks of reasoning, which may stand empty before a call."""
+    """Return a text without reasoning marks: some templates write empty ones before a call."""
     for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
         text = text.replace(mark, "") if mark else text
     return text
 
 
 def _turn_start(probes: Probes) -> str:
-    """Return what stands between a question and an answer."""
+    """Return what the template writes between a question and its answer."""
     text = probes["no call"] or probes["last"]
     return text[text.rfind(QUESTION) + len(QUESTION) : text.rfind(ANSWER)]
 
 
 def _begin_of(probes: Probes, before: str) -> str:
-    """Return the first mark of a call that is not one of the turn."""
+    """Return the first mark before a call's name that does not also begin ordinary answers."""
     turn = _turn_start(probes)
     for found in re.finditer(f"{MARK}|{OTHER_BEGINNINGS}", before):
         if found[0] not in turn:
@@ -100,7 +100,7 @@ def _begin_of(probes: Probes, before: str) -> str:
 
 
 def _end_of(written: str, begin: str) -> str:
-    """Return the mark that closes what a call begins with; "" if there is none."""
+    """Return the mark after a call that closes its begin mark; "" if there is none."""
     after = written[written.rfind(OTHER_VALUE) + len(OTHER_VALUE) :]
     closers = {
         begin.replace("<", "</", 1),
@@ -117,13 +117,16 @@ def _end_of(written: str, begin: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern for a text in which white space may vary."""
+    """Return a pattern that matches a text with any white space between its words."""
     parts = [re.escape(part) for part in re.split(r"\s+", text)]
     return r"\s*+".join(parts)
 
 
 def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
-    """Return a pattern for a name outside its JSON, up to the arguments' brace."""
+    """Return a pattern that matches from a call's mark to the brace of its arguments.
+
+    For `[TOOL_CALLS]find[ARGS]{"what": 1}`: `[TOOL_CALLS]`, the name, and `[ARGS]`.
+    """
     prefix = before[before.rfind(begin) if begin else 0 :]
     marks = list(re.finditer(MARK, prefix))
     if (marks and marks[-1].end() == len(prefix.rstrip())) or not begin:
@@ -138,7 +141,11 @@ def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
 
 
 def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None:
-    """Return a reader of arguments in tags of their own."""
+    """Return a parser for arguments in tags; None if `written` does not look like that.
+
+    From `<call>NAME <key>KEY</key><value>VALUE</value>...` it takes what stands between the made-up
+    words: `<call>` begins a call, `<key>` a name, `</key><value>` a value, and `</value>` ends it.
+    """
     name, key = written.find(FUNCTION), written.find(KEY)
     value, other_key = written.find(VALUE), written.find(OTHER_KEY)
     last = written.rfind(OTHER_VALUE) + len(OTHER_VALUE)
@@ -167,9 +174,9 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
 
 
 def _assignment(probes: Probes, assigned: str) -> str:
-    """Return a pattern for what is between an argument's name and its value.
+    """Return a pattern for the text between an argument's name and its value.
 
-    It may say whether the value is a string, so it is compared with that of a number.
+    It may depend on the type, as in `string="true">`, so it is compared with that for a number.
     """
     text = probes["number"]
     place = text.rfind(KEY) + len(KEY)

@@ -1,4 +1,4 @@
-"""Reading tool calls as models write them: JSON, tags, tagged arguments, or Python."""
+"""Parsing tool calls: JSON, JSON in tags, arguments in tags of their own, or Python syntax."""
 
 import ast
 import json
@@ -14,11 +14,11 @@ from specchat.decoding.chunk import ToolCall
 Tools: TypeAlias = Sequence[Mapping[str, Any]]
 
 LONGEST_CALL = 500_000
-"""Characters; a longer one stays text."""
+"""Characters; a longer call stays text."""
 MAX_FAILURES = 100
-"""How many braces and brackets that begin no JSON are passed over: each is read up to its fault."""
+"""How many brackets that do not start valid JSON are skipped; parsing each one costs time."""
 NAME_PATTERN = r"[\w.:-]{1,256}+"
-"""Bounded and never taken back in part, so that a search of a long text without a call is fast."""
+"""A function name. Bounded and possessive, so that searching a long text takes linear time."""
 NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
@@ -28,10 +28,9 @@ BEGINNING = re.compile(r"[{\[]")
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How calls are written: `begin` and `end` are the marks around them, `end` perhaps empty.
+    """How a model writes calls: `begin` and `end` are the marks around them; `end` may be empty.
 
-    `extract` returns the names, arguments and ids of the calls in a text that holds all of them,
-    marks included; None if it cannot be read.
+    `extract` parses a text, marks included, into calls; it returns None or raises if it cannot.
     """
 
     begin: str
@@ -39,14 +38,14 @@ class CallSyntax:
     extract: "Callable[[str, Tools], list[Call] | None]"
 
     def read(self, raw: str, tools: Tools, num_before: int) -> list[ToolCall] | None:
-        """Return the calls in a text; None if it cannot be read as calls."""
+        """Return the calls in a text; None if it cannot be parsed. The last one holds the text."""
         if len(raw) > LONGEST_CALL:
             return None
         try:
             found = self.extract(raw, tools) or []
             arguments = [_as_text(call.arguments) for call in found]
         except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None  # deep nesting exhausts the parser's own memory, not the machine's
+            return None  # MemoryError: nested too deeply for Python's parser
         if not found or not all(call.name for call in found):
             return None
         last = len(found) - 1
@@ -63,7 +62,7 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. What has arguments that are no object cannot be read."""
+    """One call; `arguments` must be an object."""
 
     name: str
     arguments: Any
@@ -71,25 +70,25 @@ class Call:
 
 
 def _as_text(arguments: Any) -> str:
-    """Return arguments as JSON. Raises ValueError or TypeError for what JSON does not know."""
+    """Return arguments as JSON. Raises ValueError or TypeError if JSON cannot express them."""
     if not isinstance(arguments, dict):
         raise TypeError(arguments)
     return _well_formed(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
 
 
 def _well_formed(text: str) -> str:
-    """Return a text with U+FFFD for each half of a character, which JSON's escapes may write."""
+    """Return a text with U+FFFD in place of lone surrogates, which JSON escapes can produce."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_json(raw: str, tools: Tools) -> list[Call] | None:
-    """Return calls written as JSON objects, alone, in a list, or wrapped in another object."""
+    """Return calls written as JSON objects: alone, in a list, or inside another object."""
     found = [call for value in json_values(raw) for call in _calls_in(value, tools)]
     return found or None
 
 
 def json_values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects and lists in a text, without those inside others."""
+    """Yield the outermost JSON objects and lists in a text."""
     decoder, place, num_failures = json.JSONDecoder(strict=False), 0, 0
     while (found := BEGINNING.search(text, place)) and num_failures < MAX_FAILURES:
         try:
@@ -101,9 +100,9 @@ def json_values(text: str) -> Iterator[Any]:
 
 
 def sections(text: str, opening: re.Pattern[str], end: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield each match of an opening, and the text from there to the end; "" is that of the text.
+    """Yield each match of `opening` and the text up to the next `end`; "" is the end of the text.
 
-    An opening without an end is none, and no other can follow it: so no text is read twice.
+    Stops at an opening without an end, so the text is scanned only once.
     """
     place = 0
     while found := opening.search(text, place):
@@ -135,7 +134,7 @@ def _calls_in(value: Any, tools: Tools) -> Iterator[Call]:
 
 
 def _object(arguments: Any) -> Any:
-    """Return arguments as an object; some models write it as a string."""
+    """Return arguments, parsed if the model wrote them as a JSON string."""
     if arguments is None or arguments == "":
         return {}
     return json.loads(arguments) if isinstance(arguments, str) else arguments
@@ -146,7 +145,7 @@ def _names(tools: Tools) -> set[str]:
 
 
 def _member(value: Any, *path: str) -> Any:
-    """Return what is at a path in nested objects; None if there is nothing."""
+    """Return the value at a path in nested objects; None if it does not exist."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
@@ -154,7 +153,10 @@ def _member(value: Any, *path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class NamedJson:
-    """Reads calls whose name stands outside the JSON of the arguments; `pattern` finds both."""
+    """Parses calls that are a name followed by JSON arguments, such as `<function=f>{"a": 1}`.
+
+    `pattern` matches up to the arguments, with the group `name` and perhaps `id`.
+    """
 
     pattern: re.Pattern[str]
 
@@ -174,11 +176,11 @@ class NamedJson:
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """Reads calls whose arguments stand in tags of their own.
+    """Parses calls with a tag for each argument: `<call name="f"><arg name="a">1</arg></call>`.
 
-    `call` finds where a call begins, with the group `name`, and `argument` where an argument does,
-    with the group `key` and perhaps its `type`. In `value_end`, `KEY_AGAIN` stands for the key.
-    `space` is the white space that is written around values.
+    `call` matches the start of a call, with the group `name`; `argument` that of an argument, with
+    the group `key` and perhaps `type`. `KEY_AGAIN` in `value_end` stands for the key. `space` is
+    the white space that the model writes before and after values.
     """
 
     call: re.Pattern[str]
@@ -212,7 +214,7 @@ class TaggedArguments:
 
 
 def argument_types(tools: Tools, name: str) -> dict[str, Any]:
-    """Return the JSON types that a tool declares for its arguments, by their names."""
+    """Return the JSON types that a tool declares for its arguments, by name."""
     for tool in tools:
         if _member(tool, "function", "name") == name:
             properties = _member(tool, "function", "parameters", "properties")
@@ -222,22 +224,22 @@ def argument_types(tools: Tools, name: str) -> dict[str, Any]:
 
 
 def typed_value(text: str, kind: Any) -> Any:
-    """Return a value that stands in tags: a declared string as it is, else what JSON makes of it.
+    """Return the value of a tagged argument: unchanged if declared a string, else parsed.
 
-    Some models write Python's literals instead of JSON; what is neither is a string.
+    Some models write Python literals instead of JSON. A text that is neither stays a string.
     """
     if kind == "string":
         return text
     for parsed in (partial(json.loads, strict=False), ast.literal_eval):
         with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = parsed(text.strip())
-            json.dumps(value, allow_nan=False)  # Python has more: {1, 2}, 1j, ...
+            json.dumps(value, allow_nan=False)  # fails for Python literals that JSON lacks
             return value
     return text
 
 
 def read_python(raw: str, _: Tools) -> list[Call] | None:
-    """Return calls written as Python: `[name(argument="value"), ...]`."""
+    """Return calls written in Python syntax: `[name(argument="value"), ...]`."""
     begin, end = raw.find("["), raw.rfind("]")
     if begin < 0 or end < begin:
         return None
@@ -253,7 +255,7 @@ def read_python(raw: str, _: Tools) -> list[Call] | None:
 
 
 def _literal(node: ast.expr) -> Any:
-    """Return a literal's value, with JSON's true, false and null too."""
+    """Return the value of a Python literal, in which true, false and null are allowed too."""
 
     class Words(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -1,6 +1,6 @@
-"""Families whose formats a template does not show in full, and how to recognize their templates.
+"""Families whose templates do not show the whole format, and how to recognize them.
 
-Everything else is learned by `learning.py`. To add a family, write its file and add its row.
+All other formats are learned (`learning.py`). To add a family, write its file and add a row here.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,10 @@ from specchat.chat.formats.marks import usual_marks
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family, recognized by texts that all its templates have.
+    """A family, recognized by `signs`: texts that all its templates contain.
 
-    `complete` makes its format of what was learned. Templates with the text `other` are of another.
+    `complete` turns the learned format into the family's. A template that contains `other` belongs
+    to a different family.
     """
 
     name: str
@@ -35,18 +36,18 @@ class Family:
     other: str = ""
 
     def has(self, template: str) -> bool:
-        """Return True for a template of this family."""
+        """Return True if a template belongs to this family."""
         is_other = bool(self.other) and self.other in template
         return not is_other and all(sign in template for sign in self.signs)
 
 
 def _ends_with_calls(form: ChatFormat) -> ChatFormat:
-    """A model that may call a tool without closing its reasoning."""
+    """Return the format with marks that let a call end the reasoning."""
     return replace(form, marks=usual_marks(form, call_ends_reasoning=True))
 
 
 def _spells_its_end(form: ChatFormat) -> ChatFormat:
-    """A model that may also spell the mark that ends its turn."""
+    """Return the format for a model that may write its end mark as ordinary text."""
     return replace(form, stops=form.ends)
 
 
@@ -72,7 +73,7 @@ FAMILIES = (
 
 
 def completed(form: ChatFormat) -> ChatFormat:
-    """Return a learned format with what is known of the template's family, if it is of one."""
+    """Return a learned format, completed if the template belongs to one of the families."""
     for family in FAMILIES:
         if family.has(form.template):
             return family.complete(form)

@@ -21,7 +21,7 @@ MARKS: Marks = {
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with recipients. The prompt ends where the first one is to follow."""
+    """Return the format with recipients. The prompt ends with `>>>`, so answers begin with one."""
     return replace(
         form,
         marks=MARKS,

@@ -15,7 +15,7 @@ from specchat.chat.formats.marks import Mark, Marks
 
 CALL = re.compile(rf"(?<![\w.:-])call:\s*+({NAME_PATTERN})\s*+(?=\{{)")
 TAKES_RESULTS = "OpenAI Chat Completions:"
-"""A remark in templates that take the results of calls as messages."""
+"""A comment in the newer templates, which take tool results as messages."""
 QUOTE = '<|"|>'
 KEY = re.compile(r"\s*([^\s:{},]+)\s*:\s*")
 BARE = re.compile(r"[^\s,}\]]+")
@@ -42,9 +42,9 @@ def complete(form: ChatFormat) -> ChatFormat:
 
 
 def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put the results of calls, and the answer after them, into the message with the calls.
+    """Merge tool results, and the answer after them, into the message with the calls.
 
-    The first templates of the family take them there.
+    The family's first templates expect them there.
     """
     found: list[dict[str, Any]] = []
     for message in messages:
@@ -61,7 +61,7 @@ def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _parsed(content: str) -> Any:
-    """Return a tool's result as JSON, if it is."""
+    """Return a tool's result, parsed if it is JSON."""
     try:
         return json.loads(content)
     except ValueError:
@@ -69,7 +69,7 @@ def _parsed(content: str) -> Any:
 
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
-    """Return the calls in a text. Raises ValueError if it cannot be read."""
+    """Return the calls in a text. Raises ValueError if it cannot be parsed."""
     found, place = [], 0
     while match := CALL.search(raw, place):  # the next one is after this one's arguments
         arguments, place = _value(raw, match.end())

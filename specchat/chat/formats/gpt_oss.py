@@ -56,7 +56,7 @@ def _decide(header: str) -> State:
 
 
 def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out the text of messages with calls and reasoning, which the template refuses."""
+    """Drop the content of messages with calls and reasoning, which the template refuses."""
     for message in messages:
         if message.get("thinking") and message.get("tool_calls"):
             message.pop("content")

@@ -1,4 +1,4 @@
-"""Kimi K2: calls in a section of their own, whose ids hold the names; a call may end the reasoning.
+"""Kimi K2: calls in a section, with the function's name in the id; a call may end the reasoning.
 
 <think>reasoning</think>answer<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0
 <|tool_call_argument_begin|>{arguments}<|tool_call_end|><|tool_calls_section_end|>
@@ -21,7 +21,7 @@ CALL_END = "<|tool_call_end|>"
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with its calls, and with reasoning, which one of its templates drops."""
+    """Return the format with calls, and with reasoning, which one of the templates drops."""
     with_calls = replace(
         form,
         reasoning=Wrapping("<think>", "</think>"),
@@ -36,7 +36,7 @@ def complete(form: ChatFormat) -> ChatFormat:
 
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
-    """Return the calls in a text. Raises ValueError if it cannot be read."""
+    """Return the calls in a text. Raises ValueError if it cannot be parsed."""
     text = raw.replace(SECTION_END, "")
     found = [
         Call(call["name"], json.loads(arguments or "{}"), call["id"])

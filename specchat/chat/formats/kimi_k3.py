@@ -1,4 +1,4 @@
-"""Kimi K3: every part is opened and closed by marks around its name.
+"""Kimi K3: every part begins and ends with marks around its name.
 
 <|open|>think<|sep|>reasoning<|close|>think<|sep|><|open|>response<|sep|>answer<|close|>response
 <|sep|><|open|>tools<|sep|><|open|>call tool="NAME" index="1"<|sep|><|open|>argument key="KEY"
@@ -63,7 +63,7 @@ def complete(form: ChatFormat) -> ChatFormat:
 
 
 def read_calls(raw: str, tools: Tools) -> list[Call] | None:
-    """Return the calls in a text; their arguments may also be one JSON object."""
+    """Return the calls in a text; the arguments may also be a single JSON object."""
     found = TAGGED(raw, tools) or []
     bodies = [body for _, body in sections(raw, CALL, _closed("call"))]
     for place, body in enumerate(bodies):

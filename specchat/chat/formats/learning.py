@@ -1,4 +1,4 @@
-"""Learning a chat format by rendering its template with different messages and comparing.
+"""Learning a chat format: render the template with made-up messages and compare the results.
 
 The idea is that of llama.cpp's auto-parser (`docs/autoparser.md` in its repository).
 """
@@ -39,22 +39,22 @@ from specchat.chat.template import Variables
 from specchat.errors import TemplateError
 
 PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
-"""An empty pair of tags, as instructions name it."""
+"""An empty pair of tags, as system prompts mention it: "reason in <think></think>"."""
 SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
-"""Where a template looks for the end of reasoning in an answer."""
+"""Where a template looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
 
 
 def learn(template: str, bos: str, eos: str) -> ChatFormat:
-    """Return the format of a template; that of a template that always fails knows nothing."""
+    """Return the format of a template; an empty one if the template always fails."""
     probes = Probes(template, bos, eos)
     try:
         probes.look()
         probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
         if not any(probes.texts.values()):
-            return ChatFormat(template, bos, eos)  # to render more would take as long again
+            return ChatFormat(template, bos, eos)  # more rendering could take as long again
         switches, number_switch = learn_switches(probes)
         probes.render(_reasoning_cases(switches.get("on", {})))
-    except TemplateError:  # it is too long: rendering will say so
+    except TemplateError:  # it is too long, which is reported when it is used
         return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
@@ -77,7 +77,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
 
 
 def _cases() -> dict[str, Variables]:
-    """Return the conversations to render for roles and turns."""
+    """Return the conversations to render to learn about roles and turns."""
     asked = user(QUESTION)
     followed = user(NEXT)
     cases = {
@@ -101,7 +101,7 @@ def _cases() -> dict[str, Variables]:
 
 
 def _reasoning_cases(switched_on: Variables) -> dict[str, Variables]:
-    """Return answers with reasoning in each of the ways that templates take it, switched on."""
+    """Return conversations with reasoning in each field that a template may read it from."""
     asked, followed = user(QUESTION), user(NEXT)
     blocks = [{"type": "thinking", "thinking": REASONING}, {"type": "text", "text": ANSWER}]
     shapes = {name: assistant(**{name: REASONING}) for name in FIELDS}
@@ -117,7 +117,7 @@ def _reasoning_cases(switched_on: Variables) -> dict[str, Variables]:
 
 
 def _learn_reasoning(probes: Probes) -> tuple[Wrapping | None, str]:
-    """Return the marks around reasoning, and the field of a message that the template takes."""
+    """Return the marks around reasoning, and the message field that the template reads it from."""
     for case in ("last", "calling"):
         for name in (*FIELDS, BLOCKS):
             text = probes.texts.get(f"{case} {name}", "")
@@ -143,7 +143,7 @@ def _turn_start(probes: Probes) -> str:
 
 
 def _hinted_reasoning(probes: Probes) -> Wrapping | None:
-    """Return the marks of a template that never writes reasoning, but opens or looks for it."""
+    """Return reasoning marks that a template only opens, looks for, or mentions in its prompt."""
     for name, text in probes.texts.items():
         if name.startswith("switch") or name == "question":
             tail = text[text.rfind(QUESTION) + len(QUESTION) :]
@@ -163,7 +163,11 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
 
 
 def _learn_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
-    """Return the marks that the template writes around an answer, beyond those of the turn."""
+    """Return the marks around an answer that are not marks of the turn.
+
+    In `<bot><START_TEXT>Hi<END_TEXT><eot>` the generation prompt is `<bot>`, so `<START_TEXT>` and
+    the mark that closes it belong to the answer.
+    """
     text, generated = probes["history"], _generation(probes)
     begin = _turn_start(probes)
     for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
@@ -182,13 +186,13 @@ def _learn_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
 
 
 def _generation(probes: Probes) -> str:
-    """Return what the template writes where an answer is to begin."""
+    """Return the generation prompt."""
     text = probes["question"]
     return text[common_start(text, probes["question only"]) :]
 
 
 def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
-    """Return the second pair of tags that instructions name, after that of the reasoning."""
+    """Return the tags around the answer if the prompt asks for them, after those for reasoning."""
     for name, text in probes.texts.items():
         pairs = PAIR.findall(text) if name.startswith("switch") and reasoning else []
         if len(pairs) > 1 and pairs[0][0] == reasoning.begin.strip():  # type: ignore[union-attr]
@@ -219,10 +223,9 @@ def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
 
 
 def _learn_roles(probes: Probes) -> Roles:
-    """Return what messages the template accepts.
+    """Return which messages the template accepts.
 
-    Many write any role's name into the prompt, so a developer's message counts only where the
-    template knows that name.
+    Many templates write whatever role they are given, so "developer" must occur in the template.
     """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
@@ -236,7 +239,7 @@ def _learn_roles(probes: Probes) -> Roles:
 
 
 def _wants_objects(probes: Probes) -> bool:
-    """Whether arguments are better given as an object than as JSON text."""
+    """Return True if arguments should be given as an object, not as JSON text."""
     as_object, as_text = probes["one call"], probes["one call as text"]
     if not as_object or not as_text:
         return bool(as_object) or not as_text

@@ -1,4 +1,4 @@
-"""LFM2: calls written as Python, which not all of its templates show.
+"""LFM2: calls in Python syntax, which some of its templates do not show.
 
 <|tool_call_start|>[NAME(key="text", other=1)]<|tool_call_end|>
 """
@@ -11,7 +11,7 @@ from specchat.chat.formats.marks import usual_marks
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with its calls; the template takes reasoning in the field "thinking"."""
+    """Return the format with calls; the template reads reasoning from the field "thinking"."""
     calls = CallSyntax("<|tool_call_start|>", "<|tool_call_end|>", read_python)
     field = form.reasoning_field or ("thinking" if form.reasoning else "")
     with_calls = replace(form, calls=calls, reasoning_field=field)

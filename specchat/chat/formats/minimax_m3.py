@@ -1,4 +1,4 @@
-"""MiniMax M3: a mark of its own before each tag of a call; arguments are tags by their names.
+"""MiniMax M3: a mark before each tag of a call; an argument's tag is its name.
 
 <mm:think>reasoning</mm:think>answer]<]minimax[>[<tool_call>
 ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>value]<]minimax[>[</KEY>]<]minimax[>[</invoke>
@@ -22,9 +22,9 @@ CALLS = TaggedArguments(
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with its calls."""
+    """Return the format with calls."""
     calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", CALLS)
     with_calls = replace(form, calls=calls)
     marks = dict(usual_marks(with_calls))
-    marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # it may close at once
+    marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # closed at once
     return replace(with_calls, marks=marks)

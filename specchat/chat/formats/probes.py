@@ -1,4 +1,4 @@
-"""Rendering a template with made-up messages, to see what it does with them."""
+"""Rendering a template with made-up messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ VALUE, OTHER_VALUE = "vx7a", "wx7b"
 NUMBER = 70707
 CALL_ID = "callx7777"
 LONGEST_PROBE = 100_000
-"""Characters that a template may make of a few words; those of real ones make fewer than 20,000."""
+"""Characters of a rendered probe; longer ones are ignored. Real templates stay below 20,000."""
 FIELDS = ("reasoning_content", "thinking", "reasoning")
 
 MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|[\[\]][~a-z!]{1,6}[\[\]])"
-"""A mark: a tag, a name in square brackets, or what MiniMax writes: `]~b]`, `[e~[`."""
+"""A mark: a tag, an upper-case name in square brackets, or MiniMax's `]~b]` and `[e~[`."""
 
 
 def user(content: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def assistant(content: str = ANSWER, **fields: Any) -> dict[str, Any]:
 def call(
     name: str = FUNCTION, arguments: Mapping[str, Any] | str | None = None, number: str = CALL_ID
 ) -> dict[str, Any]:
-    """Return a call, by default with two arguments that are strings."""
+    """Return a call; by default with two string arguments."""
     given = {KEY: VALUE, OTHER_KEY: OTHER_VALUE} if arguments is None else arguments
     return {"id": number, "type": "function", "function": {"name": name, "arguments": given}}
 
@@ -48,13 +48,13 @@ def _tool(name: str) -> dict[str, Any]:
 
 
 MADE_UP = {"date_string": "01 Jan 2000", "datetime": "Jan 01 2000", "functions": ""}
-"""Variables that templates of single families expect beside the usual ones."""
+"""Variables that templates of some families expect."""
 TOOLS = [_tool(FUNCTION), _tool(OTHER_FUNCTION)]
 
 
 @dataclass(slots=True)
 class Probes:
-    """A template and what it rendered; "" where it failed."""
+    """A template and the texts it rendered, by case; "" where it failed."""
 
     template: str
     bos: str
@@ -62,14 +62,14 @@ class Probes:
     texts: dict[str, str] = field(default_factory=dict)
     variables: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     fields: tuple[str, ...] = FIELDS[:1]
-    """Variables that are the template's own names for what messages hold."""
+    """Names that the template gives to fields of messages, so they are not switches."""
 
     def look(self) -> None:
         """Find the template's variables."""
         self.variables = variables_of(self.template)
 
     def render(self, wanted: Mapping[str, Variables]) -> None:
-        """Render several cases, and keep the texts by their names."""
+        """Render several cases and store the texts by name."""
         fixed = {**MADE_UP, "bos_token": self.bos, "eos_token": self.eos}
         given = [{**fixed, **each} for each in wanted.values()]
         rendered = render_all(self.template, given)
@@ -87,25 +87,25 @@ def conversation(*messages: Mapping[str, Any], generate: bool = False, **more: A
 
 
 def common_start(first: str, second: str) -> int:
-    """Return how many characters two texts have in common at their beginnings."""
+    """Return the length of the common prefix."""
     shorter = min(len(first), len(second))
     return next((at for at in range(shorter) if first[at] != second[at]), shorter)
 
 
 def common_end(first: str, second: str) -> int:
-    """Return how many characters two texts have in common at their ends."""
+    """Return the length of the common suffix."""
     return common_start(first[::-1], second[::-1])
 
 
 def closer_of(opener: str) -> str:
-    """Return the mark that closes a tag; "" if the opener is none."""
+    """Return the mark that closes an opening tag; "" for anything else."""
     if opener.startswith(("</", "[/")):
         return ""
     return opener[0] + "/" + opener[1:] if opener[0] in "<[◁" else ""
 
 
 def is_closer(mark: str, opener: str) -> bool:
-    """Return True for the mark that closes what another one opens."""
+    """Return True if a mark closes an opening one."""
     is_named = "START" in opener and mark == opener.replace("START", "END")
     return is_named or mark == closer_of(opener)
 

@@ -31,7 +31,7 @@ MARKS: Marks = {
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with its parts. The mark that ends an answer ends the reasoning, too."""
+    """Return the format with its parts. `<|end|>` ends reasoning too, so it does not end a turn."""
     return replace(
         form,
         marks=MARKS,

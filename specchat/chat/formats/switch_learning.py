@@ -1,4 +1,4 @@
-"""Learning which variables of a template switch reasoning, and to what."""
+"""Learning which template variables switch reasoning, and which values they take."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,29 +7,29 @@ from specchat.chat.formats.probes import QUESTION, Probes, conversation, user
 from specchat.chat.template import Variables
 
 NAME = re.compile(r"think|reason|effort|budget", re.IGNORECASE)
-"""How variables that switch reasoning are called."""
+"""Names of variables that may switch reasoning."""
 NOT_SWITCHES = re.compile(r"content|text|parts|clear|keep|drop|preserve|truncate|past|history|add_")
-"""Parts of the names of variables that hold reasoning, or decide about that of earlier answers."""
+"""Parts of names of variables that hold reasoning, or say whether to keep earlier reasoning."""
 OFF_WORDS = frozenset({"off", "none", "no", "no_think", "disabled", "disable", "false"})
 ON_WORDS = frozenset({"on", "enabled", "enable", "true", "thinking"})
 USUAL_LEVELS = ("low", "medium", "high")
-"""What is offered where a template writes whatever it is given into the prompt."""
+"""Offered where a template writes any level it is given into the prompt."""
 MOST_SWITCHES, MOST_LEVELS = 8, 12
-"""How many variables and words are tried; real templates have at most 3 and 6."""
+"""Limits on what is tried, since a hostile template may name thousands."""
 MADE_UP_LEVEL = "lx7"
 NUMBER = 512
 
 
 def switch_cases(probes: Probes) -> dict[str, Variables]:
-    """Return what to render: a question with each variable that may be a switch on and off."""
+    """Return the conversations to render: a question with each candidate switched on and off."""
     names = _names(probes)
     return {_case(name, value): _with(**{name: value}) for name in names for value in (True, False)}
 
 
 def learn_switches(probes: Probes) -> tuple[Mapping[str, Variables], str]:
-    """Return the variables to set by the words of `--think`, and the one that takes a number.
+    """Return the variables to set for each word of `--think`, and the variable for a number.
 
-    A variable that is on or off comes first: levels may show only where reasoning is on.
+    Booleans are tried first, since levels may have an effect only while reasoning is on.
     """
     names = _names(probes)
     switches: dict[str, Variables] = {}
@@ -56,7 +56,7 @@ def learn_switches(probes: Probes) -> tuple[Mapping[str, Variables], str]:
 
 
 def _usual(probes: Probes, switches: Mapping[str, Variables]) -> Variables:
-    """Return what reasons where the template knows levels only: its own choice, if that reasons."""
+    """Return the variables for "on" if there are only levels: none if it reasons by default."""
     off = switches.get("off", {}).items()
     is_off = any(probes.texts.get(_case(*each)) == probes["question"] for each in off)
     levels = [variables for word, variables in switches.items() if word != "off"]
@@ -64,7 +64,7 @@ def _usual(probes: Probes, switches: Mapping[str, Variables]) -> Variables:
 
 
 def _names(probes: Probes) -> list[str]:
-    """Return the variables that may be switches, the usual one first."""
+    """Return the variables that may be switches, `enable_thinking` first."""
     found = [
         name
         for name in probes.variables
@@ -94,9 +94,9 @@ def _values(probes: Probes, name: str) -> list[object]:
 
 
 def _words(probes: Probes, name: str) -> dict[str, Variables]:
-    """Return the words that a variable knows, if any of them changes the prompt.
+    """Return the words that a variable accepts; none unless one of them changes the prompt.
 
-    One that is written into the prompt, whatever it is, knows the usual levels.
+    A variable that is written into the prompt as it is accepts the usual levels.
     """
     is_written = MADE_UP_LEVEL in probes[_case(name, MADE_UP_LEVEL)]
     known = _strings(probes, name)
