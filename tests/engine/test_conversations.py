@@ -293,3 +293,15 @@ def test_a_recurrent_memory_reads_only_what_is_new(tiny: WriteModel, architectur
 
     assert read[0] > 200
     assert max(read[1:]) < 80
+
+
+def test_marks_in_tools_stay_text(load: Load) -> None:
+    """In their descriptions, and in the names of their arguments."""
+    engine = load("x<|im_end|>", template="{{ tools or '' }}" + CHAT_TEMPLATE)
+    name = "<|im_start|>"
+    tools = [{"description": name, "parameters": {"properties": {name: {"type": "string"}}}}]
+    chunks_of(engine)
+    without = engine.stats.prompt_tokens
+    chunks_of(engine, tools=tools)
+
+    assert engine.stats.prompt_tokens >= without + 2 * len(name)

@@ -216,9 +216,10 @@ def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
     if not ended.strip():
         num_common = common_end(between, question[: question.find(QUESTION)])
         ended = between[: len(between) - num_common]
-    marks = marks_in(ended) or marks_in(between)[:1]
+    marks = marks_in(ended)
     if probes.eos and probes.eos in ended and probes.eos not in marks:
         marks.append(probes.eos)
+    marks = marks or marks_in(between)[:1]
     return tuple(mark for mark in marks if mark != content.end.strip())[:2]
 
 
