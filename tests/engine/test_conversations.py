@@ -298,10 +298,11 @@ def test_a_recurrent_memory_reads_only_what_is_new(tiny: WriteModel, architectur
 def test_marks_in_tools_stay_text(load: Load) -> None:
     """In their descriptions, and in the names of their arguments."""
     engine = load("x<|im_end|>", template="{{ tools or '' }}" + CHAT_TEMPLATE)
-    name = "<|im_start|>"
-    tools = [{"description": name, "parameters": {"properties": {name: {"type": "string"}}}}]
-    chunks_of(engine)
-    without = engine.stats.prompt_tokens
-    chunks_of(engine, tools=tools)
 
-    assert engine.stats.prompt_tokens >= without + 2 * len(name)
+    def num_tokens(name: str) -> int:
+        properties = {name: {"type": "string"}}
+        tools = [{"description": name, "parameters": {"properties": properties}}]
+        chunks_of(engine, tools=tools)
+        return engine.stats.prompt_tokens
+
+    assert num_tokens("<|im_start|>") == num_tokens("=" * len("<|im_start|>"))

@@ -23,6 +23,8 @@ NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
 KEY_AGAIN = "\0"
+QUOTED = ("<![CDATA[", "]]>")
+"""What XML writes around text that may hold tags."""
 BEGINNING = re.compile(r"[{\[]")
 
 
@@ -203,10 +205,14 @@ class TaggedArguments:
         while opening := self.argument.search(body, place):
             key = opening["key"].strip()
             end = self.value_end.replace(KEY_AGAIN, key)
-            stop = body.find(end, opening.end())
+            is_quoted = body.startswith(QUOTED[0], opening.end())
+            quoted = body.find(QUOTED[1], opening.end()) if is_quoted else 0
+            stop = body.find(end, max(quoted, opening.end()))
             if stop < 0:
                 raise ValueError(body)
             value = body[opening.end() : stop].removeprefix(self.space[0])
+            if is_quoted:
+                value = value.removeprefix(QUOTED[0]).removesuffix(QUOTED[1])
             kind = types.get(key, opening.groupdict().get("type"))
             arguments[key] = typed_value(value.removesuffix(self.space[1]), kind)
             place = stop + len(end)

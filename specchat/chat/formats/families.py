@@ -19,7 +19,7 @@ from specchat.chat.formats import (
     solar,
 )
 from specchat.chat.formats.chat_format import ChatFormat
-from specchat.chat.formats.marks import usual_marks
+from specchat.chat.formats.marks import Mark, usual_marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,18 @@ def _spells_its_end(form: ChatFormat) -> ChatFormat:
     return replace(form, stops=form.ends)
 
 
+def _writes_functions_in_tags(form: ChatFormat) -> ChatFormat:
+    """Return the format for calls like `<tool_call> <function=f>`, of Qwen3-Coder and others.
+
+    The model may leave `<tool_call>` out, or write it without closing its reasoning.
+    """
+    marks = dict(form.marks)
+    for state in ("start", "answer"):
+        marks[state] = (*marks[state], Mark("<function=", "call"))
+    marks["reasoning"] = (*marks["reasoning"], Mark("<tool_call>\n<function=", "call"))
+    return replace(form, marks=marks)
+
+
 FAMILIES = (
     Family("gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), gpt_oss.complete),
     Family("Gemma 4", ("<|channel>", "<|tool_call>call:"), gemma4.complete),
@@ -67,6 +79,8 @@ FAMILIES = (
     Family("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>"), lambda form: _spells_its_end(
         _ends_with_calls(form))),
     Family("Laguna", ("laguna_glm_thinking",), _spells_its_end),
+    Family("Qwen3-Coder, Qwen3.5, Nemotron 3, StepFun 3.5",
+           ("<tool_call>", "<function=", "<parameter="), _writes_functions_in_tags, other="'<tool_call><function=' ~ tool_call.name ~ '>'"),
     Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _ends_with_calls),
     Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _ends_with_calls),
 )  # fmt: skip

@@ -4,20 +4,18 @@
 <|tool_call_argument_begin|>{arguments}<|tool_call_end|><|tool_calls_section_end|>
 """
 
-import json
 import re
 from dataclasses import replace
 
-from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools, sections
+from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, usual_marks
 
 SECTION, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 CALL = re.compile(
     r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?)\s*"
-    r"<\|tool_call_argument_begin\|>"
+    r"<\|tool_call_argument_begin\|>\s*+(?={|<|$)"
 )
-CALL_END = "<|tool_call_end|>"
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -27,21 +25,9 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping("<think>", "</think>"),
         reasoning_field="reasoning_content",
         content=Wrapping(),
-        calls=CallSyntax(SECTION, SECTION_END, read_calls),
+        calls=CallSyntax(SECTION, SECTION_END, NamedJson(CALL)),
     )
     marks = dict(usual_marks(with_calls, call_ends_reasoning=True))
     single = Mark("<|tool_call_begin|>", "call")
     marks |= {state: (*marks[state], single) for state in ("start", "reasoning", "answer")}
     return replace(with_calls, marks=marks)
-
-
-def read_calls(raw: str, _: Tools) -> list[Call] | None:
-    """Return the calls in a text. Raises ValueError if it cannot be parsed."""
-    text = raw.replace(SECTION_END, "")
-    found = [
-        Call(call["name"], json.loads(arguments or "{}"), call["id"])
-        for call, arguments in sections(
-            text + CALL_END, CALL, CALL_END
-        )  # the last may lack its end
-    ]
-    return found or None

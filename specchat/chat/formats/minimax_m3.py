@@ -6,25 +6,78 @@
 """
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from specchat.chat.formats.call_syntax import KEY_AGAIN, CallSyntax, TaggedArguments
+from specchat.chat.formats.call_syntax import (
+    Call,
+    CallSyntax,
+    Tools,
+    argument_types,
+    sections,
+    typed_value,
+)
 from specchat.chat.formats.chat_format import ChatFormat
 from specchat.chat.formats.marks import Mark, usual_marks
 
 SPACE = "]<]minimax[>["
-CALLS = TaggedArguments(
-    re.compile(rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"<]+)">'),
-    f"{SPACE}</invoke>",
-    re.compile(rf"{re.escape(SPACE)}<(?P<key>[\w.-]+)>"),
-    f"{SPACE}</{KEY_AGAIN}>",
-)
+CALL = re.compile(rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"<]+)">')
+TAG = re.compile(r"<(?P<end>/?)(?P<key>[\w.-]+)>")
+ITEM = "item"
 
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls."""
-    calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", CALLS)
+    calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", read_calls)
     with_calls = replace(form, calls=calls)
     marks = dict(usual_marks(with_calls))
     marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # closed at once
+    again = Mark("<mm:think>", "reasoning")  # repeated although the prompt ends with it
+    marks["reasoning"] = (*marks["reasoning"], again)
     return replace(with_calls, marks=marks)
+
+
+@dataclass(slots=True)
+class _Element:
+    """A tag with its text, or the tags in it."""
+
+    key: str
+    text: str = ""
+    inside: "list[_Element]" = field(default_factory=list)
+
+    def value(self, kind: Any = None) -> Any:
+        """Return a list of items, an object, or what the text stands for."""
+        if not self.inside:
+            return typed_value(self.text, kind)
+        if all(each.key == ITEM for each in self.inside):
+            return [each.value() for each in self.inside]
+        return {each.key: each.value() for each in self.inside}
+
+
+def read_calls(raw: str, tools: Tools) -> list[Call] | None:
+    """Return the calls in a text. Raises ValueError if tags are not closed in order."""
+    found = []
+    for opening, body in sections(raw, CALL, f"{SPACE}</invoke>"):
+        types = argument_types(tools, opening["name"])
+        arguments = {each.key: each.value(types.get(each.key)) for each in _elements(body)}
+        found.append(Call(opening["name"], arguments))
+    return found or None
+
+
+def _elements(body: str) -> list[_Element]:
+    """Return the outermost tags of a text: `<a>1</a><b><item>2</item></b>` has `a` and `b`."""
+    open_tags = [_Element("")]
+    for piece in body.split(SPACE)[1:]:
+        tag = TAG.match(piece)
+        if tag is None:
+            raise ValueError(piece)
+        if not tag["end"]:
+            open_tags.append(_Element(tag["key"], piece[tag.end() :]))
+        elif len(open_tags) > 1 and open_tags[-1].key == tag["key"]:
+            closed = open_tags.pop()
+            open_tags[-1].inside.append(closed)
+        else:
+            raise ValueError(piece)
+    if len(open_tags) > 1:
+        raise ValueError(body)
+    return open_tags[0].inside

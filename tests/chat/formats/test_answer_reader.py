@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -16,6 +17,7 @@ from specchat.chat.formats.gemma4 import complete as gemma4
 from specchat.chat.formats.gpt_oss import complete as gpt_oss
 from specchat.chat.formats.kimi_k3 import complete as kimi_k3
 from specchat.chat.formats.marks import State, usual_marks
+from specchat.chat.formats.minimax_m3 import complete as minimax_m3
 
 
 def usual(*, reasons: bool = True, wraps: bool = False) -> ChatFormat:
@@ -179,6 +181,13 @@ def test_reasoning_that_a_known_mark_began_ends_with_its_mark() -> None:
     assert parts_of(ended, ["[THINK]a[/THINK]b"]) == ("a", "b")
     assert parts_of(called, ["<think>a" + CALL]) == ("a", "")
     assert len(called.calls) == 1
+
+
+def test_a_begin_mark_that_the_prompt_had_already_is_left_out() -> None:
+    """MiniMax M3 may repeat it."""
+    form = minimax_m3(replace(PLAIN, reasoning=Wrapping("<mm:think>", "</mm:think>")))
+
+    assert parts_of(AnswerReader(form, "reasoning"), ["<mm:think>a</mm:think>b"]) == ("a", "b")
 
 
 def test_white_space_where_the_answer_was_cut_is_kept() -> None:

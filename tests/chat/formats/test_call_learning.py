@@ -28,6 +28,14 @@ LINES = (
 )
 
 
+FUNCTIONS = (
+    EACH + "<tool_call>\n<function={{ c.function.name }}>"
+    "{% for k, v in c.function.arguments.items() %}\n<parameter={{ k }}>\n{{ v }}\n</parameter>"
+    "{% endfor %}\n</function>\n</tool_call>{% endfor %}"
+)
+QUOTING = LINES.replace("\n{{ v }}\n", "{{ v }}")
+
+
 def template_of(calls: str) -> str:
     """Return a template that writes calls in a way."""
     return (
@@ -51,6 +59,7 @@ def calls_in(form: ChatFormat, text: str, state: Any = "start") -> tuple[list[An
     [
         (JOINED, '<tool_call>{"name": "find", "arguments": {"what": "x y"}}</tool_call>'),
         (SILENT, '<call>{"name": "find", "arguments": {"what": "x y"}}</call>'),
+        (QUOTING, "<call=find>\n<p=what><![CDATA[x y]]></p>\n</call>"),
         (LINES, "<call=find>\n<p=what>\nx y\n</p>\n</call>"),
     ],
 )
@@ -59,6 +68,29 @@ def test_calls_are_read_without_what_is_written_around_them(written: str, uttere
     form = format_of(template_of(written))
 
     assert calls_in(form, "Look: " + uttered) == ([("find", {"what": "x y"})], "Look: ")
+
+
+def test_tags_quoted_in_an_argument_do_not_end_it() -> None:
+    """Neither they nor a mark of quoting without an end."""
+    form = format_of(template_of(QUOTING))
+    quoted = "<call=find><p=what><![CDATA[<p></p>]]></p></call>"
+    broken = quoted.replace("]]>", "")
+
+    assert calls_in(form, quoted) == ([("find", {"what": "<p></p>"})], "")
+    assert calls_in(form, broken)[0] == [("find", {"what": "<p>"})]
+
+
+@pytest.mark.parametrize("state", ["start", "reasoning"])
+def test_a_function_in_a_tag_needs_no_mark_before_it(state: str) -> None:
+    """Qwen3-Coder leaves it out, and others write the call before they end their reasoning."""
+    form = format_of(template_of(FUNCTIONS))
+    call = "<function=find>\n<parameter=what>\nx\n</parameter>\n</function>\n</tool_call>"
+    begun = "Look: " if state == "start" else "Hm.\n<tool_call>\n"
+
+    assert calls_in(form, begun + call, state) == (
+        [("find", {"what": "x"})],
+        "Look: " if state == "start" else "",
+    )
 
 
 def test_calls_of_families_with_headers_are_read() -> None:

@@ -57,7 +57,7 @@ FORMS: list[tuple[Extract, str, str]] = [
         "call00000",
     ),
     (
-        kimi_k2.read_calls,
+        NamedJson(kimi_k2.CALL),
         f"<|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{json.dumps(ARGUMENTS)}",
         "functions.f:3",
     ),
@@ -82,7 +82,9 @@ def test_names_and_arguments_are_read_in_every_form(
     assert calls(extract, raw) == [("f", ARGUMENTS, number)]
 
 
-@pytest.mark.parametrize("extract", [read_json, read_python, gemma4.read_calls, kimi_k2.read_calls])
+@pytest.mark.parametrize(
+    "extract", [read_json, read_python, gemma4.read_calls, NamedJson(kimi_k2.CALL)]
+)
 @pytest.mark.parametrize(
     "raw",
     ["", "hello", '{"a": 1}', "[f(", "[__import__('os').system('x')]", "[f(x=g())]", "{" * 5000,
@@ -107,7 +109,7 @@ def test_a_value_that_json_does_not_know_is_text(value: str) -> None:
     space = minimax_m3.SPACE
     raw = f'{space}<invoke name="f">{space}<what>{value}{space}</what>{space}</invoke>'
 
-    assert calls(minimax_m3.CALLS, raw) == [("f", {"what": value}, "call00000")]
+    assert calls(minimax_m3.read_calls, raw) == [("f", {"what": value}, "call00000")]
     assert calls(read_python, f"[f(what={value})]") is None
 
 
@@ -143,6 +145,32 @@ def test_a_tool_that_is_declared_oddly_does_no_harm(tool: Any) -> None:
     for extract, raw in ((kimi_k3.read_calls, KIMI_K3), (read_json, named)):
         (call, *_) = CallSyntax("", "", extract).read(raw, [tool], 0) or []
         assert call.name == "f"
+
+
+def test_tags_in_an_argument_are_lists_and_objects() -> None:
+    """MiniMax M3 writes no JSON; tags that are not closed in order are no call."""
+    space = minimax_m3.SPACE
+    raw = (
+        '@<invoke name="f">@<tags>@<item>a b@</item>@<item>2@</item>@</tags>'
+        "@<deep>@<x>true@</x>@</deep>@</invoke>"
+    )
+    expected = {"tags": ["a b", 2], "deep": {"x": True}}
+
+    assert calls(minimax_m3.read_calls, raw.replace("@", space)) == [("f", expected, "call00000")]
+    for broken in ("@<a>1@</b>", "@<a>1", "@</a>", "@a"):
+        text = f'@<invoke name="f">{broken}@</invoke>'.replace("@", space)
+        assert calls(minimax_m3.read_calls, text) is None
+
+
+def test_the_end_of_a_call_may_be_missing() -> None:
+    """Kimi K2 leaves it out between calls, too."""
+    begin, arguments = "<|tool_call_begin|>functions.f:", "<|tool_call_argument_begin|>"
+    raw = f'{begin}0{arguments}{{"a": 1}}{begin}1{arguments}{{"a": 2}}<|tool_call_end|>'
+
+    assert calls(NamedJson(kimi_k2.CALL), raw) == [
+        ("f", {"a": 1}, "functions.f:0"),
+        ("f", {"a": 2}, "functions.f:1"),
+    ]
 
 
 def test_a_call_quoted_in_an_argument_is_none() -> None:

@@ -42,19 +42,18 @@ def text_of(template: str, messages: list[ChatMessage], think: str = "auto") -> 
     ("begin", "end", "generation", "state"),
     [
         ("<think>", "</think>", "<bot><think>\n", "reasoning"),
-        ("<think>", "</think>", "<bot><think>\n\n</think>\n\n", "answer"),
-        ("<think>", "</think>", "<bot></think>", "answer"),
+        ("<think>", "</think>", "<bot><think>\n\n</think>\n\n", "start"),
+        ("<think>", "</think>", "<bot></think>", "start"),
         ("<think>", "</think>", "<bot>", "start"),
         ("<think>", "</think>", "<think></think><bot><think>", "reasoning"),
         ("<|think|>", "<|end|>", "<|end|><|bot|>", "start"),
-        ("<|think|>", "<|end|>", "<|bot|><|think|><|end|>", "answer"),
         ("", "</think>", "<bot>", "reasoning"),
     ],
 )
 def test_the_end_of_the_prompt_says_where_the_answer_begins(
     begin: str, end: str, generation: str, state: str
 ) -> None:
-    """An end mark alone counts if nothing else ends with it."""
+    """In the reasoning only if that was opened last, or needs no begin mark."""
     assert ChatFormat("", reasoning=Wrapping(begin, end)).state_after(generation) == state
 
 
@@ -93,7 +92,7 @@ def test_a_prompt_may_open_the_reasoning_after_a_question_only() -> None:
     form = format_of(template)
 
     assert form.prompt(ASKED, think="auto").state == "reasoning"
-    assert form.prompt([*ASKED, CALLING, RESULT], think="auto").state == "answer"
+    assert form.prompt([*ASKED, CALLING, RESULT], think="auto").state == "start"
 
 
 def test_calls_that_a_template_refuses_are_sent_as_text() -> None:
