@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
@@ -24,8 +25,8 @@ LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of it if that is less."""
 TURNS_AT_ONCE = 4
 """Turns left out at a time: each time the model must evaluate all others again."""
-FIRST_MARK = 0xF0000
-"""A private-use character; one that the messages contain is not used."""
+PLACEHOLDER = "zq{}qy"
+"""ASCII, which survives JSON and Python's `repr`; numbered to be absent from the messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,8 @@ class _QuotedNames:
         self._vocabulary = vocabulary
         found = {name for each in contents for name in vocabulary.names_in(each, template)}
         self._names = sorted(found, key=len, reverse=True)
-        used = set("".join(contents)) if found else set()
-        marks = map(chr, range(FIRST_MARK, 0x10FFFE))
+        used = "\n".join([template, *contents]) if found else ""
+        marks = map(PLACEHOLDER.format, count())
         self._mark = next(mark for mark in marks if mark not in used)
 
     def hidden(self, value: Any) -> Any:
