@@ -40,7 +40,10 @@ def default_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A message that matches a search, with the words around the match, on one line."""
+    """A message that matches a search, with the words around the match, on one line.
+
+    `in_reasoning` is true if it is the reasoning of an answer that matches, not the answer.
+    """
 
     conversation: int
     message: int
@@ -48,6 +51,7 @@ class SearchResult:
     snippet: str
     role: Role
     created: float
+    in_reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,8 @@ class Store(Database, AbstractContextManager["Store"]):
             return []
         rows = self.rows(
             "SELECT message.conversation, message.id, conversation.title,"
-            " snippet(found, -1, '', '', '…', 16), message.role, message.created FROM found"
+            " snippet(found, -1, '', '', '…', 16), message.role, message.created,"
+            " instr(highlight(found, 0, char(1), ''), char(1)) = 0 FROM found"
             " JOIN message ON message.id = found.rowid"
             " JOIN conversation ON conversation.id = message.conversation"
             " WHERE found MATCH ? AND message.deleted IS NULL AND conversation.deleted IS NULL"
@@ -252,8 +257,8 @@ class Store(Database, AbstractContextManager["Store"]):
             (" ".join(quoted) + "*", conversation, conversation, limit),
         )
         return [
-            SearchResult(number, message, title, " ".join(snippet.split()), role, created)
-            for number, message, title, snippet, role, created in rows
+            SearchResult(number, message, title, " ".join(text.split()), role, created, bool(apart))
+            for number, message, title, text, role, created, apart in rows
         ]
 
     # --- presets

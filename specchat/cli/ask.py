@@ -25,6 +25,7 @@ from specchat.cli.model_arguments import (
     open_engine,
     show_loading,
     stopping_on_interrupt,
+    with_known_think,
 )
 from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
@@ -34,6 +35,9 @@ from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
+RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}
+THINKING = ("Thinking...\n", "\n...done thinking.")
+"""What stands around reasoning where colours cannot set it apart."""
 SECONDS_TO_HINT = 2.0
 """How long to wait for standard input before saying so."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
@@ -47,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with open_engine(arguments, pair, options["drafter"]) as engine:
+        options = with_known_think(options, engine.facts, arguments)
         chunks = _with_notices(engine, _begin(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):
@@ -87,6 +92,9 @@ def _begin(
 ) -> Iterator[Chunk]:
     """Start the answer with the chat template, or continue the raw text (--raw, or no template)."""
     if arguments.raw:
+        for name, option in RAW_IGNORES.items():
+            if arguments.settings.source(name) == "command line":
+                say(f"--raw ignores {option}")
         return engine.generate(prompt, on_progress=show_loading, **options)
     if not engine.facts.has_chat_template:
         say(f"{engine.facts.target} has no chat template: continuing the text")
@@ -113,10 +121,10 @@ class AnswerPainter:
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Colour accepted draft tokens if asked; underline them if NO_COLOR is set."""
         self._is_terminal = sys.stdout.isatty()
-        has_colours = not os.environ.get("NO_COLOR")
+        has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         mark = GREEN if has_colours else UNDERLINED
         self._mark = mark if arguments.show_drafts and self._is_terminal else ""
-        self._dim = (DIM, PLAIN) if has_colours else ("", "")
+        self._frame = (DIM, PLAIN) if has_colours else THINKING
         self._tags_reasoning = arguments.show_reasoning and not self._is_terminal
         self._shows_reasoning = self._is_terminal and sys.stderr.isatty()
         self._line_ends = IncrementalNewlineDecoder(None, translate=False)
@@ -137,7 +145,7 @@ class AnswerPainter:
                 self._print_call(call)
             yield chunk
         self._end_reasoning()
-        if self._last != "\n":
+        if self._last not in {"", "\n"}:
             print()
 
     def _print(self, piece: Piece) -> None:
@@ -157,7 +165,7 @@ class AnswerPainter:
         if self._tags_reasoning:
             print("<think>\n" * begins + text, end="", flush=True)
         elif self._shows_reasoning:
-            print(self._dim[0] * begins + harmless(text), end="", file=sys.stderr, flush=True)
+            print(self._frame[0] * begins + harmless(text), end="", file=sys.stderr, flush=True)
 
     def _end_reasoning(self) -> None:
         if not self._is_reasoning:
@@ -166,7 +174,7 @@ class AnswerPainter:
         if self._tags_reasoning:
             print("\n</think>\n")
         elif self._shows_reasoning:
-            print(f"{self._dim[1]}\n", file=sys.stderr, flush=True)
+            print(f"{self._frame[1]}\n", file=sys.stderr, flush=True)
 
     def _shown(self, text: str) -> str:
         """Return a piece with control characters replaced; a Windows line end is one newline."""
@@ -193,9 +201,27 @@ def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) 
             "stats": engine.stats.as_dict(),
         }
         print_json(record)
-    elif sys.stderr.isatty():
+        return
+    if reason := _why_empty(engine, answer):
+        say(reason)
+    if sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))
+
+
+def _why_empty(engine: Engine, answer: list[Chunk]) -> str:
+    """Return why there is no answer; empty if there is one, or if it was stopped."""
+    finish = answer[-1].finish
+    if finish == "cancelled" or any(chunk.text or chunk.tool_calls for chunk in answer):
+        return ""
+    if not any(chunk.reasoning for chunk in answer):
+        return "the model answered nothing"
+    count = engine.stats.reasoning_tokens
+    how = {
+        "length": f"--max-tokens ended its reasoning after {count} tokens",
+        "context": f"its reasoning filled the context, with {count} tokens: use a larger --ctx",
+    }.get(str(finish), f"it ended after {count} tokens of reasoning")
+    return f"no answer: {how} (--show-reasoning prints it)"
 
 
 def _offer_pairs() -> int:

@@ -58,7 +58,11 @@ def _conversation_lines(found: list[Conversation]) -> list[str]:
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
     found = store.search(" ".join(arguments.words))
-    lines = [f"{each.conversation:>6}  {each.title}\n        {each.snippet}" for each in found]
+    lines = [
+        f"{each.conversation:>6}  {each.title}\n        {'reasoning: ' * each.in_reasoning}"
+        f"{each.snippet}"
+        for each in found
+    ]
     record = {"found": [asdict(each) for each in found]}
     print_result(arguments, record, lines, "no messages found")
 

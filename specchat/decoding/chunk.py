@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
 
     In a chat, `text` is the answer's alone and `reasoning` what was added to the reasoning;
     `tool_calls` are the calls that the step completed. `pieces` are all texts in order, those of
-    calls in progress too, but without the marks between them.
+    calls in progress too, but without the marks between them, which `texts` has.
     """
 
     text: str

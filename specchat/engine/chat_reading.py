@@ -14,24 +14,20 @@ def read_parts(
     """Yield chunks split into parts; count the tokens and seconds of reasoning."""
     for chunk in chunks:
         num_calls = len(reader.calls)
-        texts, pieces = [], []
+        pieces: list[Piece] = []
         for text, origin in zip(chunk.texts, chunk.origins, strict=True):
             before = reader.kind
             parts = reader.read(text)
             if "reasoning" in {before, reader.kind, *(kind for kind, _ in parts)}:
                 statistics.reasoning_tokens += 1
                 statistics.reasoning_s = chunk.seconds
-            texts.append("".join(part for _, part in parts))
             pieces += [Piece(part, origin, kind) for kind, part in parts]
         if chunk.finish:
             rest = _rest(chunk, reader)
             pieces += [Piece(part, TARGET.name, kind) for kind, part in rest]
-            if texts:
-                texts[-1] += "".join(part for _, part in rest)
         yield chunk._replace(
             text="".join(piece.text for piece in pieces if piece.kind == "answer"),
             reasoning="".join(piece.text for piece in pieces if piece.kind == "reasoning"),
-            texts=tuple(texts),
             tool_calls=tuple(reader.calls[num_calls:]),
             pieces=tuple(pieces),
         )

@@ -27,7 +27,7 @@ from specchat.engine.chat_reading import read_parts
 from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.prompts import Prompt, num_shared, thinking_words, tokenize_request
+from specchat.engine.prompts import Prompt, facts_with_format, num_shared, tokenize_request
 from specchat.gguf.prediction_head import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
@@ -53,7 +53,7 @@ class LocalEngine(Engine):
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
             facts = facts_with_exactness(pair, report)
-            self.facts = replace(facts, thinking=thinking_words(self.model))
+            self.facts = facts_with_format(facts, self.model)
             self._materials = self._make_materials(pair)
             self.pacing = PairPacing(pair, report)
             self._waits = ThreadWaits(pair.num_threads)

@@ -13,13 +13,13 @@ from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.chat_format import AUTO
 from specchat.chat.formats.marks import State
 from specchat.chat.formats.messages import checked, with_objects
-from specchat.engine.api import AnswerRequest, GenerateRequest
+from specchat.engine.api import AnswerRequest, EngineFacts, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
+from specchat.options.declarations import AUTO_THINK
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of it if that is less."""
@@ -128,9 +128,12 @@ def chat_format(model: Model) -> ChatFormat:
     return format_of(template, vocabulary.special_text("bos"), vocabulary.special_text("eos"))
 
 
-def thinking_words(model: Model) -> tuple[str, ...]:
-    """Return the words that `--think` accepts for a model besides "auto"."""
-    return chat_format(model).thinking if model.header.chat_template is not None else ()
+def facts_with_format(facts: EngineFacts, model: Model) -> EngineFacts:
+    """Return facts with what the model's chat template does with reasoning."""
+    if model.header.chat_template is None:
+        return facts
+    form = chat_format(model)
+    return replace(facts, thinking=form.thinking, keeps_reasoning=form.keeps_reasoning)
 
 
 def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
@@ -139,7 +142,7 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
     template, TemplateError if it cannot be rendered.
     """
-    return _chat_prompt(model, messages, think=AUTO).tokens
+    return _chat_prompt(model, messages, think=AUTO_THINK).tokens
 
 
 def _chat_prompt(

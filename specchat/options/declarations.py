@@ -18,6 +18,9 @@ SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
+AUTO_THINK = "auto"
+"""The word of `think` that leaves it to the model's chat template."""
+
 NO_DRAFT = Path("none")
 """Given as draft model, it means to go without one."""
 
@@ -236,7 +239,7 @@ class GenerateOptions(Sampling):
     )
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
     think: str = declare(
-        "auto",
+        AUTO_THINK,
         "Reasoning: on, off, or a level the model knows; auto: on where it can be switched.",
         table="chat",
         metavar="auto|on|off|LEVEL",

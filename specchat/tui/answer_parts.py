@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from specchat.chat.conversation import ChatMessage, Message
-from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall
+from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall, pieces_of
 from specchat.decoding.statistics import Statistics
 from specchat.tui.figures import ORIGINS
 
@@ -100,10 +100,3 @@ class AnswerParts:
         if calls:
             _, found, rest = self.open_call.rpartition(calls[-1].raw or "\0")
             self.open_call = rest if found else ""
-
-
-def pieces_of(chunk: Chunk) -> Sequence[Piece]:
-    """Return the pieces of a step; those of raw text are answers."""
-    if chunk.pieces or chunk.text != "".join(chunk.texts):
-        return chunk.pieces
-    return [Piece(*each) for each in zip(chunk.texts, chunk.origins, strict=True)]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from specchat.chat.export import NAMES
 from specchat.chat.safe_text import harmless
-from specchat.chat.store import Preset
+from specchat.chat.store import Preset, SearchResult
 from specchat.errors import InvalidOption
 from specchat.tui.main_view import Actions
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
@@ -38,12 +38,12 @@ class ConversationActions(Actions):
         await self._show()
         self.app.view.show_conversations()
 
-    async def open(self, number: int, message: int | None = None) -> None:
-        """Open a conversation, at a message if one is named."""
+    async def open(self, number: int, message: int | None = None, *, unfolds: bool = False) -> None:
+        """Open a conversation, at a message if one is named, perhaps with its reasoning open."""
         if not self.app.answers.is_busy():
             self.app.conversations.open(number, message)
             await self._show()
-            await self.app.view.reveal(message)
+            await self.app.view.reveal(message, unfolds=unfolds)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
@@ -177,17 +177,21 @@ class ConversationActions(Actions):
             found = self.app.conversations.store.search(words, conversation=within)
             return [
                 ListEntry(
-                    f"{each.conversation} {each.message}",
+                    f"{each.conversation} {each.message} {each.in_reasoning:d}",
                     each.title,
-                    f"{when(each.created)} · {NAMES[each.role]}: {each.snippet}",
+                    f"{when(each.created)} · {_source(each)}: {each.snippet}",
                 )
                 for each in found
             ]
 
         chosen = await self.app.push_screen_wait(ChoiceScreen(title, [], search=find))
         if chosen:
-            conversation, message = map(int, chosen.split())
-            await self.open(conversation, message)
+            conversation, message, is_reasoning = map(int, chosen.split())
+            await self.open(conversation, message, unfolds=bool(is_reasoning))
+
+
+def _source(found: SearchResult) -> str:
+    return "Reasoning" if found.in_reasoning else NAMES[found.role]
 
 
 def _check_name(name: str) -> None:

@@ -212,14 +212,18 @@ def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool
     return finish is None and time() - figures.get("written", 0.0) < WRITTEN_SECONDS
 
 
-def lines_below(finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
+def lines_below(
+    finish: str | None, figures: Mapping[str, Any], *, has_older: bool = True
+) -> tuple[str, str]:
     """Return what stands below an answer, in short and with all of its statistics.
 
-    Both begin with how it ended, if it can be continued, and with its pair.
+    Both begin with how it ended, if it can be continued, and with its pair. In a full context that
+    takes older messages to leave out.
     """
     ending = f"{ENDINGS[finish]} · Ctrl+G continues" if finish in ENDINGS else ""
     if finish == "context":
-        ending += " without older messages"
+        more = "Ctrl+G continues without older messages" if has_older else "F9 sets a larger ctx"
+        ending = f"{ENDINGS[finish]} · {more}"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
     start = (ending, harmless(figures.get("pair", "")))

@@ -208,11 +208,13 @@ class MainView:
         view.say_branch(*self._app.conversations.version(number))
         return view
 
-    async def reveal(self, message: int | None) -> None:
-        """Scroll to a message and focus it."""
+    async def reveal(self, message: int | None, *, unfolds: bool = False) -> None:
+        """Scroll to a message and focus it; its reasoning and files may be unfolded."""
         view = await self.transcript.reveal(message) if message is not None else None
         if view is not None:
             view.focus(scroll_visible=False)
+            if unfolds:
+                view.unfold()
 
     def restyle(self) -> None:
         """Follow the theme."""
@@ -295,5 +297,6 @@ class MainView:
         if is_written and (not parts.is_empty or message.finish):
             # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
             view.show(parts)
-            view.say(*lines_below(message.finish, message.statistics))
+            has_older = self._app.conversations.has_older
+            view.say(*lines_below(message.finish, message.statistics, has_older=has_older))
         return view

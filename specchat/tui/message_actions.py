@@ -30,6 +30,8 @@ class MessageActions(Actions):
         }
         if what in at_once:
             at_once[what](view)
+        elif view.message_id not in self.app.conversations.tree:
+            return  # an earlier key has deleted it
         elif not self.app.answers.is_busy():
             await when_idle[what](view)
 

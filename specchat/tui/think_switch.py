@@ -2,14 +2,14 @@
 
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
-from specchat.tui.controllers.answers import AUTO
+from specchat.options.declarations import AUTO_THINK
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 
 NUMBER = "number"
 """Stands for any number, of tokens."""
 DETAILS = {
-    AUTO: "reason first if the model can, as much as it does by default",
+    AUTO_THINK: "reason first if the model can, as much as it does by default",
     "on": "reason first",
     "off": "answer at once",
     NUMBER: "at most that many tokens: write it",
@@ -20,7 +20,7 @@ LEVEL = "a level of this model"
 def thinking_words(facts: EngineFacts | None) -> tuple[str, ...]:
     """Return the words for the loaded model's switch; empty without one, or without a model."""
     words = [] if facts is None else [each.lower() for each in facts.thinking]
-    return (AUTO, *words) if words else ()
+    return (AUTO_THINK, *words) if words else ()
 
 
 class ThinkSwitch(Actions):
@@ -32,11 +32,11 @@ class ThinkSwitch(Actions):
         known = thinking_words(facts)
         if facts is None:
             self.app.notify("The model is not loaded yet. Try again once it is.")
-        elif not known and word != AUTO:
+        elif not known and word != AUTO_THINK:
             self.app.notify(f"The chat template of {facts.target} has no thinking switch.")
         elif not word:
             self.app.run_worker(self._choose(known))
-        elif word in {AUTO, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
+        elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
             self._set(word)
         else:
             given, words = in_one_line(word), ", ".join(known)

@@ -11,8 +11,8 @@ from textual.content import Content
 
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
+from specchat.options.declarations import AUTO_THINK
 from specchat.tui.commands import key_names
-from specchat.tui.controllers.answers import AUTO
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -49,7 +49,7 @@ def top_line(chat: ChatApp, figures: str, width: int) -> Content:
     badges = ["not saved"] * (chat.setup.history is None) + ["offline"] * is_offline()
     before = [chat.pulls.summary(), figures]
     word = chat.answers.thinking
-    thinking = f"think: {in_one_line(word)}" if word != AUTO else ""
+    thinking = f"think: {in_one_line(word)}" if word != AUTO_THINK else ""
     after = [chat.pair_controller.pair.name, preset, thinking, *badges]
     title = Text(conversations.title or "new chat")
     if width:

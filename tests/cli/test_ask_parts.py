@@ -70,9 +70,11 @@ def test_json_has_the_parts_and_all_tokens(thinker: list[str]) -> None:
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_shows_reasoning_dimmed(thinker: list[str], no_color: str) -> None:
-    """Before the answer, which is not; without colours, as plain text."""
+    """Before the answer, which is not; without colours, words say where it begins and ends."""
     shown = on_terminal(["ask", "hi", *thinker], NO_COLOR=no_color)
-    dim, plain = ("", "") if no_color else ("\x1b[2m", "\x1b[0m")
+    dim, plain = "\x1b[2m", "\x1b[0m"
+    if no_color:
+        dim, plain = "Thinking...\r\n", "\r\n...done thinking."
 
     assert f"{dim}because of that{plain}\r\n\r\nYes.\r\n" in shown
     assert "reasoning" in shown

@@ -27,8 +27,8 @@ from specchat.chat.formats.messages import (
 )
 from specchat.chat.template import Variables, render
 from specchat.errors import InvalidOption, TemplateError
+from specchat.options.declarations import AUTO_THINK
 
-AUTO = "auto"
 BLOCKS = "blocks"
 """A `reasoning_field` that means: reasoning is a typed part of the content."""
 MADE_UP = "Qx7 made up"
@@ -155,18 +155,16 @@ class ChatFormat:
     def state_after(self, generation: str) -> State:
         """Return the state that the answer starts in after a generation prompt.
 
-        The template may open the reasoning there, or open and close it at once.
+        The template may open the reasoning there. Where it opens and closes it at once, the answer
+        follows, but a small model may reason all the same.
         """
         if self.reasoning is None:
             return self.first_state
         begin, end = self.reasoning.begin.strip(), self.reasoning.end.strip()
         if not begin:
             return "reasoning"
-        opened, closed = generation.rfind(begin), generation.rfind(end)
-        if opened > closed:
-            return "reasoning"
-        is_closed = closed >= 0 and (opened >= 0 or "/" in end)
-        return "answer" if is_closed else self.first_state
+        is_open = generation.rfind(begin) > generation.rfind(end)
+        return "reasoning" if is_open else self.first_state
 
     def _generation(self, messages: Sequence[ChatMessage], given: Variables) -> str:
         """Return the generation prompt: what the template writes after the last message.
@@ -187,17 +185,19 @@ class ChatFormat:
 
     def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
         """Return the variables for a word of `--think`, and notices for the user."""
-        if think == AUTO:  # as llama-server does
+        think = think.lower()
+        if think == AUTO_THINK:  # as llama-server does
             is_usual = "enable_thinking" in self.switches.get("on", {})
             return ({"enable_thinking": self.reasoning is not None} if is_usual else {}), ()
-        if think in self.switches:
-            return self.switches[think], ()
+        known = {word.lower(): variables for word, variables in self.switches.items()}
+        if think in known:
+            return known[think], ()
         if self.number_switch and think.isdecimal() and len(think) <= MAX_DIGITS:
             return {self.number_switch: int(think)}, ()
         if not self.switches:
             return {}, (f"--think {think} has no effect: this model's template has no switch",)
-        known = ", ".join((AUTO, *self.thinking))
-        raise InvalidOption(f"this model does not know --think {think}: use one of {known}")
+        words = ", ".join((AUTO_THINK, *self.thinking))
+        raise InvalidOption(f"this model does not know --think {think}: use one of {words}")
 
     def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
         """Return the rendered text, and whether the system prompt was moved into the question.

@@ -52,7 +52,8 @@ def learn_switches(probes: Probes) -> tuple[Mapping[str, Variables], str]:
             switches.setdefault("off", {name: 0})
     if switches or number_switch:
         switches.setdefault("on", _usual(probes, switches))
-    return switches, number_switch
+    words = sorted(switches, key=lambda word: ("on", "off", word).index(word))
+    return {word: switches[word] for word in words}, number_switch
 
 
 def _usual(probes: Probes, switches: Mapping[str, Variables]) -> Variables:

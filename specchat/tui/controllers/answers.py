@@ -10,6 +10,7 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import SpecchatError
+from specchat.options.declarations import AUTO_THINK
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
@@ -30,8 +31,6 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
-AUTO = "auto"
-"""The word that leaves reasoning to the model, which every model knows."""
 BUSY = "Still answering. Esc stops it."
 
 
@@ -65,8 +64,9 @@ class Answers:
 
     @property
     def thinking(self) -> str:
-        """How much the model is to reason before the next answer."""
-        return str(self.options.get("think", AUTO))
+        """How much the model is to reason before the next answer; what it does not know is auto."""
+        word, facts = str(self.options.get("think", AUTO_THINK)), self._pair_controller.facts
+        return word if facts is None or facts.takes_think(word) else AUTO_THINK
 
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
@@ -171,7 +171,11 @@ class Answers:
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
-        words = (reason,) if reason else lines_below(finish, figures)
+        words = (
+            (reason,)
+            if reason
+            else lines_below(finish, figures, has_older=self._conversations.has_older)
+        )
         writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.parts, finish, figures)
         if writing.before:  # the figures of the whole answer, as below it
@@ -267,6 +271,9 @@ class Answers:
             f"the oldest {left_out} messages no longer fit the context: the model does not see them"
         )
         self._view.say(words if left_out else "", "context")
+        word = str(self.options.get("think", AUTO_THINK))
+        if word != self.thinking:
+            self._notify_once(f"This model does not know think: {word}. /think lists its words.")
         for notice in statistics.notices:
             self._notify_once(notice)
 

@@ -48,6 +48,11 @@ class Conversations:
         return self.tree.branch(self.leaf)
 
     @property
+    def has_older(self) -> bool:
+        """Whether there are messages before the last question and its answer."""
+        return len(self.branch) > 2
+
+    @property
     def last(self) -> Message | None:
         """The last message that is shown, None if there is none."""
         return self.tree[self.leaf] if self.leaf is not None else None

