@@ -80,7 +80,8 @@ FAMILIES = (
         _ends_with_calls(form))),
     Family("Laguna", ("laguna_glm_thinking",), _spells_its_end),
     Family("Qwen3-Coder, Qwen3.5, Nemotron 3, StepFun 3.5",
-           ("<tool_call>", "<function=", "<parameter="), _writes_functions_in_tags, other="'<tool_call><function=' ~ tool_call.name ~ '>'"),
+           ("<tool_call>", "<function=", "<parameter="), _writes_functions_in_tags,
+           other="'<tool_call><function=' ~ tool_call.name ~ '>'"),
     Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _ends_with_calls),
     Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _ends_with_calls),
 )  # fmt: skip
