@@ -56,7 +56,7 @@ def _writes_functions_in_tags(form: ChatFormat) -> ChatFormat:
 
     The model may leave `<tool_call>` out, or write it without closing its reasoning.
     """
-    marks = dict(form.marks)
+    marks = dict(usual_marks(form))
     for state in ("start", "answer"):
         marks[state] = (*marks[state], Mark("<function=", "call"))
     marks["reasoning"] = (*marks["reasoning"], Mark("<tool_call>\n<function=", "call"))

@@ -7,6 +7,8 @@ import pytest
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
 from specchat.chat.formats.chat_format import Wrapping
+from specchat.chat.formats.families import FAMILIES, Family
+from specchat.errors import TemplateError
 
 ASKED: list[ChatMessage] = [{"role": "user", "content": "Why?"}]
 THOUGHT: ChatMessage = {"role": "assistant", "content": "So.", "reasoning_content": "because"}
@@ -159,3 +161,11 @@ def test_the_end_of_text_ends_a_turn_if_the_template_writes_it() -> None:
     template = EACH + FIELD + "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}" + ANSWERS
 
     assert format_of(template, "", "~eos~").ends == ("~eos~",)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_template_of_a_family_that_always_fails_has_a_format(family: Family) -> None:
+    """It is recognized by its text, although nothing could be learned."""
+    form = format_of("{{ raise_exception('no') }}{# " + " ".join(family.signs) + " #}")
+
+        form.prompt(ASKED, think="auto")
