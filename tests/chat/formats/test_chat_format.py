@@ -168,4 +168,5 @@ def test_a_template_of_a_family_that_always_fails_has_a_format(family: Family) -
     """It is recognized by its text, although nothing could be learned."""
     form = format_of("{{ raise_exception('no') }}{# " + " ".join(family.signs) + " #}")
 
+    with pytest.raises(TemplateError, match="no"):
         form.prompt(ASKED, think="auto")
