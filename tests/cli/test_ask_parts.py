@@ -140,3 +140,31 @@ def test_an_input_that_stays_open_is_named(thinker: list[str]) -> None:
         out, _ = process.communicate("late", timeout=60)
 
     assert (process.returncode, out) == (0, "Yes.\n")
+
+
+def test_an_answer_that_is_all_reasoning_is_explained(thinker: list[str]) -> None:
+    """On standard error; standard output stays empty."""
+    done = run("ask", "hi", *thinker, "--max-tokens", "3")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("no answer: --max-tokens ended its reasoning after 3 tokens")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_word_of_the_environment_that_the_model_does_not_know_is_replaced(
+    tmp_path: Path,
+) -> None:
+    """With a notice: it may be meant for another model."""
+    words = model(tmp_path, "Yes.", template=SWITCHED)
+    done = run("ask", "hi", *words, env={**os.environ, "SPECCHAT_THINK": "medium"})
+
+    assert (done.returncode, done.stdout) == (0, "Yes.\n")
+    assert "does not know think = medium" in done.stderr
+
+
+def test_raw_says_what_it_ignores(thinker: list[str]) -> None:
+    """Options of a chat that were given with it."""
+    done = run("ask", "hi", *thinker, "--raw", "--think", "off", "--system", "Be brief.")
+
+    assert done.stderr == "--raw ignores --system\n--raw ignores --think\n"
+    assert "<think>because of that</think>" in done.stdout

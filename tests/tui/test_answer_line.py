@@ -57,15 +57,24 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
 )
 async def test_the_key_that_is_named_continues_an_answer(finish: Finish, words: str) -> None:
     """Also where the context was full."""
-    script = Script(["one two", " three"], finish=finish)
+    script = Script(["zero", "one two", " three"], finish=finish)
     app = chat(script)
     async with app.run_test(size=(120, 36)) as pilot:
+        await say(pilot, "Begin")
         await say(pilot, "Count")
         assert words in str(note(app).content)
         assert "Ctrl+G continues" in str(note(app).content)
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 3)
         assert app.conversations.branch[-1].text == "one two three"
+
+
+async def test_a_context_that_one_question_fills_needs_to_be_larger() -> None:
+    """There is nothing to leave out: to continue could only fail."""
+    app = chat(Script(["one two"], finish="context"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await say(pilot, "Count")
+        assert "context full · F9 sets a larger ctx" in str(note(app).content)
 
 
 @pytest.mark.parametrize("width", [60, 200])

@@ -138,3 +138,17 @@ def test_a_busy_store_differs_from_a_broken_one(tmp_path: Path) -> None:
             store.begin()
         Store(tmp_path / "history.db", busy_timeout=0.0).close()
         other.close()
+
+
+@pytest.mark.parametrize("keys", ["dd", "dr", "de"])
+async def test_keys_pressed_after_one_that_deletes_do_nothing(keys: str) -> None:
+    """The message is gone, but its view may still have the focus."""
+    app = chat(Script())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question")
+        view = app.view.transcript.views[-1]
+        view.focus()
+        await pilot.press(*keys)
+        await pilot.pause()
+        await app.message_actions.act("regenerate", view)
+        assert len(app.conversations.branch) == 1

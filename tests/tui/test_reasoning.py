@@ -17,7 +17,7 @@ from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView
-from tui.driving import panel_text, say, screen_text, until
+from tui.driving import panel_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -269,3 +269,49 @@ async def test_the_context_counts_reasoning_while_it_is_there() -> None:
             app.view.show_state()
             await pilot.pause()
             assert f"context {round(100 * used / facts.context)} %" in screen_text(app)
+
+
+async def test_a_search_that_finds_reasoning_opens_it(tmp_path: Path) -> None:
+    """The word is then on the screen, and the result says where it was found."""
+    with Store(tmp_path / "history.db") as store:
+        number = store.begin().id
+        question = store.add(number, "user", "Why?")
+        answer = store.add(number, "assistant", "", question.id)
+        store.write(answer.id, "So.", reasoning="because of llamas", finish="stop")
+        assert [each.in_reasoning for each in store.search("llamas")] == [True]
+        assert [each.in_reasoning for each in store.search("so")] == [False]
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await type_keys(pilot, *"llamas")
+        await until(pilot, lambda: "Reasoning: because of llamas" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "because of llamas" in screen_text(app))
+        assert title(app).startswith("▾")
+
+
+async def test_a_fold_that_opens_shows_its_beginning() -> None:
+    """However long the reasoning is."""
+    thoughts = "\n\n".join(f"Thought {number}." for number in range(60))
+    app = chat(Script(["The answer."], reasoning=thoughts))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "Think")
+        last(app).focus()
+        await pilot.press("space")
+        await until(pilot, lambda: "Thought 0." in screen_text(app))
+        assert "▾ thought" in screen_text(app)
+
+
+async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
+    """They are reported once, and the top line does not show them."""
+    script = Script(["The answer."], thinking=("on", "off"))
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        app.answers.changed["think"] = "low"
+        await say(pilot, "Think")
+        await say(pilot, "Again")
+        assert script.asked[-1][1]["think"] == "auto"
+        notes = [note.message for note in app._notifications]
+        assert ["does not know think: low" in note for note in notes] == [True]
+        assert "think: low  " not in screen_text(app).splitlines()[0]

@@ -1,7 +1,10 @@
 """Text behind a title that opens and closes it: reasoning, and attached files."""
 
+from dataclasses import dataclass
+
 from textual.containers import Vertical
 from textual.events import Click
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -15,6 +18,12 @@ MAX_SHOWN = 20_000
 
 class Fold(Vertical):
     """A title that opens and closes the text below it; hidden until it has a title."""
+
+    @dataclass
+    class Opened(Message):
+        """The reader has opened a fold."""
+
+        fold: "Fold"
 
     def __init__(self, body: Widget, *, is_open: bool) -> None:
         self._title = Static(classes="title", markup=False)
@@ -38,12 +47,12 @@ class Fold(Vertical):
         return bool(self._body.display)
 
     def toggle(self) -> None:
-        """Open or close it; one that opens shows its beginning."""
+        """Open or close it."""
         self._body.display = not self._body.display
         if self._words:
             self.say(self._words)
         if self.is_open:
-            self.call_after_refresh(self.scroll_visible, animate=False, top=True)
+            self.post_message(self.Opened(self))
 
     def on_click(self, event: Click) -> None:
         """Open or close it with a click on the title."""

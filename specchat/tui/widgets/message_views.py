@@ -162,6 +162,11 @@ class AnswerView(MessageView):
         super().say_branch(number, total)
         self._foot.display = bool(self._note.content) or self._versions.display
 
+    def on_fold_opened(self, message: Fold.Opened) -> None:
+        """Keep the end in sight while more is written."""
+        if self._parts.is_growing:
+            message.stop()
+
     def show_origins(self, shows: bool) -> None:
         """Tint tokens by their origins, or do not."""
         if shows != self._shows_origins:

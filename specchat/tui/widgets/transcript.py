@@ -8,6 +8,7 @@ from textual.events import Click
 from textual.message import Message
 from textual.widgets import Static
 
+from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import MessageView, render_alike
 from specchat.tui.widgets.prose import virtual_size_alone
 
@@ -134,6 +135,11 @@ class Transcript(VerticalScroll, can_focus=False):
         """Follow the newest message only if it is mounted and the reader scrolls to it."""
         self.anchor(not self._newer)
         self.release_anchor()
+
+    def on_fold_opened(self, message: Fold.Opened) -> None:
+        """Show the beginning of what was opened."""
+        self._stay()
+        self.call_after_refresh(self.scroll_to_widget, message.fold, animate=False, top=True)
 
     def view_of(self, message: int) -> MessageView | None:
         """Return the view of a message; None if it is not mounted."""
