@@ -310,8 +310,10 @@ async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.answers.changed["think"] = "low"
         await say(pilot, "Think")
+        first = [note.message for note in app._notifications]
         await say(pilot, "Again")
+        again = [note.message for note in app._notifications]
         assert script.asked[-1][1]["think"] == "auto"
-        notes = [note.message for note in app._notifications]
-        assert ["does not know think: low" in note for note in notes] == [True]
+        assert ["does not know think: low" in note for note in first] == [True]
+        assert again == []
         assert "think: low  " not in screen_text(app).splitlines()[0]
