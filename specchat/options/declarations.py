@@ -57,6 +57,15 @@ def _biases(given: object) -> Mapping[int, float]:
     return given
 
 
+def _think_word(given: object) -> str:
+    """Return the word or level as text: in TOML it may also be a truth value or a number."""
+    if isinstance(given, bool):
+        return "on" if given else "off"
+    if given == "" or not isinstance(given, str | int):
+        raise ValueError(given)
+    return str(given)
+
+
 def _stop_strings(given: object) -> tuple[str, ...]:
     """Return the strings, which may be given as a single one."""
     strings: Any = (given,) if isinstance(given, str) else given
@@ -242,6 +251,8 @@ class GenerateOptions(Sampling):
         AUTO_THINK,
         "Reasoning: on, off, or a level the model knows; auto: on where it can be switched.",
         table="chat",
+        convert=_think_word,
+        expected="on, off, auto, or a word or number the model knows",
         metavar="auto|on|off|LEVEL",
     )
     stop: Sequence[str] = declare(

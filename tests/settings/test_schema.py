@@ -63,7 +63,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "seed": ([0, 2**40, None, "random"], [-1, 1.0]),
     "max_tokens": ([1, None, "unlimited"], [0, 2.5]),
     "stop": (["a", ["a", "b"], ()], [3, [3], None]),
-    "think": (["auto", "off", "high"], ["", 3, None]),
+    "think": (["auto", "off", "high", 512, 0, True], ["", 0.5, None]),
     "ignore_end": ([True], ["yes"]),
     "make_room": ([False], [0]),
 }
@@ -224,3 +224,9 @@ def test_an_unknown_name_is_refused() -> None:
         LocalEngine.generate(object(), "a prompt", temprature=1)  # type: ignore[arg-type, call-arg]
     with pytest.raises(InvalidOption, match=r"^unknown option contxt \(did you mean ctx\?\)$"):
         Engine.load("target.gguf", contxt=1)  # type: ignore[call-arg]
+
+
+def test_truth_values_and_numbers_are_words_of_think() -> None:
+    """The settings file may give them without quotes."""
+    words = [OF_ENGINE["think"].checked(value) for value in (True, False, 0, 512)]
+    assert words == ["on", "off", "0", "512"]

@@ -48,7 +48,7 @@ async def test_reasoning_is_folded_and_can_be_opened() -> None:
         await say(pilot, "Think")
         assert "The answer." in screen_text(app)
         assert THOUGHTS not in screen_text(app)
-        assert title(app) == "▸ thought 0 s · 8 tokens"
+        assert title(app) == "▸ thought <1 s · 8 tokens"
         for key in ("space", "enter"):
             last(app).focus()
             await pilot.press(key)
@@ -69,7 +69,7 @@ async def test_the_title_counts_while_the_model_reasons() -> None:
             script.hold.set()
             await until(pilot, lambda app=app: app.answers.current is None)  # type: ignore[misc]
             assert (THOUGHTS in screen_text(app)) == (not folds)
-            assert "thought 0 s · 8 tokens" in screen_text(app)
+            assert "thought <1 s · 8 tokens" in screen_text(app)
 
 
 async def begin_to_think(pilot: Pilot[None], app: ChatApp) -> None:
@@ -118,7 +118,7 @@ async def test_a_stopped_answer_goes_on_with_its_reasoning(tmp_path: Path) -> No
         await until(pilot, lambda: "thinking" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.answers.current is None)
-        await until(pilot, lambda: "thought 0 s · 3 tokens" in title(app))
+        await until(pilot, lambda: "thought <1 s · 3 tokens" in title(app))
         stopped = app.conversations.branch[-1]
         assert (stopped.text, stopped.reasoning) == ("", THOUGHTS[:12])
         assert "stopped" in screen_text(app)
@@ -130,7 +130,7 @@ async def test_a_stopped_answer_goes_on_with_its_reasoning(tmp_path: Path) -> No
             "role": "assistant", "content": "", "reasoning_content": THOUGHTS[:12],
         }  # fmt: skip
         assert last(app).text == "The answer."
-        assert "thought 0 s · 8 tokens" in title(app)
+        assert "thought <1 s · 8 tokens" in title(app)
     with Store(path) as store:
         answer = store.tree(1).branch(2)[-1]
     assert (answer.text, answer.reasoning) == ("The answer.", THOUGHTS)
@@ -190,7 +190,7 @@ async def test_a_stored_answer_shows_its_reasoning_again(tmp_path: Path) -> None
     async with app.run_test(size=SIZE) as pilot:
         await app.conversation_actions.open(1)
         await pilot.pause()
-        assert title(app) == "▸ thought 0 s · 8 tokens"
+        assert title(app) == "▸ thought <1 s · 8 tokens"
         last(app).focus()
         await pilot.press("c")
         await until(pilot, lambda: app.clipboard == "Yes.")

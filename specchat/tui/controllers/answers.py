@@ -261,7 +261,7 @@ class Answers:
         self._shown_at = monotonic()
         if writing.message is None or writing.display is None:
             count = statistics.generated_tokens
-            self._view.say(f"{writing.words}: {count} tokens", "progress")
+            self._view.say(f"{writing.words}: {count} token{'s' * (count != 1)}", "progress")
             writing.add(chunks, statistics)
             return
         self.figures.add(chunks, statistics)

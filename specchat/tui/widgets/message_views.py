@@ -197,7 +197,8 @@ class AnswerView(MessageView):
 
 def thought_title(parts: AnswerParts) -> str:
     """Return for how long the model is or was reasoning, and in how many tokens."""
-    seconds = f" {parts.reasoning_s:.0f} s" if parts.reasoning_s else ""
+    taken = parts.reasoning_s
+    seconds = f" {taken:.0f} s" if taken >= 1 else " <1 s" if taken else ""
     tokens, count = "", parts.reasoning_tokens
     if count:
         tokens = f" · {count} token{'s' * (count != 1)}"
