@@ -123,8 +123,12 @@ async def test_before_a_model_is_loaded_its_words_are_unknown() -> None:
         await load(pilot, app)
 
 
-@pytest.mark.parametrize("thinking", [("low", "high"), (), ("NUMBER",)])
-async def test_f9_offers_the_words_of_the_model(file: Path, thinking: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("thinking", "word"), [(("low", "high"), "high"), ((), "high"), (("NUMBER",), "512")]
+)
+async def test_f9_offers_the_words_of_the_model(
+    file: Path, thinking: tuple[str, ...], word: str
+) -> None:
     """Where these are unknown, or may be a number, the word is typed; it applies at once."""
     script = Script(thinking=thinking)
     app = chat(script)
@@ -135,17 +139,17 @@ async def test_f9_offers_the_words_of_the_model(file: Path, thinking: tuple[str,
         if thinking == ("low", "high"):
             await until(pilot, lambda: "default" in listed(app))
             assert listed(app) == ["auto", "low", "high", "default"]
-            await type_keys(pilot, *"high", "enter")
+            await type_keys(pilot, *word, "enter")
         else:
             await until(pilot, lambda: isinstance(app.screen, LineScreen))
-            await pilot.press(*["backspace"] * 4, *"high", "enter")
-        await until(pilot, lambda: says(file, 'think = "high"'))
+            await pilot.press(*["backspace"] * 4, *word, "enter")
+        await until(pilot, lambda: says(file, f'think = "{word}"'))
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         assert find_setting("chat.think").help in screen_text(app)
         await pilot.press("escape")
-        assert "think: high" in top(app)
+        assert f"think: {word}" in top(app)
         await say(pilot, "Hello")
-    assert script.asked[-1][1]["think"] == "high"
+    assert script.asked[-1][1]["think"] == word
 
 
 async def test_an_argument_typed_quickly_is_sent() -> None:
