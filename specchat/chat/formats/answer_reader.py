@@ -12,6 +12,8 @@ from specchat.decoding.chunk import Kind, ToolCall
 Part: TypeAlias = tuple[Kind, str]
 """A piece of text and the part it belongs to."""
 
+LONGEST_HEADER = 2
+"""Words, of a header as in "<|channel|>commentary to=functions.f"."""
 KINDS: Mapping[State, Kind] = {"answer": "answer", "reasoning": "reasoning", "call": "call"}
 """The part that text belongs to in each state. In the other states text is not shown."""
 
@@ -48,7 +50,7 @@ class AnswerReader:
         """The header or call in progress, marks included."""
         self._is_silent = True
         """Nothing has been emitted yet."""
-        self._latest_mark = KNOWN_REASONING[0][0]
+        self._latest_mark = ""
         self._drops_space = state in {"reasoning", "answer"} and not goes_on
         self._enter(state)
 
@@ -86,10 +88,10 @@ class AnswerReader:
         self._take(len(self._waiting))
         if self._state == "reasoning" and is_cut:
             self._add("reasoning", "".join(self._space))
-        if self._state == "header" and self._is_silent and not is_cut:
-            self._add("answer", "".join(self._raw))
+        if self._state == "header" and not is_cut:
+            self._add("answer", self._in_header())
         if self._state == "call":
-            self._end_call()
+            self._end_call(is_cut=is_cut)
         self._space, self._raw = [], []
         return self._taken()
 
@@ -163,9 +165,8 @@ class AnswerReader:
         `decide` maps the text "<|channel|>analysis" to "reasoning", whatever `to` says.
         """
         if self._state == "call":
-            self._raw.append(mark)
             self._add("call", mark)
-            self._end_call()
+            self._end_call(mark)
         elif self._state == "header":
             if to != "header" and self._format.decide is not None:
                 to = self._format.decide("".join(self._raw))
@@ -177,23 +178,49 @@ class AnswerReader:
             self._add("call", "".join(self._raw))
         self._enter(to)
 
-    def _end_call(self) -> None:
-        """Parse the call that has just ended."""
+    def _in_header(self) -> str:
+        """Return what the model wrote as a header that never ended, empty if it is only a header.
+
+        After other parts a header is a word or two; longer ones are text.
+        """
+        if self._is_silent:
+            return "".join(self._raw)
+        last = "".join(self._raw).rpartition(self._latest_mark)[2]
+        if len(last.split()) <= LONGEST_HEADER:
+            return ""
+        is_control = self._latest_mark.startswith("<|")
+        return last if is_control else self._latest_mark + last
+
+    def _end_call(self, mark: str = "", *, is_cut: bool = False) -> None:
+        """Parse the call that has just ended at a mark, or that the end of the answer `is_cut` off.
+
+        Where calls have no end mark, text may follow them.
+        """
         raw, self._raw = "".join(self._raw), []
         syntax = self._format.calls
-        calls = syntax.read(raw, self._tools, len(self.calls)) if syntax else None
+        end = syntax.tail(raw) if syntax else len(raw)
+        rest = raw[end:]
+        raw = raw[:end] if rest else raw + mark
+        is_cut = is_cut and not rest
+        num_before = len(self.calls)
+        calls = syntax.read(raw, self._tools, num_before, is_cut=is_cut) if syntax else None
         if calls is None:
-            self._add("answer", raw)
+            self._add("answer", raw + rest)
+            self._drops_space = False
         else:
             self.calls += calls
+            self._add("answer", rest.lstrip())
 
     def _enter(self, state: State) -> None:
         self._state = state
         wanted = self._format.marks.get(state, ())
-        if state == "start" and not self._tools:  # without tools an answer may begin with a brace
-            wanted = tuple(mark for mark in wanted if mark.to != "call" or len(mark.text) > 1)
+        calls = self._format.calls
+        if calls and calls.is_bare and not self._tools:  # the word or brace is text
+            wanted = tuple(mark for mark in wanted if mark.to != "call")
         if state == "reasoning" and self._format.reasoning is None:  # a known mark opened it
-            wanted = (Mark(dict(KNOWN_REASONING)[self._latest_mark], "answer"), *wanted)
+            known = dict(KNOWN_REASONING)
+            ends = [known[self._latest_mark]] if self._latest_mark else known.values()
+            wanted = (*(Mark(end, "answer") for end in ends), *wanted)
         self._marks = _search_for(wanted)
 
 

@@ -26,6 +26,13 @@ KEY_AGAIN = "\0"
 QUOTED = ("<![CDATA[", "]]>")
 """What XML writes around text that may hold tags."""
 BEGINNING = re.compile(r"[{\[]")
+SURE_BEGINNING = re.compile(r'\{\s*+"|\[\s*+\{\s*+"')
+"""How JSON begins, rather than a bracket in prose."""
+MORE = "\0"
+"""Stands for the rest of an answer that was cut short, so that a cut call is not taken for one
+without arguments."""
+TRAILING = " \n\t`"
+"""White space and code fences, which models write after JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +46,36 @@ class CallSyntax:
     end: str
     extract: "Callable[[str, Tools], list[Call] | None]"
 
-    def read(self, raw: str, tools: Tools, num_before: int) -> list[ToolCall] | None:
-        """Return the calls in a text; None if it cannot be parsed. The last one holds the text."""
+    @property
+    def is_bare(self) -> bool:
+        """True if calls begin with what may also be ordinary text, a word or a brace."""
+        return len(self.begin) == 1 or not re.search(r"[<\[]", self.begin or "<")
+
+    def tail(self, raw: str) -> int:
+        """Return where text begins that follows the calls; only for syntaxes without an end mark.
+
+        The length of `raw` if there is none.
+        """
+        last = max(raw.rfind("}"), raw.rfind("]")) + 1
+        has_text = not self.end and last > 0 and raw[last:].strip(TRAILING)
+        return last if has_text else len(raw)
+
+    def read(
+        self, raw: str, tools: Tools, num_before: int, *, is_cut: bool = False
+    ) -> list[ToolCall] | None:
+        """Return the calls in a text; None if it cannot be parsed. The last one holds the text.
+
+        A text that `is_cut` was to go on.
+        """
         if len(raw) > LONGEST_CALL:
             return None
         try:
-            found = self.extract(raw, tools) or []
+            found = self.extract(raw + MORE * is_cut, tools) or []
             arguments = [_as_text(call.arguments) for call in found]
         except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError):
             return None  # MemoryError: nested too deeply for Python's parser
-        if not found or not all(call.name for call in found):
+        known = names_of(tools) if self.is_bare else set()
+        if not found or not all(call.name and (not known or call.name in known) for call in found):
             return None
         last = len(found) - 1
         return [
@@ -90,12 +117,17 @@ def read_json(raw: str, tools: Tools) -> list[Call] | None:
 
 
 def json_values(text: str) -> Iterator[Any]:
-    """Yield the outermost JSON objects and lists in a text."""
+    """Yield the outermost JSON objects and lists in a text.
+
+    Raises ValueError for one that is cut short or malformed: what is inside it is not a call.
+    """
     decoder, place, num_failures = json.JSONDecoder(strict=False), 0, 0
     while (found := BEGINNING.search(text, place)) and num_failures < MAX_FAILURES:
         try:
             value, place = decoder.raw_decode(text, found.start())
         except ValueError:
+            if SURE_BEGINNING.match(text, found.start()):
+                raise
             place, num_failures = found.start() + 1, num_failures + 1
             continue
         yield value
@@ -126,12 +158,12 @@ def _calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     source = inner if isinstance(inner, dict) else value
     name = next((source[key] for key in NAME_FIELDS if isinstance(source.get(key), str)), "")
     arguments = next((source[key] for key in ARGUMENT_FIELDS if key in source), None)
-    if name and (arguments is not None or name in _names(tools) or len(source) == 1):
+    if name and (arguments is not None or name in names_of(tools) or len(source) == 1):
         number = next((value[key] for key in ID_FIELDS if key in value), "")
         yield Call(name, _object(arguments), str(number))
     elif len(value) == 1:  # the name as key, as Apertus writes it
         ((key, arguments),) = value.items()
-        if isinstance(arguments, dict):
+        if isinstance(arguments, dict) and (not tools or key in names_of(tools)):
             yield Call(key, arguments)
 
 
@@ -142,7 +174,8 @@ def _object(arguments: Any) -> Any:
     return json.loads(arguments) if isinstance(arguments, str) else arguments
 
 
-def _names(tools: Tools) -> set[str]:
+def names_of(tools: Tools) -> set[str]:
+    """Return the names of the functions offered."""
     return {str(_member(tool, "function", "name")) for tool in tools}
 
 

@@ -39,6 +39,7 @@ from specchat.chat.template import Variables
 from specchat.errors import TemplateError
 
 PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
+REASONING_PAIR = re.compile(r"(<(\w*(?:think|thought|reason)\w*)>)(</\2>)")
 """An empty pair of tags, as system prompts mention it: "reason in <think></think>"."""
 SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
 """Where a template looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
@@ -65,6 +66,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         eos,
         reasoning=reasoning,
         content=content,
+        marks_reasoned_only=bool(content.begin) and content.begin not in probes["history"],
         reasoning_field=reasoning_field,
         keeps_reasoning=REASONING in probes.texts.get(f"history {reasoning_field}", ""),
         switches=switches,
@@ -155,7 +157,7 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
             if opened and closer and closer in probes.template:
                 return Wrapping(opened[0], closer)
     for name, text in probes.texts.items():
-        if name.startswith("switch") and (pair := PAIR.search(text)):
+        if name.startswith("switch") and (pair := REASONING_PAIR.search(text)):
             return Wrapping(pair[1], pair[3])
     if found := SPLIT.search(probes.template):
         return Wrapping(found[1].replace("/", "", 1), found[1])

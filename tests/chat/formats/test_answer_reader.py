@@ -183,6 +183,14 @@ def test_reasoning_that_a_known_mark_began_ends_with_its_mark() -> None:
     assert len(called.calls) == 1
 
 
+@pytest.mark.parametrize("end", ["</think>", "</thinking>", "[/THINK]"])
+def test_continued_reasoning_ends_with_any_known_mark(end: str) -> None:
+    """The one it began with is not stored."""
+    reader = AnswerReader(PLAIN, "reasoning", goes_on=True)
+
+    assert parts_of(reader, list(f" see.{end}\n\nYes.")) == (" see.", "Yes.")
+
+
 def test_a_begin_mark_that_the_prompt_had_already_is_left_out() -> None:
     """MiniMax M3 may repeat it."""
     form = minimax_m3(replace(PLAIN, reasoning=Wrapping("<mm:think>", "</mm:think>")))
@@ -211,3 +219,98 @@ def test_long_texts_are_read_in_linear_time(state: State, filling: str) -> None:
         reader.read(character)
 
     assert sum(len(text) for _, text in reader.finish(is_cut=True)) <= 300_000
+
+
+SEARCH = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+WANTED = '{"name": "search", "arguments": {"q": "x"}}'
+OTHER = '{"name": "Bob", "arguments": {"a": 1}}'
+
+
+def with_calls(begin: str, end: str = "") -> ChatFormat:
+    """Return a format whose calls begin so."""
+    form = ChatFormat("", calls=CallSyntax(begin, end, read_json))
+    return replace(form, marks=usual_marks(form))
+
+
+@pytest.mark.parametrize(
+    ("begin", "offered", "text", "answer", "names"),
+    [
+        ("functools", False, f"Use functools like {OTHER} now.", None, []),
+        ("functools", True, f"Use functools like {OTHER} now.", None, []),
+        ("functools", True, f"functools[{WANTED}]", "", ["search"]),
+        ("Action:", True, f"Plan.\nAction: ```json\n[{WANTED}]\n```", "Plan.\n", ["search"]),
+        ("{", True, f"{WANTED}\n\nI will wait.", "I will wait.", ["search"]),
+        ("{", True, '{"result": {"sum": 3}}', None, []),
+        ("{", False, WANTED, None, []),
+        ("[TOOL_CALLS]", False, f"[TOOL_CALLS][{WANTED}]", "", ["search"]),
+        ("[TOOL_CALLS]", True, f"[TOOL_CALLS][{WANTED}] Wait.", "Wait.", ["search"]),
+    ],
+)
+def test_words_that_begin_calls_are_text_where_no_call_follows(
+    begin: str, offered: bool, text: str, answer: str | None, names: list[str]
+) -> None:
+    """Words and braces count with tools alone, for calls of these; what follows is text."""
+    reader = AnswerReader(with_calls(begin), "start", [SEARCH] if offered else ())
+
+    assert parts_of(reader, list(text)) == ("", text if answer is None else answer)
+    assert [call.name for call in reader.calls] == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wrap calls in <tool_call> and </tool_call> tags.",
+        "Bye <tool_call>x</tool_call>\n\n# Next",
+        '<tool_call>{"q": "a" "b", "filter": {"a": {"x": 1}}}</tool_call>',
+        '<tool_call>{"filter": {"a": 1}}</tool_call>',
+    ],
+)
+def test_what_is_no_call_stays_in_the_answer_to_the_letter(text: str) -> None:
+    """With its white space; an object inside malformed JSON is not taken for a call."""
+    reader = AnswerReader(usual(), "answer", [SEARCH])
+
+    assert parts_of(reader, list(text)) == ("", text)
+    assert reader.calls == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "search", "arguments": {"filter": {"a": 1}}',
+        '<tool_call>{"name": "search", "argu',
+    ],
+)
+def test_a_call_that_was_cut_is_text(text: str) -> None:
+    """Its arguments are not taken for a call of their own."""
+    reader = AnswerReader(usual(), "answer", [SEARCH])
+    parts = [*reader.read(text), *reader.finish(is_cut=True)]
+
+    assert "".join(part for kind, part in parts if kind == "answer") == text
+    assert reader.calls == []
+
+
+def test_a_call_cut_after_its_name_has_not_empty_arguments() -> None:
+    """Ended by the model there, it has."""
+    called = "<|channel|>commentary to=functions.search <|constrain|>json<|message|>"
+    for is_cut, names in ((True, []), (False, ["search"])):
+        reader = AnswerReader(gpt_oss(PLAIN), "start", [SEARCH])
+        reader.read(called)
+        reader.finish(is_cut=is_cut)
+        assert [call.name for call in reader.calls] == names
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "answer"),
+    [
+        (functionary(PLAIN), "all\nType >>> in the shell.", "Type >>> in the shell."),
+        (functionary(PLAIN), "all\nHi>>>all", "Hi"),
+        (
+            gpt_oss(PLAIN),
+            "<|channel|>analysis<|message|>R<|end|><|start|>assistant<|channel|>final It is 4.",
+            "final It is 4.",
+        ),
+    ],
+)  # fmt: skip
+def test_text_in_place_of_a_header_is_shown(form: ChatFormat, text: str, answer: str) -> None:
+    """A header that never ends is dropped after other parts only if it is short."""
+    assert parts_of(AnswerReader(form, form.first_state), list(text))[1] == answer

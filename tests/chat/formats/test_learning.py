@@ -102,10 +102,10 @@ def test_auto_reasons_where_the_usual_switch_is() -> None:
 
 def test_a_word_the_model_does_not_know_is_an_error_that_lists_those_it_knows() -> None:
     """Without any switch the request is carried out, with a notice."""
-    with pytest.raises(InvalidOption, match="use one of auto, on, off"):
+    with pytest.raises(InvalidOption, match="choose auto, on or off"):
         form_of(SWITCHED).prompt(MESSAGES, think="medium")
 
-    assert "no switch" in form_of(WRAPPED).prompt(MESSAGES, think="off").notices[0]
+    assert "cannot switch reasoning" in form_of(WRAPPED).prompt(MESSAGES, think="off").notices[0]
 
 
 def test_marks_around_answers_and_at_the_end_of_turns_are_told_apart() -> None:
@@ -121,7 +121,7 @@ def test_a_system_prompt_that_the_template_drops_goes_before_the_question() -> N
     prompt = form_of(DEAF).prompt(MESSAGES, think="auto")
 
     assert prompt.text == "[Be brief.\n\nWhy?][So.][And?]"
-    assert "takes no system prompt" in prompt.notices[0]
+    assert "has no system role" in prompt.notices[0]
     assert form_of(DEAF).prompt(MESSAGES[1:], think="auto").notices == ()
 
 
@@ -252,7 +252,7 @@ def test_a_system_prompt_that_is_left_out_later_is_reported() -> None:
 
     assert form.prompt(MESSAGES, think="auto").notices == ()
     assert (
-        "left the system prompt out" in form.prompt([MESSAGES[0], *CALLED], think="auto").notices[0]
+        "dropped the system prompt" in form.prompt([MESSAGES[0], *CALLED], think="auto").notices[0]
     )
 
 
@@ -275,3 +275,49 @@ def test_learning_from_a_hostile_template_is_bounded(template: str) -> None:
 
     assert len(form.thinking) < 200
     assert form.prompt(MESSAGES[1:2], think="auto").text.startswith("Why?")
+
+
+def test_tags_of_tools_in_the_prompt_are_not_marks_of_reasoning() -> None:
+    """Hermes names <tools></tools> and <tool_call></tool_call> before the tools."""
+    told = "{% if tools %}In <tools></tools>, call in <tool_call></tool_call>.{% endif %}"
+    switch = "{% if enable_thinking %}{% endif %}"
+    form = form_of(f"Tags: <tools></tools> <tool_call></tool_call>{switch}{told}{STRICT}")
+
+    assert form.reasoning is None
+    assert form.content.begin == ""
+
+
+HINTED = (
+    "{% if thinking %}Write in <think></think>, then in <response></response>. {% endif %}"
+    "{% for m in messages %}<u{{ m.role }}>{{ m.content }}</u>\n{% endfor %}"
+    "{% if add_generation_prompt %}<uassistant>{% endif %}"
+)
+"""As Granite 3.3 does: answers after reasoning are in tags, which the template drops."""
+NAMED = (
+    "{% for m in messages %}<m>{% if m.role == 'assistant' %}<think>{{ m.reasoning_content }}"
+    "</think><response>{% endif %}{{ m.content }}{% if m.role == 'assistant' %}</response>"
+    "{% endif %}</m>{% endfor %}{% if add_generation_prompt %}<m>"
+    "{% if thinking is defined and not thinking %}<think></think><response>{% endif %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "think", "reasoning", "end"),
+    [
+        (HINTED, "off", "", "<uassistant>A"),
+        (HINTED, "on", "", "<uassistant>A"),
+        (HINTED, "on", "R", "<uassistant><think>R</think><response>A"),
+        (NAMED, "off", "", "<m><think></think><response>A"),
+        (NAMED, "on", "R", "<m><think>R</think><response>A"),
+    ],
+)
+def test_a_continued_answer_has_the_marks_the_model_wrote(
+    template: str, think: str, reasoning: str, end: str
+) -> None:
+    """Not those that only answers after reasoning have, nor those of the prompt twice."""
+    begun: ChatMessage = {"role": "assistant", "content": "A"}
+    if reasoning:
+        begun["reasoning_content"] = reasoning
+    prompt = form_of(template).prompt([MESSAGES[1], begun], think=think)
+
+    assert prompt.text.endswith(end)
