@@ -41,7 +41,7 @@ def _piece(text: str, letter: str, kind: str = "") -> Piece:
 
 def _parsed(column: str | None, default: Any) -> Any:
     """Return the value of a JSON column; the default if it is empty or damaged."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return json.loads(column) if column else default
     return default
 

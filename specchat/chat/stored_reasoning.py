@@ -65,27 +65,49 @@ FORMS_OF_WORDS = (
     ),  # Apriel
 )
 """Forms whose marks could be an ordinary text, so that both must be there."""
-NOT_QUOTED = "(?<![`'\"])"
+THINK = FORMS[0]
+"""The form whose reasoning some templates open in the prompt, so that only its end mark is left."""
+LONE_END = re.compile(
+    rf"""(?<![`'"])(?:^[ \t]*{THINK.end}[ \t]*$ | {THINK.end}[ \t]*\n)""", re.VERBOSE | re.MULTILINE
+)
+"""An end mark at the beginning or the end of a line, with nothing after it there."""
+FENCE = "```"
 
 
-def split_stored(text: str) -> Split | None:
+def split_stored(text: str, finish: str | None = None) -> Split | None:
     """Return where the reasoning is in an answer; None if there is no mark of it.
 
-    It is at the beginning. An answer that ended before the end mark is all reasoning. Some
-    templates open the reasoning in the prompt, so only its end mark may be in the answer.
+    It is at the beginning. An answer that was cut before the end mark is all reasoning; one that
+    ended by itself (`finish` is "stop") only mentions the mark.
     """
     for form in FORMS:
         if begin := re.match(rf"\s*{form.begin}", text):
-            return _split_at(text, begin.end(), _find(form.end, text, begin.end()), form)
+            end = _find(form.end, text, begin.end())
+            is_cut = finish != "stop" and (form is THINK or _ends_line(text, begin))
+            return _split_at(text, begin.end(), end, form) if end or is_cut else None
     for form in FORMS_OF_WORDS:
         begin = re.match(rf"\s*{form.begin}", text)
         if begin and (end := _find(form.end, text, begin.end())):
             return _split_at(text, begin.end(), end, form)
-    for form in FORMS:
-        end = re.search(NOT_QUOTED + form.end, text)
-        if end and not _find(form.begin, text, 0, end.start()):
-            return _split_at(text, 0, end, form)
+    for line in LONE_END.finditer(text):
+        end = _find(THINK.end, text, line.start())
+        if (
+            end
+            and not _is_code(text[: end.start()])
+            and not _find(THINK.begin, text, 0, end.start())
+        ):
+            return _split_at(text, 0, end, THINK)
     return None
+
+
+def _ends_line(text: str, mark: re.Match[str]) -> bool:
+    """Return whether nothing follows a mark on its line."""
+    return mark[0].endswith("\n") or not text[mark.end() :].partition("\n")[0].strip()
+
+
+def _is_code(before: str) -> bool:
+    """Return whether a text ends within a code fence, or within quoted code on its last line."""
+    return before.count(FENCE) % 2 == 1 or before.rpartition("\n")[2].count("`") % 2 == 1
 
 
 def _find(pattern: str, text: str, start: int, before: int | None = None) -> re.Match[str] | None:
@@ -108,7 +130,7 @@ def _split_at(text: str, start: int, end: re.Match[str] | None, form: Form) -> S
 def separate_reasoning(database: sqlite3.Connection) -> None:
     """Move the reasoning of all stored answers into its own column; for an open transaction."""
     query = (
-        "SELECT id, text, pieces, statistics FROM message"
+        "SELECT id, text, pieces, statistics, finish FROM message"
         " WHERE role = 'assistant' AND id > ? ORDER BY id LIMIT ?"
     )
     last = -(2**63)
@@ -117,22 +139,22 @@ def separate_reasoning(database: sqlite3.Connection) -> None:
         database.executemany(
             "UPDATE message SET text = ?, reasoning = ?, pieces = ?, statistics = ? WHERE id = ?",
             [
-                (text[slice(*split.answer)], text[slice(*split.reasoning)], _with_kinds(pieces),
-                 _with_seconds(statistics), number)
-                for number, text, pieces, statistics in rows
-                if isinstance(text, str) and (split := split_stored(text))
+                (text[slice(*split.answer)], text[slice(*split.reasoning)],
+                 _with_kinds(pieces, finish), _with_seconds(statistics), number)
+                for number, text, pieces, statistics, finish in rows
+                if isinstance(text, str) and (split := split_stored(text, finish))
             ],
         )  # fmt: skip
 
 
-def _with_kinds(column: str | None) -> str | None:
+def _with_kinds(column: str | None, finish: str | None) -> str | None:
     """Return an answer's stored pieces with their kinds, without the marks between them.
 
     They are split by what they say themselves: damaged ones need not agree with the answer.
     """
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, RecursionError):
         pieces = json.loads(column or "[]")
-        if split := split_stored("".join([text for text, _ in pieces])):
+        if split := split_stored("".join([text for text, _ in pieces]), finish):
             return json.dumps(_cut(pieces, split), separators=(",", ":"))
     return column
 
@@ -151,7 +173,7 @@ def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
 
 def _with_seconds(column: str | None) -> str | None:
     """Return statistics with the seconds of reasoning by the name they have now."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         statistics: Any = json.loads(column or "{}")
         if isinstance(statistics, dict) and statistics.get("thought_s"):
             return json.dumps({"reasoning_s": statistics["thought_s"], **statistics})

@@ -92,7 +92,7 @@ def render_all(template: str, wanted: Sequence[Variables]) -> list[str | Templat
     """Return the text for each of several sets of variables, or the error it fails with."""
     answer = _ask(template, wanted)
     if "answers" not in answer:
-        reason = f"it takes more than {MOST_SECONDS:g} s or too much memory"
+        reason = f"it exceeded {MOST_SECONDS:g} s or the memory limit"
         return [_failure(reason) for _ in wanted]
     return [
         each["text"] if "text" in each else _failure(each["error"]) for each in answer["answers"]

@@ -127,8 +127,8 @@ def _add_answering(commands: Commands) -> None:
     _add(ask, "prompt", "the question; standard input is appended", metavar="PROMPT", nargs="*")
     _add_flag(ask, "--raw", "continue the text, without chat template")
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
-    _add_flag(ask, "--show-reasoning", "print the reasoning in a pipe, too, in <think> tags")
-    _add_flag(ask, "--no-stdin", "do not read standard input, such as that of a loop")
+    _add_flag(ask, "--show-reasoning", "also print the reasoning when piped, in <think> tags")
+    _add_flag(ask, "--no-stdin", "do not read standard input (for use in loops)")
 
 
 def _add_models(commands: Commands) -> None:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
-        _report(engine, answer, arguments)
+        _report(engine, answer, arguments, hides_reasoning=painter.hides_reasoning)
     if answer[-1].finish == "cancelled":
         return INTERRUPTED
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
@@ -126,6 +126,7 @@ class AnswerPainter:
         self._mark = mark if arguments.show_drafts and self._is_terminal else ""
         self._frame = (DIM, PLAIN) if has_colours else THINKING
         self._tags_reasoning = arguments.show_reasoning and not self._is_terminal
+        self.hides_reasoning = not (self._is_terminal or self._tags_reasoning)
         self._shows_reasoning = self._is_terminal and sys.stderr.isatty()
         self._line_ends = IncrementalNewlineDecoder(None, translate=False)
         self._is_reasoning = False
@@ -182,7 +183,9 @@ class AnswerPainter:
         return harmless(text.replace("\r\n", "\n"))
 
 
-def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) -> None:
+def _report(
+    engine: Engine, answer: list[Chunk], arguments: argparse.Namespace, *, hides_reasoning: bool
+) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
         calls = [call for chunk in answer for call in chunk.tool_calls]
@@ -202,26 +205,26 @@ def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) 
         }
         print_json(record)
         return
-    if reason := _why_empty(engine, answer):
+    if reason := _why_empty(engine, answer, hides_reasoning=hides_reasoning):
         say(reason)
     if sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))
 
 
-def _why_empty(engine: Engine, answer: list[Chunk]) -> str:
+def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) -> str:
     """Return why there is no answer; empty if there is one, or if it was stopped."""
     finish = answer[-1].finish
     if finish == "cancelled" or any(chunk.text or chunk.tool_calls for chunk in answer):
         return ""
     if not any(chunk.reasoning for chunk in answer):
-        return "the model answered nothing"
+        return "the answer is empty"
     count = engine.stats.reasoning_tokens
     how = {
         "length": f"--max-tokens ended its reasoning after {count} tokens",
         "context": f"its reasoning filled the context, with {count} tokens: use a larger --ctx",
     }.get(str(finish), f"it ended after {count} tokens of reasoning")
-    return f"no answer: {how} (--show-reasoning prints it)"
+    return f"no answer: {how}{'; use --show-reasoning to see it' * hides_reasoning}"
 
 
 def _offer_pairs() -> int:

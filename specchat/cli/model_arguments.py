@@ -27,7 +27,13 @@ from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.gguf.reader import read_header
-from specchat.options.declarations import AUTO_THINK, NO_DRAFT, GenerateOptions, LoadOptions
+from specchat.options.declarations import (
+    AUTO_THINK,
+    NO_DRAFT,
+    GenerateOptions,
+    LoadOptions,
+    think_values,
+)
 from specchat.percentage import percent
 from specchat.settings.sources import wrong_setting
 
@@ -168,18 +174,19 @@ def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any
 def with_known_think(
     options: dict[str, Any], facts: EngineFacts, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return options whose `think` the loaded model knows.
+    """Return options whose `think` the loaded model supports.
 
-    A word from the settings or the environment that it does not know is replaced by auto, which is
-    reported. Raises InvalidOption for one of the command line.
+    Another value from the settings or the environment is replaced by auto, which is reported.
+    Raises InvalidOption for one of the command line.
     """
     word = options.get("think", AUTO_THINK)
     if facts.takes_think(word):
         return options
-    known = ", ".join((AUTO_THINK, *facts.thinking))
     if arguments.settings.source("chat.think") == "command line":
-        raise InvalidOption(f"{facts.target} does not know --think {word}: use one of {known}")
-    say(f"{facts.target} does not know think = {word} ({known} only): using auto")
+        values = think_values(facts.thinking)
+        raise InvalidOption(f"{facts.target} does not support --think {word}: choose {values}")
+    values = think_values(facts.thinking, last=", ")
+    say(f"{facts.target} does not support think = {word} (only {values}): using auto")
     return {**options, "think": AUTO_THINK}
 
 

@@ -26,6 +26,7 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.options.declarations import think_values
 from specchat.pacing.exactness_cache import ExactnessCache
 from specchat.percentage import percent
 from specchat.planning.device import find_machine
@@ -269,19 +270,19 @@ def _format_text(form: About | None) -> str:
     if form is None:
         return ""
     marks, calls = form["reasoning"], form["tool_calls"]
-    reasoning = "no reasoning in its template"
+    reasoning = "the template has no reasoning"
     if marks:
         between = f"from {marks['begin'].strip()} " if marks["begin"].strip() else ""
-        kept = "kept" if form["keeps_reasoning"] else "left out"
+        kept = "kept in" if form["keeps_reasoning"] else "left out of"
         end = marks["end"].strip().partition("\n")[0]
-        reasoning = f"reasoning {between}to {end}; that of earlier answers is {kept}"
+        reasoning = f"reasoning {between}up to {end}; earlier reasoning is {kept} prompts"
     lines = [reasoning]
     if form["think"]:
-        lines.append(f"--think auto, {', '.join(form['think'])}")
+        lines.append(f"--think {think_values(form['think'], last=', ')}")
     if calls:
         lines.append(f"tool calls begin with {calls['begin'].strip()}")
     if not form["system_prompt"]:
-        lines.append("no system prompt: it goes before the first question")
+        lines.append("no system role: the system prompt is put before the first question")
     return "\n".join(lines)
 
 

@@ -10,7 +10,12 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import Cancelled, EngineFailed
-from specchat.options.declarations import AUTO_THINK, GenerateOptions, LoadOptions
+from specchat.options.declarations import (
+    AUTO_THINK,
+    THINK_NUMBER,
+    GenerateOptions,
+    LoadOptions,
+)
 from specchat.options.option_fields import takes
 
 Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
@@ -122,13 +127,11 @@ class EngineFacts:
     keeps_reasoning: bool = False
 
     def takes_think(self, word: str) -> bool:
-        """Return True for a word of `think` that this model knows, or where it knows none."""
-        is_number = word.isdecimal() and "NUMBER" in self.thinking
-        return (
-            not self.thinking
-            or is_number
-            or word.lower() in {each.lower() for each in (AUTO_THINK, *self.thinking)}
-        )
+        """Return True for a value of `think` that this model supports, or where it has none."""
+        if word.isdecimal() and THINK_NUMBER in self.thinking:
+            return True
+        words = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
+        return not self.thinking or word.lower() in {each.lower() for each in words}
 
 
 class Engine(ABC):

@@ -14,7 +14,7 @@ from typing import Any
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
 from specchat.chat.formats.marks import State
-from specchat.chat.formats.messages import checked, with_objects
+from specchat.chat.formats.messages import SYSTEM_ROLES, checked, with_objects
 from specchat.engine.api import AnswerRequest, EngineFacts, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -27,6 +27,9 @@ TURNS_AT_ONCE = 4
 """Turns left out at a time: each time the model must evaluate all others again."""
 PLACEHOLDER = "zq{}qy"
 """ASCII, which survives JSON and Python's `repr`; numbered to be absent from the messages."""
+STRUCTURE = ("role", "type", "id", "tool_call_id")
+"""Fields of messages and tools whose words a template may compare with its own."""
+WORD = re.compile(r"[\w-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,8 @@ def newest_turns(
     Whole turns are left out, so the rest begins with a question. System prompts and the last
     question always stay.
     """
-    system = [message for message in messages if message["role"] == "system"]
-    others = [message for message in messages if message["role"] != "system"]
+    system = [message for message in messages if message["role"] in SYSTEM_ROLES]
+    others = [message for message in messages if message["role"] not in SYSTEM_ROLES]
     begins = [place for place, message in enumerate(others) if message["role"] == "user"]
     if count(messages) <= limit or not begins:
         return messages
@@ -187,8 +190,11 @@ class _QuotedNames:
         self._mark = next(mark for mark in marks if mark not in used)
 
     def hidden(self, value: Any) -> Any:
-        """Return messages or tools with a placeholder for each name, at any depth."""
-        return _mapped(value, self._hide) if self._names else value
+        """Return messages or tools with a placeholder for each name that was written in them.
+
+        Words that their form requires stay as they are, whatever tokens a vocabulary has.
+        """
+        return self._hidden(value) if self._names else value
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of a rendered text; the hidden names are tokenized as plain text."""
@@ -198,6 +204,22 @@ class _QuotedNames:
             tokens += self._vocabulary.tokenize_literally(self._names[int(name)])
             tokens += self._vocabulary.tokenize_more(rest, parse_special=True)
         return tokens
+
+    def _hidden(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {self._hide_unless_word(key): self._field(key, value[key]) for key in value}
+        if isinstance(value, list | tuple):
+            return [self._hidden(each) for each in value]
+        return self._hide(value) if isinstance(value, str) else value
+
+    def _field(self, key: str, value: Any) -> Any:
+        if key in STRUCTURE and isinstance(value, str):
+            return self._hide_unless_word(value)
+        # a model wrote all of the arguments, their names too
+        return _mapped(value, self._hide) if key == "arguments" else self._hidden(value)
+
+    def _hide_unless_word(self, text: str) -> str:
+        return text if WORD.fullmatch(text) else self._hide(text)
 
     def _hide(self, content: str) -> str:
         for number, name in enumerate(self._names):

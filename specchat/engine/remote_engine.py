@@ -187,7 +187,8 @@ class RemoteEngine(Engine):
         if how.endswith(ILLEGAL_INSTRUCTION):
             advice = OTHER_CPU
         elif how in KILLED and not self._is_killed:
-            how = f"{how}, probably because memory ran out"
+            if "lack of memory" not in how:
+                how = f"{how}, probably because memory ran out"
             advice = _memory_advice(self._loading)
         if hasattr(self, "facts"):
             return EngineFailed(f"the engine process {how}: {advice}")

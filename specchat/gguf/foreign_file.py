@@ -36,7 +36,7 @@ KINDS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     ((b"\x89HDF\r\n\x1a\n",), f"is an HDF5 file: {LOOK}"),
     ((b"\x93NUMPY",), f"is a NumPy array: {LOOK}"),
     ((b"%PDF-",), f"is a PDF document: {LOOK}"),
-    ((b"\x89PNG", b"\xff\xd8\xff", b"RIFF"), f"is a picture or a sound: {LOOK}"),
+    ((b"\x89PNG", b"\xff\xd8\xff", b"RIFF"), f"is an image, audio or video file: {LOOK}"),
 )
 """Kinds by their magic, each as the rest of a sentence that begins with the path."""
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<script", b"<?xml", b"<!--")
@@ -51,9 +51,11 @@ def describe_version(path: Path, version: int) -> str:
     if version and not version & 0xFFFF:
         return f"{path} is a GGUF file for big-endian machines: look for the little-endian version"
     if version == 1:
-        return f"{path} is of GGUF version 1, which llama.cpp no longer reads: look for a newer one"
+        why = "which llama.cpp no longer reads: look for a newer conversion"
+        return f"{path} is a GGUF version 1 file, {why}"
     if version < NEXT_VERSIONS:
-        return f"{path} is of GGUF version {version}: update specchat, or look for an older one"
+        advice = "update specchat, or look for an older conversion"
+        return f"{path} is a GGUF version {version} file: {advice}"
     return f"{path} is damaged (unsupported GGUF version {version}): {AGAIN}"
 
 

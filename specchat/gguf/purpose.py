@@ -51,7 +51,7 @@ def purpose_text(header: Header) -> str:
     """Return what a file holds that is not made to generate text, empty for a model that is."""
     purpose, kind = purpose_of(header), header.architecture
     if purpose == "projector":
-        return "a vision or audio projector (mmproj), a part of a model that specchat does not use"
+        return "a vision or audio projector (mmproj), which specchat does not use"
     if purpose == "adapter":
         return "a LoRA adapter, which specchat does not load"
     if purpose == "embedding":
@@ -62,9 +62,9 @@ def purpose_text(header: Header) -> str:
     if kind in DIFFUSION:
         return "a diffusion model, which specchat does not support"
     if kind in MEDIA:
-        return "a model of sound, pictures or films"
+        return "an audio, image or video model"
     is_vector = kind == "controlvector"
-    return "a control vector" if is_vector else "an importance matrix, made to quantize a model"
+    return "a control vector" if is_vector else "an importance matrix, used for quantization"
 
 
 def why_no_text(header: Header) -> str | None:
@@ -76,8 +76,10 @@ def why_no_text(header: Header) -> str | None:
     if not what or (purpose == "embedding" and header.architecture not in ENCODERS):
         return None
     name = header.text("general.base_model.0.name")[:LONGEST_NAME]
-    its_model = f"its language model{f', {name}' if name.isprintable() and name else ''}"
+    named = f", {name}" if name.isprintable() and name else ""
     if purpose == "adapter":
+        its_model = f"its language model{named}"
         return f"{what}: merge it into {its_model}, with llama.cpp's llama-export-lora"
-    is_part = purpose == "projector" or header.architecture not in MEDIA | DIFFUSION | ENCODERS
-    return f"{what}: choose {its_model if is_part else 'a chat model'}"
+    if purpose == "projector" or header.architecture == "controlvector":
+        return f"{what}: choose the language model it belongs to{named}"
+    return f"{what}: choose a chat model"

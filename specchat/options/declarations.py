@@ -20,6 +20,8 @@ CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5
 
 AUTO_THINK = "auto"
 """The word of `think` that leaves it to the model's chat template."""
+THINK_NUMBER = "NUMBER"
+"""Stands for any number of tokens among the values of `think` that a model supports."""
 
 NO_DRAFT = Path("none")
 """Given as draft model, it means to go without one."""
@@ -33,6 +35,14 @@ LARGEST_BIAS = 1e6
 PENALTY = {"minimum": -100.0, "maximum": 100.0}
 SMALLEST_TEMPERATURE = 1e-6
 """Below it only exact ties are left to chance, and single precision overflows."""
+
+
+def think_values(supported: Sequence[str], last: str = " or ") -> str:
+    """Return auto and the values of `think` that a model supports, in words; `last` joins two."""
+    number = THINK_NUMBER.lower()
+    words = [each if each.lower() != number else "a number of tokens" for each in supported]
+    *others, final = AUTO_THINK, *words
+    return last.join(filter(None, (", ".join(others), final)))
 
 
 def _split(given: object) -> tuple[float, ...]:
@@ -249,10 +259,10 @@ class GenerateOptions(Sampling):
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
     think: str = declare(
         AUTO_THINK,
-        "Reasoning: on, off, or a level the model knows; auto: on where it can be switched.",
+        "Reasoning: auto, on, off, or a level that the model supports.",
         table="chat",
         convert=_think_word,
-        expected="on, off, auto, or a word or number the model knows",
+        expected="auto, on, off, or a level or number of tokens that the model supports",
         metavar="auto|on|off|LEVEL",
     )
     stop: Sequence[str] = declare(

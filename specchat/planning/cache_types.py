@@ -35,7 +35,7 @@ def why_unfit(model: Sizes, keys: str, values: str, *, flash: bool) -> str | Non
     if values not in {*PLAIN_TYPES, "auto"}:
         needs = f"--cache-type-v {values} needs flash attention"
         if not flash:
-            return f"{needs}, which --flash-attention off switches off: leave out one of the two"
+            return f"{needs}: drop it or --flash-attention off"
         if header.architecture in WITHOUT_FLASH:
             return f"{needs}, which {header.name} does not support: leave it out"
     key_type, value_type = (USUAL_TYPE if kind == "auto" else kind for kind in (keys, values))
@@ -48,7 +48,7 @@ def why_unfit(model: Sizes, keys: str, values: str, *, flash: bool) -> str | Non
         for side, kind, width in zip("kv", (key_type, value_type), widths, strict=True):
             if width % (length := BLOCK_LENGTHS[kind]):
                 return (
-                    f"--cache-type-{side} {kind} needs attention heads with a multiple of {length}"
-                    f" values, and those of {header.name} have {width}: choose {USUAL_TYPE}"
+                    f"--cache-type-{side} {kind} needs a head size divisible by {length}, and"
+                    f" {header.name} has {width}: choose {USUAL_TYPE}"
                 )
     return None

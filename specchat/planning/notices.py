@@ -15,13 +15,13 @@ def notices_of_pair(target: Header, draft: Header | None, wanted: int, ctx: int)
     longest = target.longest_context
     if wanted > ctx == target.num_positions:
         yield (
-            f"{target.name} has positions for {ctx} tokens and no more: the context holds {ctx}"
-            f" instead of {wanted}"
+            f"{target.name} supports at most {ctx} tokens: using a context of {ctx} instead of"
+            f" {wanted}"
         )
     elif 0 < longest < ctx:
         yield (
             f"the context of {ctx} tokens exceeds the {longest} that {target.name} was trained on:"
-            " answers may get worse beyond them"
+            " quality may drop beyond that"
         )
     yield from notices_of_file(target)
     if draft and draft.role == "model" and lacks_pre_tokenizer(draft):

@@ -68,12 +68,35 @@ class AnswerParts:
             turn["reasoning_content"] = self.reasoning
         return turn
 
+    @property
+    def text_so_far(self) -> tuple[str, tuple[Piece, ...]]:
+        """The text and all pieces, a call that is not complete among the text: it may stay so."""
+        pieces, left = list(self.pieces), len(self.open_call)
+        place = len(pieces)
+        while left > 0 and place > 0:
+            place -= 1
+            text, origin, _ = pieces[place]
+            cut = max(0, len(text) - left)
+            left -= len(text)
+            before = [pieces[place]._replace(text=text[:cut])] if cut else []
+            pieces[place : place + 1] = [*before, Piece(text[cut:], origin)]
+        return self.text + self.open_call, tuple(pieces)
+
     def go_on(self) -> None:
-        """Begin to grow: tool calls, complete or not, are written anew."""
+        """Begin to grow at the end of the text, which a model continues (`turn`).
+
+        Tool calls after it, complete or not, are written anew; those before it stay.
+        """
         self.is_growing = True
         self._before = self.reasoning_tokens, self.reasoning_s
-        self.tool_calls, self.open_call = [], ""
-        self.pieces = [each for each in self.pieces if each.kind != "call"]
+        said = [
+            n for n, (text, _, kind) in enumerate(self.pieces) if kind == "answer" if text.strip()
+        ]
+        end = said[-1] + 1 if said else 0
+        before, after = self.pieces[:end], self.pieces[end:]
+        self.tool_calls = _calls_in(before, self.tool_calls)
+        self.pieces = before + [each for each in after if each.kind != "call"]
+        self.open_call = ""
 
     def add(self, chunks: Iterable[Chunk], statistics: Statistics) -> None:
         """Add what some steps wrote; the statistics are those since it was continued."""
@@ -100,3 +123,19 @@ class AnswerParts:
         if calls:
             _, found, rest = self.open_call.rpartition(calls[-1].raw or "\0")
             self.open_call = rest if found else ""
+
+
+def _calls_in(pieces: Iterable[Piece], calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return those of an answer's calls that its first pieces complete.
+
+    Of calls that were written together, only the last has the text of all.
+    """
+    written = "".join(each.text for each in pieces if each.kind == "call")
+    count = place = 0
+    for number, call in enumerate(calls, 1):
+        if call.raw:
+            found = written.find(call.raw, place)
+            if found < 0:
+                break
+            count, place = number, found + len(call.raw)
+    return list(calls[:count])

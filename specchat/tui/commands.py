@@ -78,7 +78,8 @@ COMMANDS = (
             slash=("theme",)),
     Command("system", "System prompt", "Edit the system prompt", slash=("system",)),
     Command(
-        "think", "Thinking", "Choose how much the model reasons: auto, on, off or a level it knows",
+        "think", "Reasoning",
+        "Choose how much the model reasons: auto, on, off or a level it supports",
         slash=("think",), takes_text=True,
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),

@@ -2,19 +2,18 @@
 
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
-from specchat.options.declarations import AUTO_THINK
+from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 
-NUMBER = "number"
-"""Stands for any number, of tokens."""
+NUMBER = THINK_NUMBER.lower()
 DETAILS = {
-    AUTO_THINK: "reason first if the model can, as much as it does by default",
+    AUTO_THINK: "the default: reasoning on, or as the template decides",
     "on": "reason first",
     "off": "answer at once",
-    NUMBER: "at most that many tokens: write it",
+    NUMBER: "a token limit: type the number",
 }
-LEVEL = "a level of this model"
+LEVEL = "a level this model supports"
 
 
 def thinking_words(facts: EngineFacts | None) -> tuple[str, ...]:
@@ -39,13 +38,13 @@ class ThinkSwitch(Actions):
         elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
             self._set(word)
         else:
-            given, words = in_one_line(word), ", ".join(known)
-            self.app.notify(f"/think takes one of {words}, not {given}.", severity="warning")
+            given, values = in_one_line(word), think_values(known[1:])
+            self.app.notify(f"/think does not accept {given}: use {values}.", severity="warning")
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
         marked = self.app.answers.thinking
-        screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
+        screen = ChoiceScreen("Reasoning, from the next answer on", choices, marked=marked)
         word = await self.app.push_screen_wait(screen)
         if word == NUMBER:
             self.app.view.put_back("/think ")
@@ -55,4 +54,4 @@ class ThinkSwitch(Actions):
     def _set(self, word: str) -> None:
         self.app.answers.changed["think"] = word
         self.app.view.show_state()
-        self.app.notify(f"Thinking: {word}, from the next answer on.")
+        self.app.notify(f"Reasoning: {word} from the next answer.")

@@ -19,7 +19,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
 from specchat.errors import TemplateError
 
-LIMITS = "takes more than|exceeds the limit"
+LIMITS = "it exceeded|exceeds the limit"
 MANY = "{% for i in range(100000) %}"
 DOUBLING = (
     "{% set ns = namespace(a=BEGIN) %}{% for i in range(60) %}{% set ns.a = MORE %}{% endfor %}"

@@ -34,7 +34,10 @@ SPLIT = [
     ("<think>because</think>Yes.", "because", "Yes."),
     ("<think>\nbecause\n</think>\n\nYes.", "because", "Yes."),
     ("\n <think>\n\n</think>\n\nYes.\n", "", "Yes.\n"),
-    ("because</think>Yes.", "because", "Yes."),
+    ("because</think>\nYes.", "because", "Yes."),
+    ("\n</think>\n\nYes.", "", "Yes."),
+    ("because `</think>` ends\n```\n</think>\n```\n</think>\nYes.",
+     "because `</think>` ends\n```\n</think>\n```", "Yes."),
     ("\nbecause `<b>`\n</think>\nYes.", "because `<b>`", "Yes."),
     ("[THINK]hm[/THINK]No.", "hm", "No."),
     ("<thinking>so</thinking>Done", "so", "Done"),
@@ -50,12 +53,10 @@ SPLIT = [
         "Done\n",
     ),
     ("<|START_THINKING|>so<|END_THINKING|><|START_RESPONSE|>Done<|END_RESPONSE|>", "so", "Done"),
-    ("so<|END_THINKING|><|START_RESPONSE|>Done", "so", "Done"),
     ("<|channel>thought\nSecret plan\n<channel|>Final text", "Secret plan", "Final text"),
     ("<|channel>thought\n<channel|>Final text", "", "Final text"),
     (f"{HARMONY}We think.<|end|>{FINAL}Hello", "We think.", "Hello"),
     (f"{HARMONY}We think.{FINAL}Hello<|return|>", "We think.", "Hello"),
-    ("<|channel|>final<|message|>Hello", "", "Hello"),
     (f"{HARMONY}JSON<|end|>" + FINAL.replace("<|message", " <|constrain|>json<|message") + "{}",
      "JSON", "{}"),
     ("analysisThe user greets.assistantfinalHello", "The user greets.", "Hello"),
@@ -64,14 +65,19 @@ SPLIT = [
      "So.", "Done\n"),
     ("<think>because of th", "because of th", ""),
     ("<think>because</thi", "because</thi", ""),
-    (f"{HARMONY}We thi", "We thi", ""),
+    ("<reasoning>\nbecause of th", "because of th", ""),
 ]  # fmt: skip
 """Stored answers with their reasoning and what remains of them."""
 UNSPLIT = [
     "", "Yes.", "<thi", "No <think> here", "The tags <think> and </think> enclose it.",
     "End it with `</think>`.", "analysis of the plan", "analysisThe user greets.",
     "analysis beforeassistantfinal", "Here is my thought process: I have none.",
-    "<|channel|>commentary<|message|>Hello",
+    "<|channel|>commentary<|message|>Hello", "<|channel|>final<|message|>Hello",
+    "because</think>Yes.", "so<|END_THINKING|><|START_RESPONSE|>Done", "so\n</thought>\nDone",
+    "To close reasoning, write </thought>.", "To close reasoning, write </think>",
+    "In HTML:\n```\n<a></a>\n</reasoning>\n```\nDone", "```\n</think>\n```\nDone",
+    "Strip it: `re.sub('.*</think>', '', s)` and more", "Write `a </think>\nto` close it.",
+    "<thinking> tags are used by Claude.", f"{HARMONY}We thi",
 ]  # fmt: skip
 MARKS = re.compile(
     r"""</?(?:think|thinking|thought|seed:think|mm:think)> | \[/?THINK\] | ◁/?think▷
@@ -134,6 +140,19 @@ def test_an_ordinary_answer_is_left_alone(text: str) -> None:
     assert split_stored(text) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["<think> opens it.", "<think>\nopens it.", "<reasoning>\nopens it."]
+)
+def test_an_answer_that_ended_by_itself_is_never_all_reasoning(path: Path, text: str) -> None:
+    """Its begin mark is one that it mentions; where an answer was cut, reasoning was."""
+    old_file(path, [(text, json.dumps([[text, "t"]]), None)] * 2)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE message SET finish = 'stop' WHERE id = 2")
+    ended, cut = migrated(path)[1:]
+    assert (ended.reasoning, ended.text, ended.pieces) == ("", text, (Piece(text, "target"),))
+    assert (bool(cut.reasoning), cut.text) == (True, "")
+
+
 def test_a_migration_separates_reasoning_and_loses_nothing(path: Path) -> None:
     """All characters but marks and white space stay, in their order; questions are as before."""
     texts = [text for text, _, _ in SPLIT] + UNSPLIT
@@ -186,6 +205,13 @@ def test_damaged_tokens_do_not_stop_the_migration(path: Path, pieces: str) -> No
     with Store(path), closing(sqlite3.connect(path)) as file:
         rows = file.execute("SELECT text, reasoning, pieces FROM message WHERE id = 2").fetchall()
     assert rows == [("b", "a", pieces)]
+
+
+def test_deep_nesting_does_not_stop_the_migration(path: Path) -> None:
+    """Nor what is read later."""
+    old_file(path, [("<think>a</think>b", "[" * 100_000, "[" * 100_000)])
+    answer = migrated(path)[1]
+    assert (answer.text, answer.reasoning, answer.pieces) == ("b", "a", ())
 
 
 def test_the_seconds_of_reasoning_stay_known(path: Path) -> None:

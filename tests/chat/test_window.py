@@ -44,6 +44,15 @@ def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> No
     assert (len(turns) - len(kept)) % 2 == 0
 
 
+def test_a_developer_prompt_stays_as_a_system_prompt_does() -> None:
+    """Some clients use that role for it."""
+    prompt: ChatMessage = {"role": "developer", "content": "S"}
+    kept = newest_turns([prompt, *conversation(20)[1:]], count, 120)
+
+    assert kept[0] == prompt
+    assert [each["role"] for each in kept].count("developer") == 1
+
+
 def test_several_turns_are_left_out_together() -> None:
     """Otherwise every question would evaluate the whole conversation again."""
     conversations = [conversation(turns) for turns in range(20, 60)]

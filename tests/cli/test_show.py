@@ -251,6 +251,6 @@ def test_what_the_template_does_is_shown(
         False,
         None,
     )
-    assert "reasoning from <muse> to </muse>; that of earlier answers is kept" in out
+    assert "reasoning from <muse> up to </muse>; earlier reasoning is kept in prompts" in out
     assert "--think auto, on, off" in out
-    assert "no system prompt" in out
+    assert "no system role" in out

@@ -177,7 +177,7 @@ def test_a_system_prompt_is_never_dropped_in_silence(load: Load) -> None:
 
     assert notices == ()
     assert engine.stats.prompt_tokens > without
-    assert "takes no system prompt" in engine.stats.notices[0]
+    assert "has no system role" in engine.stats.notices[0]
 
 
 def test_a_stop_string_may_name_a_control_token(load: Load) -> None:

@@ -431,6 +431,17 @@ def test_a_process_that_the_system_kills_probably_had_too_little_memory(
 
 
 @unix_only
+def test_a_lack_of_memory_is_named_once(
+    crashed_engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has exit codes that mean it; what takes less memory is advised all the same."""
+    monkeypatch.setattr(remote, "_ending", lambda _: "was ended by a lack of memory")
+    message = str(crashed_engine._death())
+
+    assert message.startswith("the engine process was ended by a lack of memory: try a smaller")
+
+
+@unix_only
 def test_a_process_that_we_kill_did_not_run_out_of_memory(tiny: WriteModel) -> None:
     """The chat kills an engine that hangs."""
     engine = remote_engine(tiny)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conftest import WriteModel
@@ -9,7 +11,7 @@ from specchat.chat.conversation import ChatMessage, Tree
 from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_chat
+from specchat.engine.prompts import _QuotedNames, tokenize_chat
 from specchat.errors import TemplateError
 from tiny_gguf import CHAT_TEMPLATE, Vocabulary
 
@@ -110,3 +112,71 @@ def test_names_of_control_tokens_in_messages_stay_text(
     turn = f"{pad}user\n{asked}{pad}\n{pad}"
     assert text == f"{turn}assistant\nso{pad}\n{turn}assistant\n{content}"
     assert controls == ["<|im_start|>", "<|im_end|>"] * 3 + ["<|im_start|>"]
+
+
+NAMES = {"user", "assistant", "function", "call-1", "name", "text", "type", "object", "<|im_end|>"}
+
+
+class NamedTokens:
+    """A vocabulary whose special tokens have ordinary words as names."""
+
+    def names_in(self, text: str, template: str) -> set[str]:
+        """Return the names in a text."""
+        del template
+        return {name for name in NAMES if name in text}
+
+
+def hidden(message: dict[str, Any]) -> Any:
+    """Return a message, or a tool, as it is rendered: each name that was written in it as #."""
+    vocabulary: Any = NamedTokens()
+    quoted = _QuotedNames(vocabulary, "", sorted(NAMES))
+
+    def read(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {read(key): read(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [read(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        first, *rest = value.split(quoted._mark)
+        return first + "".join("#" if n % 2 == 0 else each for n, each in enumerate(rest))
+
+    return read(quoted.hidden(message))
+
+
+def test_only_what_was_written_is_quoted() -> None:
+    """Roles, types, ids and the names of fields are the template's, whatever tokens there are."""
+    function = {"name": "name", "arguments": {"user": "the user", "n": 1}}
+    call = {"id": "call-1", "type": "function", "function": function}
+    assert hidden({"role": "user", "content": "a user"}) == {"role": "user", "content": "a #"}
+    assert hidden({"role": "tool", "tool_call_id": "call-1", "content": "a<|im_end|>"}) == {
+        "role": "tool", "tool_call_id": "call-1", "content": "a#",
+    }  # fmt: skip
+    assert hidden({"role": "user", "content": [{"type": "text", "text": "text"}]}) == {
+        "role": "user", "content": [{"type": "text", "text": "#"}],
+    }  # fmt: skip
+    message = {"role": "assistant", "reasoning_content": "user?", "tool_calls": [call]}
+    assert hidden(message) == {
+        "role": "assistant",
+        "reasoning_content": "#?",
+        "tool_calls": [
+            {
+                "id": "call-1",
+                "type": "function",
+                "function": {"name": "#", "arguments": {"#": "the #", "n": 1}},
+            }
+        ],
+    }
+
+
+def test_a_mark_cannot_hide_in_the_structure_of_a_message() -> None:
+    """In a tool's names, or where only words belong."""
+    properties = {"name": {"type": "object"}, "<|im_end|>": {"type": "<|im_end|>"}}
+    assert hidden({"type": "function", "function": {"name": "f", "properties": properties}}) == {
+        "type": "function",
+        "function": {
+            "name": "f",
+            "properties": {"name": {"type": "object"}, "#": {"type": "#"}},
+        },
+    }
+    assert hidden({"role": "<|im_end|>", "content": ""}) == {"role": "#", "content": ""}

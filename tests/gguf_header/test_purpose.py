@@ -31,7 +31,7 @@ PARTS = {
     "embeddings": ("bert", {}, "an embedding model"),
     "reranker": ("modern-bert", {"modern-bert.pooling_type": 4}, "a reranker"),
     "diffusion": ("dream", {}, "a diffusion model"),
-    "pictures": ("flux", {}, "a model of sound, pictures or films"),
+    "pictures": ("flux", {}, "an audio, image or video model"),
 }
 """Architecture and further keys of the header, and what the file is called."""
 
@@ -98,10 +98,12 @@ def test_a_part_names_the_model_that_it_belongs_to(tmp_path: Path) -> None:
     """If the file has the name, and it can be shown."""
     keys = {"general.type": "mmproj", "general.base_model.0.name": "Gemma 3 4B"}
     part = write(tmp_path / "part.gguf", "clip", keys)
-    with pytest.raises(ModelWontLoad, match=r"choose its language model, Gemma 3 4B$"):
+    with pytest.raises(
+        ModelWontLoad, match=r"choose the language model it belongs to, Gemma 3 4B$"
+    ):
         Engine.load(part)
     keys["general.base_model.0.name"] = "\x1b]0;title\x07"
-    with pytest.raises(ModelWontLoad, match=r"choose its language model$"):
+    with pytest.raises(ModelWontLoad, match=r"choose the language model it belongs to$"):
         Engine.load(write(tmp_path / "part.gguf", "clip", keys))
 
 

@@ -213,8 +213,8 @@ def test_a_beginning_without_end_is_not_read_for_a_list(tmp_path: Path) -> None:
 
 
 BAD_HEADERS = {
-    "an old version": (header_of(version=1), "version 1, which llama.cpp no longer reads"),
-    "a newer version": (header_of(version=4), "version 4: update specchat"),
+    "an old version": (header_of(version=1), "GGUF version 1 file, which llama.cpp"),
+    "a newer version": (header_of(version=4), "GGUF version 4 file: update specchat"),
     "no version at all": (
         header_of(version=12345678),
         "damaged .unsupported GGUF version 12345678",

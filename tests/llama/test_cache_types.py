@@ -72,8 +72,8 @@ def test_heads_that_do_not_fill_blocks_are_named(
             Engine.load(*pair, threads=1, **options)
 
         assert str(refusal.value) == (
-            f"--cache-type-k {kind} needs attention heads with a multiple of 32 values, and those"
-            f" of tiny llama 0 have {width}: choose f16{advice}"
+            f"--cache-type-k {kind} needs a head size divisible by 32, and"
+            f" tiny llama 0 has {width}: choose f16{advice}"
         )
 
 
@@ -89,8 +89,7 @@ def test_the_two_options_that_exclude_each_other_are_named(
         Engine.load(tiny(architecture), threads=1, flash_attention="off", **options)
 
     assert str(refusal.value) == (
-        "--cache-type-v q8_0 needs flash attention, which --flash-attention off switches off: leave"
-        " out one of the two"
+        "--cache-type-v q8_0 needs flash attention: drop it or --flash-attention off"
     )
 
 
@@ -121,7 +120,7 @@ def test_a_window_has_heads_of_its_own(tiny: WriteModel) -> None:
 
     assert why_unfit(Sizes(header), "q8_0", "auto", flash=True) is None
     reason = why_unfit(Sizes(replace(header, metadata=narrow)), "q8_0", "auto", flash=True)
-    assert "have 24" in (reason or "")
+    assert "has 24" in (reason or "")
 
 
 def test_a_plan_never_saves_memory_with_a_type_that_does_not_fit(tiny: WriteModel) -> None:

@@ -314,6 +314,6 @@ async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
         await say(pilot, "Again")
         again = [note.message for note in app._notifications]
         assert script.asked[-1][1]["think"] == "auto"
-        assert ["does not know think: low" in note for note in first] == [True]
+        assert ["does not support think = low: using auto" in note for note in first] == [True]
         assert again == []
         assert "think: low  " not in screen_text(app).splitlines()[0]

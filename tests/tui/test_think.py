@@ -13,6 +13,7 @@ from textual.widgets import OptionList, Static
 
 from scripted_chat import FACTS, Script, chat
 from specchat.decoding.statistics import Statistics
+from specchat.options.declarations import think_values
 from specchat.settings.schema import find_setting
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
@@ -52,7 +53,7 @@ async def test_a_word_sets_the_switch_for_the_session() -> None:
         assert "think:" not in top(app)
         await say(pilot, "/think OFF")
         assert "think: off" in top(app)
-        assert "Thinking: off, from the next answer on." in notes(app)
+        assert "Reasoning: off from the next answer." in notes(app)
         await say(pilot, "Hello")
         assert script.asked[-1][1]["think"] == "off"
         await say(pilot, "/think auto")
@@ -79,7 +80,7 @@ async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await load(pilot, app)
         await say(pilot, "/think off")
-        assert "/think takes one of auto, low, high, not off." in notes(app)
+        assert "/think does not accept off: use auto, low or high." in notes(app)
         assert app.answers.thinking == "auto"
 
 
@@ -91,7 +92,8 @@ async def test_a_model_may_take_a_number_of_tokens() -> None:
         await say(pilot, "/think 512")
         assert "think: 512" in top(app)
         await say(pilot, "/think number")
-        assert "/think takes one of auto, on, off, number, not number." in notes(app)
+        refusal = "/think does not accept number: use auto, on, off or a number of tokens."
+        assert refusal in notes(app)
         await say(pilot, "/think")
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         await type_keys(pilot, *"number", "enter")
@@ -169,7 +171,7 @@ async def test_what_the_engine_could_not_do_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For each conversation, not for each answer of it."""
-    notice = "this model's template takes no system prompt"
+    notice = "the model's template has no system role"
     script = Script()
     app = chat(script)
 
@@ -190,3 +192,27 @@ async def test_what_the_engine_could_not_do_is_reported_once(
 def test_facts_have_no_words_by_default() -> None:
     """A model has no switch unless its engine says so."""
     assert FACTS.thinking == () == replace(FACTS).thinking
+
+
+def test_a_number_is_taken_but_not_the_word_that_stands_for_it() -> None:
+    """That would reach the template, or be refused later."""
+    facts = replace(FACTS, thinking=("on", "NUMBER"))
+    takes = [facts.takes_think(word) for word in ("512", "ON", "auto", "NUMBER", "number", "low")]
+    others = replace(FACTS, thinking=("on",))
+
+    assert takes == [True, True, True, False, False, False]
+    assert [others.takes_think(word) for word in ("512", "NUMBER")] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("supported", "last", "words"),
+    [
+        ((), " or ", "auto"),
+        (("on",), " or ", "auto or on"),
+        (("on", "NUMBER"), " or ", "auto, on or a number of tokens"),
+        (("on", "off"), ", ", "auto, on, off"),
+    ],
+)
+def test_the_values_of_think_in_words(supported: tuple[str, ...], last: str, words: str) -> None:
+    """As messages list them."""
+    assert think_values(supported, last) == words

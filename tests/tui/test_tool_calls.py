@@ -15,6 +15,7 @@ from specchat.decoding.chunk import Chunk, Piece, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.widgets.call_text import calls_markdown, pretty_arguments
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import code_blocks
@@ -136,6 +137,79 @@ async def test_the_beginning_of_the_next_call_is_kept() -> None:
     assert (parts.tool_calls, parts.open_call) == ([WEATHER], "<call>t")
     parts.add([Chunk("", tool_calls=(ToolCall("b", "{}"),))], Statistics())
     assert parts.open_call == ""
+
+
+def written_chunks(*parts: str | ToolCall) -> list[Chunk]:
+    """Return a step for each text and each call."""
+    return [
+        Chunk(part, pieces=(Piece(part, "target"),))
+        if isinstance(part, str)
+        else Chunk("", tool_calls=(part,), pieces=(Piece(part.raw, "target", "call"),))
+        for part in parts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "kept"),
+    [
+        (["Example:\n", WEATHER, "That was"], [WEATHER]),
+        ([WEATHER, "Now ", TIME], [WEATHER]),
+        ([WEATHER, TIME, "Both"], [WEATHER, TIME]),
+        ([WEATHER, WEATHER, "Twice", WEATHER], [WEATHER, WEATHER]),
+        (["Look: ", WEATHER, "\n"], []),
+        ([WEATHER], []),
+    ],
+)
+async def test_calls_before_the_end_of_the_text_stay(
+    parts: list[str | ToolCall], kept: list[ToolCall]
+) -> None:
+    """The model continues the text, so it writes anew only what came after it."""
+    answer = AnswerParts()
+    answer.go_on()
+    answer.add(written_chunks(*parts), Statistics())
+    text = answer.text
+    answer.go_on()
+    assert answer.tool_calls == kept
+    answer.add(written_chunks(" it.", TIME), Statistics())
+    assert (answer.text, answer.tool_calls) == (f"{text} it.", [*kept, TIME])
+    calls = "".join(each.text for each in answer.pieces if each.kind == "call")
+    assert calls == "".join(each.raw for each in [*kept, TIME])
+
+
+async def test_a_call_in_progress_is_stored_as_text() -> None:
+    """If the chat ends there, nothing is lost; the answer replaces it when it is complete."""
+    with Store(None) as store:
+        conversations = Conversations(store, "pair")
+        number = conversations.answer(conversations.ask("Hi", [], None).id).id
+        parts = AnswerParts()
+        parts.go_on()
+        parts.add(written_chunks("One: ", WEATHER, "two: "), Statistics())
+        raw = TIME.raw
+        begun = (
+            Piece(raw[:4], "draft", "call"),
+            Piece("", "draft"),
+            Piece(raw[4:8], "target", "call"),
+        )
+        parts.add([Chunk("", pieces=begun)], Statistics())
+        conversations.write(number, parts)
+        stored = store.tree(1)[number]
+        assert (stored.text, stored.tool_calls) == (f"One: two: {raw[:8]}", (WEATHER,))
+        assert "".join(each.text for each in stored.pieces if each.kind == "answer") == stored.text
+        assert stored.pieces[1] == Piece(WEATHER.raw, "target", "call")
+
+        rest = Piece(raw[8:], "target", "call")
+        parts.add([Chunk("", tool_calls=(TIME,), pieces=(rest,))], Statistics())
+        conversations.finish(number, parts, "stop", {})
+        stored = store.tree(1)[number]
+        assert (stored.text, stored.tool_calls) == ("One: two: ", (WEATHER, TIME))
+        assert stored.pieces == tuple(parts.pieces)
+
+
+async def test_a_token_that_ends_a_call_and_begins_another_is_cut() -> None:
+    """Only the beginning of the next call is text."""
+    parts = AnswerParts(pieces=[Piece("<c>1</c><c>2", "draft", "call")], open_call="<c>2")
+    pieces = Piece("<c>1</c>", "draft", "call"), Piece("<c>2", "draft")
+    assert parts.text_so_far == ("<c>2", pieces)
 
 
 HOSTILE = {

@@ -27,7 +27,7 @@ from specchat.chat.formats.messages import (
 )
 from specchat.chat.template import Variables, render
 from specchat.errors import InvalidOption, TemplateError
-from specchat.options.declarations import AUTO_THINK
+from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 
 BLOCKS = "blocks"
 """A `reasoning_field` that means: reasoning is a typed part of the content."""
@@ -37,8 +37,10 @@ GENERATIONS: dict[str, str] = {}
 """A cache of generation prompts, by template and variables."""
 MAX_GENERATIONS = 32
 MAX_DIGITS = 9
-SYSTEM_LEFT_OUT = "this model's template left the system prompt out here"
-SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
+SYSTEM_LEFT_OUT = "the model's template dropped the system prompt in this conversation"
+SYSTEM_MOVED = (
+    "the model's template has no system role: the system prompt was put before the first question"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,13 @@ class ChatFormat:
     `marks` lists the marks that end each state. For formats with headers, `decide` maps a header's
     text to the state it announces; an answer may start with a header (`first_state`). `reasoning`
     is None if the template knows no reasoning, `content` is empty if answers have no marks of their
-    own. Messages hold reasoning in the field `reasoning_field`, "" if the template ignores it;
-    `keeps_reasoning` is True if the template writes the reasoning of earlier answers. `switches`
-    maps the words of `--think` to template variables; `number_switch` is a variable that takes a
-    number of tokens. `ends` are the marks that end an answer; those in `stops` may also be written
-    as ordinary text. `calls` parses tool calls, None if the template has none. `arrange` makes the
-    last changes to messages before they are rendered.
+    own, and with `marks_reasoned_only` they have them after reasoning only. Messages hold reasoning
+    in the field `reasoning_field`, "" if the template ignores it; `keeps_reasoning` is True if the
+    template writes the reasoning of earlier answers. `switches` maps the words of `--think` to
+    template variables; `number_switch` is a variable that takes a number of tokens. `ends` are the
+    marks that end an answer; those in `stops` may also be written as ordinary text. `calls` parses
+    tool calls, None if the template has none. `arrange` makes the last changes to messages before
+    they are rendered.
     """
 
     template: str
@@ -96,6 +99,7 @@ class ChatFormat:
     marks: Marks = field(default_factory=dict)
     reasoning: Wrapping | None = None
     content: Wrapping = Wrapping()
+    marks_reasoned_only: bool = False
     reasoning_field: str = ""
     keeps_reasoning: bool = False
     switches: Mapping[str, Variables] = field(default_factory=dict)
@@ -111,7 +115,7 @@ class ChatFormat:
     @property
     def thinking(self) -> tuple[str, ...]:
         """The words that `--think` accepts beside "auto"."""
-        return (*self.switches, *(["NUMBER"] if self.number_switch else []))
+        return (*self.switches, *([THINK_NUMBER] if self.number_switch else []))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -144,10 +148,11 @@ class ChatFormat:
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
         text, moved = self._rendered(kept, given)
-        state = self.state_after(self._generation(kept, given))
+        generation = self._generation(kept, given)
+        state = self.state_after(generation)
         goes_on = begun is not None and bool(begun["content"] or begun.get("reasoning_content"))
         if begun and goes_on:
-            added, state = self._begun(begun, state)
+            added, state = self._begun(begun, state, generation)
             text += added
         notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if leaves_out_system(kept, text) else ""
         return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
@@ -195,9 +200,10 @@ class ChatFormat:
         if self.number_switch and think.isdecimal() and len(think) <= MAX_DIGITS:
             return {self.number_switch: int(think)}, ()
         if not self.switches:
-            return {}, (f"--think {think} has no effect: this model's template has no switch",)
-        words = ", ".join((AUTO_THINK, *self.thinking))
-        raise InvalidOption(f"this model does not know --think {think}: use one of {words}")
+            reason = "the model's template cannot switch reasoning"
+            return {}, (f"think = {think} has no effect: {reason}",)
+        values = think_values(self.thinking)
+        raise InvalidOption(f"this model does not support --think {think}: choose {values}")
 
     def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
         """Return the rendered text, and whether the system prompt was moved into the question.
@@ -263,7 +269,7 @@ class ChatFormat:
             found.append(each)
         return self.arrange(found) if self.arrange else found
 
-    def _begun(self, begun: ChatMessage, state: State) -> tuple[str, State]:
+    def _begun(self, begun: ChatMessage, state: State, generation: str) -> tuple[str, State]:
         """Return the start of an answer as the model writes it, and the state it ends in.
 
         If the template knows no reasoning, `<think>` is used.
@@ -278,4 +284,6 @@ class ChatFormat:
             text += marks.end
         elif state == "reasoning":
             text = marks.end
-        return text + self.content.begin + content, "answer"
+        is_open = self.content.begin.strip() and generation.endswith(self.content.begin)
+        has_mark = bool(text) if self.marks_reasoned_only else not is_open
+        return text + self.content.begin * has_mark + content, "answer"

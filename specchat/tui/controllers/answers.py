@@ -273,7 +273,8 @@ class Answers:
         self._view.say(words if left_out else "", "context")
         word = str(self.options.get("think", AUTO_THINK))
         if word != self.thinking:
-            self._notify_once(f"This model does not know think: {word}. /think lists its words.")
+            refused = f"This model does not support think = {word}: using auto."
+            self._notify_once(f"{refused} /think lists its values.")
         for notice in statistics.notices:
             self._notify_once(notice)
 

@@ -107,15 +107,18 @@ class Conversations:
         return self._add("assistant", "", question)
 
     def write(self, message: int, parts: AnswerParts) -> None:
-        """Store a growing answer, now and then."""
+        """Store a growing answer, now and then; of a call in progress, what is written of it."""
         if monotonic() - self._written >= WRITE_INTERVAL:
             self._written = monotonic()
+            text, pieces = parts.text_so_far
             self._late[message] = partial(
                 self.store.write,
                 message,
-                parts.text,
+                text,
                 reasoning=parts.reasoning,
                 tool_calls=tuple(parts.tool_calls),
+                # many, so only where they tell which text comes after a call
+                pieces=pieces if parts.tool_calls or parts.open_call else (),
             )
             self.settle()
 

@@ -80,5 +80,5 @@ def test_a_budget_of_thousands_of_digits_is_a_usage_error() -> None:
     form = format_of("{{ thinking_budget }}" + TEMPLATE)
 
     assert form.prompt([QUESTION], think="300").text.startswith("300")  # type: ignore[list-item]
-    with pytest.raises(InvalidOption, match="NUMBER"):
+    with pytest.raises(InvalidOption, match=r"or a number of tokens$"):
         form.prompt([QUESTION], think="9" * 5000)  # type: ignore[list-item]
