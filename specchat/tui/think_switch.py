@@ -32,7 +32,7 @@ class ThinkSwitch(Actions):
         if facts is None:
             self.app.notify("The model is not loaded yet. Try again once it is.")
         elif not known and word != AUTO_THINK:
-            self.app.notify(f"The chat template of {facts.target} has no thinking switch.")
+            self.app.notify(f"The chat template of {facts.target} cannot switch reasoning.")
         elif not word:
             self.app.run_worker(self._choose(known))
         elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
