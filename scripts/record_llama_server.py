@@ -32,7 +32,7 @@ def record(asked: dict[str, Any], server: Path, model: Path) -> dict[str, Any]:
         {"text": each["text"], "tokens": tokens_of(each["text"], server, model)}
         for each in asked["texts"]
     ]
-    with running_server(server, model) as address:
+    with running_server(server, model, "-c", "2048", "-t", "2") as address:
         conversations = [conversation_of(address, each) for each in asked["conversations"]]
     return {"llama.cpp": version_of(server), "texts": texts, "conversations": conversations}
 
@@ -70,13 +70,12 @@ def answer_of(address: str, prompt: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running_server(server: Path, model: Path) -> Iterator[str]:
-    """Run a server with its default settings on a free port; yield its address."""
+def running_server(server: Path, model: Path, *options: str) -> Iterator[str]:
+    """Run a server on a free port, by default with its own settings; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    command = [str(server), "-m", str(model), "--port", port]
-    command += ["-c", "2048", "-np", "1", "-t", "2"]
+    command = [str(server), "-m", str(model), "--port", port, "-np", "1", *options]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -7,8 +7,6 @@ parses all of a template's texts.
 
 import http.client
 import json
-import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from record_llama_server import ask, wait_until_loaded
+from record_llama_server import ask, running_server
 from template_cases import (
     BOS,
     QUESTION,
@@ -103,37 +101,20 @@ def serving(server: Path, template: str, family: Family) -> Iterator[TemplateSer
         path = write_parrot(
             Path(folder) / "parrot.gguf", [family.eos], words, context_length=CONTEXT
         )
-        with running(server, path) as address:
+        given = ("-c", str(CONTEXT), "-t", "1", "--jinja", "--no-webui")
+        with running_server(server, path, *given) as address:
             yield TemplateServer(address, ids)
-
-
-@contextmanager
-def running(server: Path, model: Path) -> Iterator[str]:
-    """Run a server with its default settings on a free port; yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [str(server), "-m", str(model), "--port", port, "--jinja", "--no-webui"]
-    command += ["-c", str(CONTEXT), "-np", "1", "-t", "1"]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            wait_until_loaded(process, f"http://127.0.0.1:{port}")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def recorded(server: Path, template: str, family: Family) -> dict[str, Any]:
     """Return what a server makes of a template's conversation and of its family's texts."""
-    with serving(server, template, family) as running_server:
+    with serving(server, template, family) as asked_server:
         prompts = {
-            case: _recorded_prompt(running_server, asked, family.variables(asked.think))
+            case: _recorded_prompt(asked_server, asked, family.variables(asked.think))
             for case, asked in family.prompts.items()
         }
         texts = [
-            {"text": digest(text.text), **_recorded_text(running_server, text, family)}
+            {"text": digest(text.text), **_recorded_text(asked_server, text, family)}
             for text in family.texts
         ]
     return {"template": digest(template), "prompts": prompts, "texts": texts}

@@ -101,12 +101,12 @@ def test_a_parrot_can_utter_every_beginning_of_its_texts(monkeypatch: pytest.Mon
     """Each one is a token of its own."""
 
     @contextmanager
-    def looking(_: Path, model: Path) -> Iterator[str]:
+    def looking(_: Path, model: Path, *_options: str) -> Iterator[str]:
         vocabulary.append(model.read_bytes())
         yield "http://x"
 
     vocabulary = list[bytes]()
-    monkeypatch.setattr(template_server, "running", looking)
+    monkeypatch.setattr(template_server, "running_server", looking)
     family = Family("</s>", (Text("plain", "auto", "Twelve"),))
     with template_server.serving(Path("server"), "{{ messages }}", family) as server:
         assert sorted(server._ids, key=len) == ["T", "Tw", "Twe", "Twel", "Twelv", "Twelve"]
