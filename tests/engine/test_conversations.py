@@ -301,7 +301,8 @@ def test_marks_in_tools_stay_text(load: Load) -> None:
 
     def num_tokens(name: str) -> int:
         properties = {name: {"type": "string"}}
-        tools = [{"description": name, "parameters": {"properties": properties}}]
+        function = {"name": "f", "description": name, "parameters": {"properties": properties}}
+        tools = [{"type": "function", "function": function}]
         chunks_of(engine, tools=tools)
         return engine.stats.prompt_tokens
 

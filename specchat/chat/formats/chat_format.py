@@ -20,6 +20,7 @@ from specchat.chat.formats.messages import (
     asked_before_call,
     calls_as_text,
     checked,
+    checked_tools,
     leaves_out_system,
     with_object,
     with_text,
@@ -139,12 +140,12 @@ class ChatFormat:
     ) -> Prompt:
         """Return a conversation as text; an answer at its end is left open, to be continued.
 
-        Raises InvalidOption for a malformed message or an unknown value of `think`, TemplateError
-        if the template fails on the conversation or refuses it.
+        Raises InvalidOption for a malformed message or tool, or an unknown value of `think`,
+        TemplateError if the template fails on the conversation or refuses it.
         """
         messages = checked(messages)
         variables, notices = self._switched(think)
-        given = {**variables, **({"tools": list(tools)} if tools else {})}
+        given = {**variables, **({"tools": checked_tools(tools)} if tools else {})}
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
         text, moved = self._rendered(kept, given)

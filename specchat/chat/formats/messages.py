@@ -38,6 +38,24 @@ def _checked(message: Mapping[str, Any]) -> ChatMessage:
     return found  # type: ignore[return-value]
 
 
+def checked_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return tools with all that templates read: as in OpenAI's API, only the name is required.
+
+    Raises InvalidOption for a tool without a name.
+    """
+    return [_checked_tool(tool) for tool in tools]
+
+
+def _checked_tool(tool: Any) -> dict[str, Any]:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise InvalidOption("tools: each tool needs a function with a name")
+    described = dict(function)  # what is missing goes last, for a template may write it all
+    described.setdefault("description", "")
+    described.setdefault("parameters", {"type": "object", "properties": {}})
+    return {**tool, "type": tool.get("type", "function"), "function": described}
+
+
 def _text_of(content: Any) -> str:
     """Return the text of a message's content."""
     if isinstance(content, str | None):

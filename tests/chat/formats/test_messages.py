@@ -82,3 +82,24 @@ def test_a_budget_of_thousands_of_digits_is_a_usage_error() -> None:
     assert form.prompt([QUESTION], think="300").text.startswith("300")  # type: ignore[list-item]
     with pytest.raises(InvalidOption, match=r"or a number of tokens$"):
         form.prompt([QUESTION], think="9" * 5000)  # type: ignore[list-item]
+
+
+def test_a_tool_needs_only_a_name() -> None:
+    """Templates read more, such as gpt-oss's the description; what is missing is empty."""
+    template = (
+        "{% for t in tools %}{{ t.type }} {{ t.function.name }}:{{ t.function.description }};"
+        "{{ t.function.parameters.properties | length }}{% endfor %}{{ messages[0].content }}"
+    )
+    form = format_of(template)
+    tools = [{"function": {"name": "now"}}]
+
+    prompt = form.prompt([{"role": "user", "content": "Hi"}], think="auto", tools=tools)
+    assert prompt.text == "function now:;0Hi"
+
+
+@pytest.mark.parametrize("tool", [{}, {"function": {}}, {"function": "now"}, {"name": "now"}, 1])
+def test_a_tool_without_a_name_is_refused(tool: Any) -> None:
+    """The error says what a tool needs."""
+    form = format_of("{{ messages[0].content }}")
+    with pytest.raises(InvalidOption, match="each tool needs a function with a name"):
+        form.prompt([{"role": "user", "content": "Hi"}], think="auto", tools=[tool])
