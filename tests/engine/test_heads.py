@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 import gguf
 import numpy as np
-import psutil
 import pytest
 from scipy import stats
 
 from conftest import WriteModel
+from memory_in_use import native_bytes, num_objects
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
@@ -817,7 +817,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
 
     What a worker of the suite held before may come and go; a leak grows in every part.
     """
-    sizes = []
+    held = []
     part = 3 * len(KINDS)
     for number in range(4 * part):
         kind = KINDS[number % len(KINDS)]
@@ -827,9 +827,11 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
             if number % 2:
                 chunks.close()  # type: ignore[attr-defined]
         if number % part == part - 1:
-            sizes.append(psutil.Process().memory_info().rss)
+            held.append((native_bytes(), num_objects()))
 
-    assert min(later - earlier for earlier, later in pairwise(sizes)) < 2**22
+    growth = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(held)]
+    assert min(num_bytes for num_bytes, _ in growth) < part * 4096
+    assert min(num_new for _, num_new in growth) < part
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if " " not in kind])
