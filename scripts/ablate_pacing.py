@@ -29,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 
-from decoding.simulated_pair import (  # noqa: E402
+from pacing.simulated_pair import (  # noqa: E402
     CPU,
     FLAT,
     LINE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.simulated_pair import Machine, always, best_fixed, knowledge_of
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
+from pacing.simulated_pair import Machine, always, best_fixed, knowledge_of
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.toy import random_logits
 from specchat.options.declarations import Sampling

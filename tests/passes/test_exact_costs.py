@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from llama.test_exact_passes import context_of
+from passes.test_exact_passes import context_of
 from specchat.llama import exact_costs as costs
 from specchat.llama.context import Context
 from specchat.llama.exact_costs import exact_costs, longest_cheap
