@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ TOP_LEVEL = {
 HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit")
 INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
 BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")
+NOT_NAMES = {"__init__", "__main__"}
 NO_TEXT = {".gguf", ".png", ".ico"}
 
 
@@ -58,17 +60,6 @@ def modules_loaded_by(code: str) -> set[str]:
         cwd=ROOT,
     )
     return set(done.stdout.splitlines())
-
-
-def imports(path: Path) -> set[str]:
-    """Return the top-level names of the modules that a file imports anywhere."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.add(str(node.module).partition(".")[0])
-    return found
 
 
 @pytest.mark.parametrize("heavy", HEAVY)
@@ -114,17 +105,11 @@ def test_the_engine_is_imported_when_used() -> None:
         specchat.no_such_name  # noqa: B018 -- looking it up is the test
 
 
-@pytest.mark.parametrize(
-    ("module", "room"), [("llama_cpp", "llama"), ("ctypes", "llama"), ("textual", "tui")]
-)
-def test_only_one_room_knows(module: str, room: str) -> None:
-    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui."""
-    strangers = [
-        str(path.relative_to(ROOT))
-        for path in python_files("specchat")
-        if module in imports(path) and PACKAGE / room not in path.parents
-    ]
-    assert strangers == []
+def test_base_names_are_unique() -> None:
+    """A file's name says what is in it, and no other file of the package has the same name."""
+    counts = Counter(path.stem for path in python_files("specchat") if path.stem not in NOT_NAMES)
+
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def _listed(tree: ast.Module) -> set[str] | None:
