@@ -149,9 +149,9 @@ class Distribution:
             known = self._as_table().get
             return np.array([known(token, 0.0) for token in ids.tolist()])
         order = self._ids.argsort()
-        place = self._ids.searchsorted(ids, sorter=order)
-        np.minimum(place, self._ids.size - 1, out=place)
-        found = order[place]
+        ranks = self._ids.searchsorted(ids, sorter=order)
+        np.minimum(ranks, self._ids.size - 1, out=ranks)
+        found = order[ranks]
         return np.where(self._ids[found] == ids, self.weights[found], 0.0)
 
     def _as_table(self) -> dict[int, float]:
@@ -181,15 +181,15 @@ class Distribution:
 def _draw_from_list(weights: list[float], total: float, random: Random) -> int:
     """Draw an index with probability proportional to its weight; `total` is the sum of weights."""
     left = random() * total
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         left -= weight
         if left < 0:
-            return place
+            return index
     return weights.index(max(weights))  # rounding left a sliver: any token with weight will do
 
 
 def _draw_from_array(weights: Logits | Weights, random: Random) -> int:
     """Draw an index with probability proportional to its weight, never one of weight 0."""
     cumulative = weights.cumsum(dtype=np.float64)
-    place = int(cumulative.searchsorted(random() * cumulative[-1], side="right"))
-    return min(place, int(weights.nonzero()[0][-1]))  # the product may round up to the total
+    index = int(cumulative.searchsorted(random() * cumulative[-1], side="right"))
+    return min(index, int(weights.nonzero()[0][-1]))  # the product may round up to the total

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
 from typing import TypeAlias
 
@@ -31,7 +32,6 @@ from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
 SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
-FROM_TARGET = (TARGET.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +66,21 @@ class Request:
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
 
-    def draw(self, distribution: Distribution, place: int) -> int:
-        """Draw a token for a place of the answer; at temperature 0 take the most probable one."""
-        if len(distribution) == 1:
-            return distribution.best()
-        return (
-            self.noise.draw(distribution, place) if self.noise else distribution.sample(self.random)
-        )
+    def draw(self, distribution: Distribution, index: int) -> int:
+        """Draw a token for an index of the answer; at temperature 0 take the most probable one."""
+        if self.noise and len(distribution) > 1:
+            return self.noise.draw(distribution, index)
+        return distribution.sample(self.random)
 
-    def verifier_at(self, place: int) -> Verifier:
-        """Return the verifier of a draft for a place of the answer.
+    def verifier_at(self, index: int) -> Verifier:
+        """Return the verifier of a draft whose first token has this index in the answer.
 
         That is argmax at temperature 0. Above, noise gives the same text with any draft; without,
         block verification accepts the most.
         """
         if self.verifier or self.sampling.is_greedy:
             return self.verifier or verify_by_argmax
-        return verify_by_noise(self.noise, place) if self.noise else verify_by_block
+        return verify_by_noise(self.noise, index) if self.noise else verify_by_block
 
 
 def decode(
@@ -124,7 +122,6 @@ class _Answer:
         self._tokens = list(request.tokens)
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
-        self._chances: Chances = ()
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
@@ -155,11 +152,10 @@ class _Answer:
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""
-        depth = len(self._tokens) - 1
+        depth, began = len(self._tokens) - 1, perf_counter()
         room = self._target.capacity - depth
         if (is_cancelled := self._request.is_cancelled()) or room == 0:
             return self.ended("cancelled" if is_cancelled else "context")
-        began = perf_counter()
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
         self._pacer.begin_step(depth, min(self._request.draft_length, room - 1, self._num_left - 1))
         draft = drafter.propose(self._pacer)
@@ -167,12 +163,12 @@ class _Answer:
         tokens = [each.token for each in draft]
         rows = self._evaluate(tokens, room)
         evaluated = perf_counter()
-        verdict = self._verify(draft, tokens, rows)
-        chunk = self._commit(draft, tokens, verdict)
+        verdict, chances = self._verify(draft, tokens, rows)
+        chunk = self._emit(draft, tokens, verdict)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
-        return Chunk(*chunk[:7], self._statistics.decode_s, self._chances)
+        return Chunk(*chunk[:7], self._statistics.decode_s, chances)
 
     def _evaluate(self, drafted: list[int], room: int) -> Rows:
         """Return the target's logits after the last token and each drafted one.
@@ -188,50 +184,37 @@ class _Answer:
         text = [self._tokens[-1], *drafted, *padding]
         return self._target.evaluate(text, len(text))
 
-    def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
+    def _verify(
+        self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows
+    ) -> tuple[Verdict, Chances]:
         """Verify the draft by the target's logits after the last token and each of the draft's."""
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
-        if not draft and self._request.verifier is None:
-            return self._choose(self._sampler.distribution(rows[0], past))
-        known: dict[int, Distribution] = {}
 
-        def target_at(position: int) -> Distribution:
-            history = [*past, *tokens[:position]] if past else ()
-            found = known.get(position) or self._sampler.distribution(rows[position], history)
-            return known.setdefault(position, found)
+        @cache
+        def target_at(index: int) -> Distribution:
+            history = [*past, *tokens[:index]] if past else ()
+            return self._sampler.distribution(rows[index], history)
 
-        verdict = self._request.verifier_at(self._place)(draft, target_at, self._request.random)
+        verify = self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
+        verdict = verify(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
-        self._chances = self._chances_of(draft[: verdict.num_accepted + 1], target_at)
-        return verdict
+        return verdict, self._chances(draft[: verdict.num_accepted + 1], target_at)
 
-    def _choose(self, wanted: Distribution) -> Verdict:
-        """Take the target's own token, as every verifier does where nothing was drafted."""
-        verdict = Verdict(0, self._request.draw(wanted, self._place), (1.0,))
-        self._pacer.learn((), (wanted,).__getitem__, verdict)
-        self._chances = ()
-        return verdict
-
-    @property
-    def _place(self) -> int:
-        """The place of the next token in the answer."""
-        return len(self._tokens) - len(self._request.tokens)
-
-    def _chances_of(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
+    def _chances(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
         """Return the target's and the drafter's probability of the tokens that were compared.
 
         Nothing at temperature 0, and with many candidates: to find the token would take time.
         """
-        if self._request.sampling.is_greedy:
-            return ()
-        pairs = [(target(place), each) for place, each in enumerate(compared)]
-        if any(max(len(p), len(each.distribution)) > LARGEST_TABLE for p, each in pairs):
+        pairs = [(target(index), each) for index, each in enumerate(compared)]
+        if self._request.sampling.is_greedy or any(
+            max(len(wanted), len(each.distribution)) > LARGEST_TABLE for wanted, each in pairs
+        ):
             return ()
         return tuple(
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
-    def _commit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
+    def _emit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
         """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
         run = (*proposed[: verdict.num_accepted], verdict.token)
         texts = self._texts_until_end(run)
@@ -239,9 +222,8 @@ class _Answer:
         self._tokens += tokens
         self._num_left -= len(tokens)
         self._statistics.count_step(len(draft), num_kept, len(tokens))
-        if not draft:
-            return Chunk("".join(texts), tokens, FROM_TARGET, texts, finish=self.finish)
-        self._target.rollback(len(self._tokens) - 1)
+        if draft:
+            self._target.rollback(len(self._tokens) - 1)
         origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
         return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)

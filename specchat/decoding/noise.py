@@ -1,4 +1,4 @@
-"""The noise of a seed: one fixed number per place of an answer and token, for every model.
+"""The noise of a seed: one fixed number for each index of an answer and token, for every model.
 
 A token is drawn by a race: token x arrives at time E(x) / p(x), where the E(x) are independent
 exponential numbers, and the first one wins, which is x with probability p(x) (the Gumbel trick,
@@ -8,7 +8,7 @@ decoding" (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
 
 The numbers come from SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
 generators"), which hashes a counter, so that each number can be had without those before it. The
-counter of a place starts at a cryptographic hash of seed and place.
+counter of an index starts at a cryptographic hash of seed and index.
 """
 
 import math
@@ -38,14 +38,14 @@ class Noise:
         """Use the noise of this seed."""
         self._seed = seed
 
-    def draw(self, distribution: Distribution, place: int) -> int:
-        """Return the token that wins at a place of the answer, 0 for its first token.
+    def draw(self, distribution: Distribution, index: int) -> int:
+        """Return the token that wins at an index of the answer, 0 for its first token.
 
         Noise is only looked up for tokens that can still win.
         """
         if len(distribution) == 1:
             return distribution.best()
-        starts = self._starts(place)
+        starts = self._starts(index)
         if distribution.table:
             return _winner(*distribution.table, starts)
         ids, weights = distribution.ids, distribution.unscaled
@@ -53,13 +53,13 @@ class Noise:
         ids = ids[rivals]
         return ids.item((weights[rivals] / _times(ids, starts)).argmax())
 
-    def times(self, ids: Ids, place: int) -> Weights:
-        """Return the exponential numbers E of tokens at a place of the answer, shape (n,)."""
-        return _times(ids, self._starts(place))
+    def times(self, ids: Ids, index: int) -> Weights:
+        """Return the exponential numbers E of tokens at an index of the answer, shape (n,)."""
+        return _times(ids, self._starts(index))
 
-    def _starts(self, place: int) -> tuple[int, int]:
-        """Return where counters start at a place: for first bytes, and for the other bits."""
-        digest = blake2b(f"{self._seed} {place}".encode(), digest_size=16).digest()
+    def _starts(self, index: int) -> tuple[int, int]:
+        """Return where counters start at an index: for first bytes, and for the other bits."""
+        digest = blake2b(f"{self._seed} {index}".encode(), digest_size=16).digest()
         return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 

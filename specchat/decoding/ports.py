@@ -13,7 +13,7 @@ Rows: TypeAlias = Sequence[Logits]
 """Rows of logits, each of shape (vocabulary,). Valid until the model evaluates again."""
 
 Draw: TypeAlias = Callable[[Distribution, int], int]
-"""Draws a token from a distribution, for a place of the answer: 0 for its first token."""
+"""Draws a token from a distribution, for an index in the answer: 0 for its first token."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens that are done, and of all of them."""

@@ -164,10 +164,10 @@ class Sampler:
 def _smallest_nucleus(weights: list[float], share: float) -> int:
     """Return the smallest number of weights, largest first, that reach a share of their sum."""
     wanted = share * sum(weights)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         wanted -= weight
         if wanted <= 0:
-            return place + 1
+            return index + 1
     return len(weights)
 
 

@@ -37,7 +37,7 @@ class TextAssembler:
         self._held = ""
         if not self._stop_strings:
             return text
-        found = [place for stop in self._stop_strings if (place := text.find(stop)) >= 0]
+        found = [start for stop in self._stop_strings if (start := text.find(stop)) >= 0]
         if found:
             self.is_stopped = True
             return text[: min(found)]

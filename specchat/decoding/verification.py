@@ -39,18 +39,18 @@ def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Rand
     return _verify_by_equality(draft, lambda position: target(position).best())
 
 
-def verify_by_noise(noise: Noise, place: int) -> Verifier:
+def verify_by_noise(noise: Noise, first: int) -> Verifier:
     """Return a verifier that accepts a token if and only if the target draws it with this noise.
 
-    `place` is that of the draft's first token in the answer. The text is a function of the noise
-    and the target alone, whatever is drafted. Drafters that draw with the same noise often draw the
-    target's token: with probability (1 - d) / (1 + d) or more, d being the total variation distance
-    of the two distributions (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
+    `first` is the index of the draft's first token in the answer. The text is a function of the
+    noise and the target alone, whatever is drafted. A drafter that draws with the same noise draws
+    the target's token with probability (1 - d) / (1 + d) or more, where d is the total variation
+    distance of the two distributions (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
     """
 
     def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
         del random  # the noise is all there is
-        return _verify_by_equality(draft, lambda at: noise.draw(target(at), place + at))
+        return _verify_by_equality(draft, lambda index: noise.draw(target(index), first + index))
 
     return verify
 

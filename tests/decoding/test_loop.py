@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,7 +18,6 @@ from decoding.toy_answers import (
     tokens_of,
     verify_by_rejection,
 )
-from specchat.decoding import loop, verification
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
@@ -48,20 +46,6 @@ DRAFTS = {
     "wrong": [(token + 1) % 5 for token in SCRIPT],
     "half right": half_right(SCRIPT),
 }
-
-
-def test_a_step_can_be_read_in_ninety_lines() -> None:
-    """Every line of the loop and of block verification that a step runs, docstrings included."""
-    functions = (
-        loop._Answer.step,
-        loop._Answer._verify,
-        loop._Answer._commit,
-        loop._Answer._texts_until_end,
-        verification.verify_by_block,
-        verification._chance_to_pass,
-    )
-
-    assert sum(len(inspect.getsourcelines(each)[0]) for each in functions) <= 90
 
 
 @pytest.mark.parametrize("draft_length", [0, 1, 2, 3, 6, 16])
