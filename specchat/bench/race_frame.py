@@ -9,9 +9,9 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from specchat.bench.race_record import Lane, Race
-from specchat.chat.figure_text import rate_text
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
+from specchat.wording import rate_text
 
 Shades: TypeAlias = Mapping[str, tuple[str, str]]
 SHADES: Shades = {

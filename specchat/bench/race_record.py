@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any, Self
 
 from specchat.chat.conversation import ChatMessage
-from specchat.chat.figure_text import drafting_text, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import DRAFTERS, PLAIN
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
+from specchat.wording import drafting_text, rate_text, speedup_text
 
 MAX_TOKENS = 256
 """Tokens of each answer unless another limit is set."""

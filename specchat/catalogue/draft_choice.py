@@ -30,7 +30,7 @@ from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
-from specchat.percentage import percent
+from specchat.wording import percent
 
 LARGEST_SHARE = 1 / 2
 """A draft larger than this share of its target costs more time than it saves."""

@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
 from specchat.gguf.prediction_head import read_pair
-from specchat.hub.cache import size_in_words
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Machine
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.planner import Planner
+from specchat.wording import size_text
 
 Fit: TypeAlias = Literal[
     "fits the GPU", "fits in memory", "partly on the GPU", "too large", "unknown"
@@ -39,7 +39,7 @@ def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
     """Return a size for display: exact, rough, or a question mark."""
     if num_bytes is None:
         return f"~{about_gb:g} GB" if about_gb else "?"
-    return size_in_words(num_bytes) if num_bytes else "-"
+    return size_text(num_bytes) if num_bytes else "-"
 
 
 def need_of(entry: Entry) -> float | None:

@@ -15,9 +15,9 @@ from specchat.catalogue.catalogue_file import (
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.local_models import find_model
 from specchat.errors import InvalidOption, ModelNotFound
-from specchat.hub.cache import size_in_words
 from specchat.settings.positions import parsed
 from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
+from specchat.wording import size_text
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
 PAIR = "pair"
@@ -60,7 +60,7 @@ def find_pair(name: str) -> Pair:
     entry = find_supported(name)
     pair = _pair(entry)
     if pair is None:
-        size = f" ({size_in_words(entry.num_bytes)})" if entry.num_bytes else ""
+        size = f" ({size_text(entry.num_bytes)})" if entry.num_bytes else ""
         raise ModelNotFound(
             f"pair {name} is not installed: `specchat pull {name}` fetches it{size}"
         )

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.percentage import percent
+from specchat.wording import percent
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
-from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
 from specchat.cli import pull
 from specchat.cli.model_arguments import (
@@ -33,6 +32,7 @@ from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
+from specchat.wording import answer_line, speculation_line
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}

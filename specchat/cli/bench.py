@@ -13,7 +13,6 @@ from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
-from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
 from specchat.cli.model_arguments import chosen_pair, open_engine, stopping_on_interrupt
 from specchat.cli.terminal import (
     DONE,
@@ -26,7 +25,7 @@ from specchat.cli.terminal import (
 )
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.percentage import percent
+from specchat.wording import percent, rate_text, speculation_line, speedup_text
 
 TEMPERATURES = (0.0, 0.8)
 INTERVAL_HEADING = "95 % interval"

@@ -26,7 +26,7 @@ from specchat.cli.model_arguments import (
 )
 from specchat.drafter_registry import AUTO
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
@@ -34,6 +34,7 @@ from specchat.planning.device import find_machine
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -121,7 +122,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
         Offer(
             each.name,
             f"from {each.tool}",
-            size=size_in_words(each.num_bytes),
+            size=size_text(each.num_bytes),
             fit=judge(need_of_size(each.num_bytes), machine),
             choose=partial(_choose_file, arguments, each.name, each.path),
         )

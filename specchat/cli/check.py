@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import asdict
 
-from specchat.chat.figure_text import exact_drafts
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
 from specchat.engine.local_engine import LocalEngine
@@ -12,7 +11,7 @@ from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote_engine import try_out
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options.declarations import GenerateOptions
-from specchat.percentage import percent
+from specchat.wording import exact_drafts, percent
 
 PROMPTS = (
     "What is speculative decoding?",

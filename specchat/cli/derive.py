@@ -8,7 +8,6 @@ from typing import Any
 
 from specchat.catalogue.pairs import load_pairs
 from specchat.catalogue.tuned_settings import find_tuned
-from specchat.chat.figure_text import rate_text, times_text
 from specchat.chat.store import Store, default_path
 from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.show import find_file
@@ -22,7 +21,7 @@ from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
-from specchat.percentage import percent
+from specchat.wording import percent, rate_text, times_text
 
 MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.export import EXPORTS, as_json, date_text, write_export
-from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import confirm, print_exactly, print_result, say, table_lines
 from specchat.errors import InvalidOption
+from specchat.wording import positions_text
 
 NAMES = {"user": "You", "assistant": "Answer"}
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"

@@ -16,11 +16,11 @@ from specchat.cli.terminal import print_result, say, table_lines
 from specchat.errors import SpecchatError
 from specchat.gguf.purpose import purpose_text
 from specchat.gguf.reader import read_beginning
-from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.cache import find_present
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
-from specchat.percentage import percent
 from specchat.planning.device import Machine, find_machine
+from specchat.wording import percent, size_text
 
 Row = Mapping[str, Any]
 
@@ -78,7 +78,7 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
         where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
         if row["origin"]:
             where = f"derived draft for {row['origin']['target']}"
-        table.append((row["name"], size_in_words(row["bytes"]), row["fit"], where))
+        table.append((row["name"], size_text(row["bytes"]), row["fit"], where))
     return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 
 
@@ -133,11 +133,11 @@ def _row_of_local(model: LocalModel, machine: Machine, facts: HeaderFacts) -> di
 
 def _machine_line(machine: Machine) -> str:
     """Return the facts that the column of fits is based on."""
-    free = "unknown" if machine.free is None else size_in_words(machine.free)
+    free = "unknown" if machine.free is None else size_text(machine.free)
     if machine.gpus is None:
         gpus = "GPU unknown (run `specchat doctor`)"
     else:
-        gpus = ", ".join(f"{gpu.label} ({size_in_words(gpu.total)})" for gpu in machine.gpus)
+        gpus = ", ".join(f"{gpu.label} ({size_text(gpu.total)})" for gpu in machine.gpus)
         gpus = f"GPU: {gpus}" if gpus else "no usable GPU"
     return in_one_line(f"This machine: free memory {free}; {gpus}")
 

@@ -34,8 +34,8 @@ from specchat.options.declarations import (
     LoadOptions,
     think_values,
 )
-from specchat.percentage import percent
 from specchat.settings.sources import wrong_setting
+from specchat.wording import percent
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"

@@ -15,7 +15,7 @@ from specchat.catalogue.pairs import find_supported
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import DONE, FAILED, confirm, print_exactly, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
-from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.cache import find_present
 from specchat.hub.download import check, download
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference, looks_like_reference, parse
@@ -23,6 +23,7 @@ from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
+from specchat.wording import size_text
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 """Time between two lines of progress on a terminal and elsewhere."""
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.name is None:
         entry = _recommended_pair(arguments)
-        size = f" ({size_in_words(size_of(entry))})" if size_of(entry) else ""
+        size = f" ({size_text(size_of(entry))})" if size_of(entry) else ""
         question, otherwise = f"pull {entry.name}{size}?", f"`specchat pull {entry.name}` pulls it"
         if None in entry.places and not confirm(question, otherwise=otherwise, default=True):
             say("nothing was fetched: `specchat list` shows all pairs")
@@ -73,12 +74,12 @@ def _recommended_pair(arguments: argparse.Namespace) -> Entry:
     machine = _machine()
     entry = recommend(load_entries().values(), machine)
     if entry is None:
-        free = f" ({size_in_words(machine.free)} of memory free)" if machine.free else ""
+        free = f" ({size_text(machine.free)} of memory free)" if machine.free else ""
         raise ModelNotFound(
             f"no pair fits this machine{free}: close other programs, or see `specchat list`"
         )
     say(f"recommended for this machine: {entry.name}. {entry.description}.")
-    need, fit = size_in_words(need_of(entry) or 0), judge(need_of(entry), machine)
+    need, fit = size_text(need_of(entry) or 0), judge(need_of(entry), machine)
     unknown = "; the free memory is unknown, so it is a small one"
     judged = unknown if fit == "unknown" else f" and {fit}"
     say(f"It needs about {need} of memory{judged}.")

@@ -9,8 +9,8 @@ from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove, user_of
 from specchat.cli.terminal import DONE, FAILED, confirm, say
 from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
-from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     with locked(removal):
         for reference in removal.deleted:
             say(f"deleting {reference}")
-        size = size_in_words(removal.num_bytes)
+        size = size_text(removal.num_bytes)
         question = f"delete {size} from the cache that specchat shares with other programs?"
         if not _confirmed(arguments, question):
             say("nothing was deleted")
@@ -51,7 +51,7 @@ def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
     """Delete a draft that was derived here. Raises SpecchatError if something names it."""
     if user := user_of(model.path):
         raise SpecchatError(f"{user} needs {model.name}: name another draft there first")
-    size = size_in_words(model.num_bytes)
+    size = size_text(model.num_bytes)
     if not _confirmed(arguments, f"delete the derived draft {model.name} ({size})?"):
         say("nothing was deleted")
         return FAILED

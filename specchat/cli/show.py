@@ -13,7 +13,6 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
-from specchat.chat.figure_text import exact_drafts
 from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
@@ -24,13 +23,13 @@ from specchat.gguf.prediction_head import has_head, why_no_head
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
-from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.cache import find_present
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.options.declarations import think_values
 from specchat.pacing.exactness_cache import ExactnessCache
-from specchat.percentage import percent
 from specchat.planning.device import find_machine
 from specchat.planning.notices import notices_of_file
+from specchat.wording import exact_drafts, percent, size_text
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
@@ -245,7 +244,7 @@ def _file_lines(about: About) -> Lines:
 def _facts(model: About) -> Lines:
     parts = f" in {model['num_files']} files" if model["num_files"] > 1 else ""
     yield "model", model["name"]
-    yield "size", f"{size_in_words(model['bytes'])}{parts}, {model['quantisation']}"
+    yield "size", f"{size_text(model['bytes'])}{parts}, {model['quantisation']}"
     layers = f", {model['layers']} layer{'s'[: model['layers'] != 1]}" if model["layers"] else ""
     kind = f"{model['architecture']}, {_count(model['parameters'])} parameters{layers}"
     if model["experts"]:
@@ -287,7 +286,7 @@ def _format_text(form: About | None) -> str:
 
 
 def _memory_text(memory: About) -> str:
-    size = f"{'' if memory['is_exact'] else 'about '}{size_in_words(memory['bytes'])}"
+    size = f"{'' if memory['is_exact'] else 'about '}{size_text(memory['bytes'])}"
     return f"{size} with a context of {memory['context']} tokens: {memory['fit']}"
 
 

@@ -12,14 +12,13 @@ from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
-from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.terminal import print_result, table_lines
 from specchat.drafter_registry import AUTO, may_use
 from specchat.errors import SpecchatError
 from specchat.options.declarations import NO_DRAFT
-from specchat.percentage import percent
+from specchat.wording import percent, speedup_text
 
 TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")

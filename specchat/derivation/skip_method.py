@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from specchat.chat.figure_text import times_text
 from specchat.derivation.derived_files import (
     MeasuredDraft,
     costs_of,
@@ -41,9 +40,9 @@ from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
-from specchat.percentage import percent
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.model_layout import BLOCK, blocks_of, layout_of
+from specchat.wording import percent, times_text
 
 METHOD = "skip"
 LEAST_LAYERS = 4

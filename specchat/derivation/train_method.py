@@ -13,7 +13,6 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from specchat.chat.figure_text import times_text
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.derived_files import (
@@ -36,10 +35,10 @@ from specchat.gguf.reader import raw_metadata, read_whole_model
 from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling
-from specchat.percentage import percent
 from specchat.planning.host_resources import available_bytes, num_cores
 from specchat.planning.model_layout import layout_of
 from specchat.private_files import FOLDERS, make_private, open_private, write_private
+from specchat.wording import percent, times_text
 
 if TYPE_CHECKING:
     from specchat.derivation.trainee import Trainee

@@ -7,9 +7,9 @@ from pathlib import Path
 from specchat.doctor import Finding
 from specchat.doctor.repairs import WITHOUT_AMX, distribution, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
-from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
 from specchat.planning.device import Device, gpus_of
+from specchat.wording import size_text
 
 NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
 """The instructions of a build that make it noticeably faster."""
@@ -130,7 +130,7 @@ def _with_driver(gpu: Device) -> str:
 
 
 def _with_memory(gpu: Device) -> str:
-    room = f", {size_in_words(gpu.free)} of {size_in_words(gpu.total)} free" if gpu.total else ""
+    room = f", {size_text(gpu.free)} of {size_text(gpu.total)} free" if gpu.total else ""
     return f"{gpu.label} ({gpu.name}{room})"
 
 

@@ -18,13 +18,14 @@ from specchat.catalogue.pairs import load_pairs
 from specchat.doctor import Finding
 from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
-from specchat.hub.cache import cache_root, size_in_words
+from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import reason
 from specchat.hub.references import endpoint, shown_endpoint
 from specchat.planning.device import find_machine
 from specchat.private_files import DAMAGED, FOLDERS
 from specchat.settings.sources import read_settings, settings_path
+from specchat.wording import size_text
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -53,7 +54,7 @@ def check_memory() -> Finding:
     free = find_machine().free
     if free is None:
         return Finding("memory", "ok", "the system does not report how much is free")
-    detail = f"{size_in_words(free)} free"
+    detail = f"{size_text(free)} free"
     if free >= LITTLE_MEMORY:
         return Finding("memory", "ok", detail)
     detail += ", too little for most models: close other programs"
@@ -64,7 +65,7 @@ def check_disk() -> Finding:
     """Check how much disk space is left for models."""
     root = cache_root()
     free = shutil.disk_usage(_existing(root)).free
-    detail = f"{size_in_words(free)} free for models in {root}"
+    detail = f"{size_text(free)} free for models in {root}"
     if free < LITTLE_DISK:
         fix = ("specchat list", "specchat rm NAME  # or set HF_HOME to a folder on a larger disk")
         return Finding("disk", "warning", f"{detail}, too little for most pairs", fix)

@@ -19,7 +19,7 @@ from specchat.gguf.vocabulary_facts import (
     token_texts,
     vocabulary_of,
 )
-from specchat.percentage import percent
+from specchat.wording import percent
 
 SMALLEST_SHARE = 0.5
 """Of the smaller vocabulary's tokens, those that must be common for a draft to be of use."""

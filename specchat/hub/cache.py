@@ -16,13 +16,12 @@ from specchat.gguf.reader import split_names
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 from specchat.private_files import read_text
+from specchat.wording import size_text
 
 PART = ".specchat-part"
 WHEEL = ".specchat-wheel"
 SPARE = 64 << 20
 """The bytes to leave free on the disk."""
-
-UNITS = ("bytes", "kB", "MB", "GB")
 
 
 def cache_root() -> Path:
@@ -157,14 +156,6 @@ def require_space(num_bytes: int) -> None:
         ) from None
     if num_bytes + SPARE > free:
         raise DownloadFailed(
-            f"not enough disk space in {root}: {size_in_words(num_bytes)} needed,"
-            f" {size_in_words(free)} free; free some, or set HF_HOME to a folder on a larger disk"
+            f"not enough disk space in {root}: {size_text(num_bytes)} needed,"
+            f" {size_text(free)} free; free some, or set HF_HOME to a folder on a larger disk"
         )
-
-
-def size_in_words(num_bytes: float) -> str:
-    """Return a size for display, in units of 1000 as on the hub."""
-    power = min(3, max(0, len(str(int(num_bytes))) - 1) // 3)
-    size = num_bytes / 1000**power
-    decimals = max(0, 3 - len(str(int(size)))) if power else 0
-    return f"{size:.{decimals}f} {UNITS[power]}"

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
-from specchat.hub.cache import blob_path, find_present, pointer_path, require_space, size_in_words
+from specchat.hub.cache import blob_path, find_present, pointer_path, require_space
 from specchat.hub.client import HubFile, find, is_offline
 from specchat.hub.hub_errors import WAITS, RetryPolicy, explain
 from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.pins import is_checked, keep_pin, pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
+from specchat.wording import size_text
 
 FIRST_TRIES = 3
 """Tries to reach the hub at all: without a network, the error should come soon."""
@@ -60,7 +61,7 @@ def download(
 
 def _offline_message(missing: Sequence[Reference]) -> str:
     sizes = [pinned(part).size for each in missing for part in each.parts]
-    total = f" ({size_in_words(sum(size or 0 for size in sizes))})" if all(sizes) else ""
+    total = f" ({size_text(sum(size or 0 for size in sizes))})" if all(sizes) else ""
     verb = "is" if len(missing) == 1 else "are"
     return (
         f"offline, and {' and '.join(map(str, missing))}{total} {verb} not installed: pull again"

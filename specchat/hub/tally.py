@@ -3,9 +3,8 @@
 import time
 from collections import deque
 
-from specchat.hub.cache import size_in_words
 from specchat.hub.transfer import DownloadProgress
-from specchat.percentage import percent
+from specchat.wording import duration_text, percent, size_text
 
 WINDOW = 10.0
 """Seconds over which the rate is averaged."""
@@ -49,12 +48,12 @@ class Tally:
         (begin, before), (end, after) = self._samples[0], self._samples[-1]
         rate = (after - before) / (end - begin) if end > begin else 0.0
         done, total = self._sizes()
-        words = [f"{size_in_words(done)} of {size_in_words(total)}"]
+        words = [f"{size_text(done)} of {size_text(total)}"]
         if total:
             words.append(percent(self.share))
         if rate:
-            left = _duration((total - done) / rate)
-            words += [f"{size_in_words(rate)}/s", f"{left} left"]
+            left = duration_text((total - done) / rate)
+            words += [f"{size_text(rate)}/s", f"{left} left"]
         return words
 
     def files_in_words(self) -> list[str]:
@@ -68,11 +67,3 @@ class Tally:
     def note(self) -> str:
         """What delays one of the files, empty for nothing."""
         return next((each.note for each in self._files.values() if each.note), "")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"

@@ -26,7 +26,7 @@ from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import outcomes
 from specchat.pacing.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
 from specchat.pacing.trials import TrialBudget, is_plain_due
-from specchat.percentage import percent
+from specchat.wording import percent
 
 FEW, ENOUGH = 2, 4
 """With fewer known outcomes than FEW, draft passes are made but their tokens not used; with fewer

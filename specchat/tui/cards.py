@@ -12,12 +12,10 @@ from textual.content import Content
 from textual.renderables.digits import DIGITS, DIGITS3X3
 
 from specchat import drafter_registry
-from specchat.chat.figure_text import exact_drafts, speedup_text, times_text
 from specchat.chat.safe_text import harmless
 from specchat.engine.api import EngineFacts
-from specchat.hub.cache import size_in_words
-from specchat.percentage import percent
 from specchat.tui.figures import Figures, spark
+from specchat.wording import exact_drafts, percent, size_text, speedup_text, times_text
 
 CARDS: Mapping[str, Sequence[str]] = {
     "Speculation": ("speculation",),
@@ -199,9 +197,9 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
 
 
 def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
-    weights = _row("weights", size_in_words(facts.target_bytes + facts.draft_bytes), width)
+    weights = _row("weights", size_text(facts.target_bytes + facts.draft_bytes), width)
     on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)
-    cache = _row("KV cache", size_in_words(facts.cache_bytes), width)
+    cache = _row("KV cache", size_text(facts.cache_bytes), width)
     notices = [Content.styled(harmless(each), MUTED) for each in facts.notices]
     texts = {"weights": _lines(weights, on_gpu), "KV cache": _lines(cache, *notices)}
     if facts.exact_draft is not None:

@@ -8,11 +8,10 @@ from typing import Any, Literal, Self
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import SAME, answer_line, short_line, speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
-from specchat.percentage import percent
+from specchat.wording import SAME_SPEED, answer_line, percent, short_line, speedup_text
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
@@ -121,7 +120,7 @@ class Figures:
         """Whether speculation helps this answer, hurts it, or neither."""
         if not self.speedup:
             return ""
-        is_same = speedup_text(self.speedup) == SAME
+        is_same = speedup_text(self.speedup) == SAME_SPEED
         return "" if is_same else "good" if self.speedup > 1 else "bad"
 
     def verdict(self) -> str:

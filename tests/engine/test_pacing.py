@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.chat.figure_text import speculation_line
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, InvalidOption
@@ -25,6 +24,7 @@ from specchat.pacing.pass_costs import PLAIN, PassCosts
 from specchat.pacing.pass_measurement import measure_passes, measure_plain
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.plan import Plan
+from specchat.wording import speculation_line
 
 pytestmark = pytest.mark.usefixtures("full_measurement")
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}

@@ -13,7 +13,6 @@ from textual.widgets._toast import Toast
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
-from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Preset, Store, default_path
 from specchat.docs import topics
 from specchat.errors import EngineFailed, ModelWontLoad
@@ -27,6 +26,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
+from specchat.wording import speedup_text
 from tui.driving import ask_twice, compare_answer, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from scripted_chat import FACTS, Script
-from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -31,6 +30,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.setup import Offer, PairChoice
+from specchat.wording import speedup_text
 
 pytestmark = pytest.mark.anyio
 SECONDS = 30.0

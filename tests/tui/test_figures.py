@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.chat.figure_text import answer_line
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.hub.cache import size_in_words
 from specchat.tui.figures import Figures, spark
+from specchat.wording import answer_line
 
 
 def stats(**fields: object) -> Statistics:
@@ -70,11 +69,9 @@ def test_points_are_alike_however_often_they_are_reported() -> None:
 
 
 def test_small_pictures() -> None:
-    """Lines of characters, and sizes."""
+    """A line of characters shows values against their maximum."""
     assert spark([0.0, 0.5, 1.0, 2.0], 1.0) == "▁▅██"
     assert spark([], 0.0) == ""
-    assert size_in_words(512) == "512 bytes"
-    assert size_in_words(5 * 10**9) == "5.00 GB"
 
 
 def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:

@@ -14,7 +14,6 @@ from textual.widgets import Static
 
 from scripted_chat import COSTS, Script, chat
 from specchat.bench.race_record import Race
-from specchat.chat.figure_text import SAME, SAME_SPEED, speedup_text
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import LARGE_ROWS, figure_texts
@@ -23,6 +22,7 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
 from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.panel import Card, FigureView, Panel
+from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, speedup_text
 from tui.driving import compare_answer, panel_text, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
@@ -121,8 +121,8 @@ def could_be(words: str, ours: float, without: float) -> bool:
     """Return whether two rounded rates allow what is said of their ratio."""
     low = (ours - 0.05) / (without + 0.05)
     high = (ours + 0.05) / max(without - 0.05, 1e-9)
-    if words == SAME:
-        return low < 1 + SAME_SPEED and high > 1 - SAME_SPEED
+    if words == SAME_SPEED:
+        return low < 1 + SPEEDUP_TOLERANCE and high > 1 - SPEEDUP_TOLERANCE
     (number,) = numbers(words)
     if "faster" in words and number <= 1:
         return False
@@ -136,15 +136,15 @@ def _verdicts(texts: Texts, short: str, below: str) -> Iterator[str]:
     said = {
         each
         for text in (verdict, texts.get("speedup", ""), short, below)
-        for each in re.findall(rf"\d[\d.]*x faster|\d+ % slower|{SAME}", text)
+        for each in re.findall(rf"\d[\d.]*x faster|\d+ % slower|{SAME_SPEED}", text)
     }
     if len(said) > 1:
         yield f"several speedups: {sorted(said)}"
     for words, contrary in {
-        "helps": ("slower", SAME, "cost more", "does not pay", "slowing"),
-        "slowing": ("faster", SAME, "x checking one", "helps"),
+        "helps": ("slower", SAME_SPEED, "cost more", "does not pay", "slowing"),
+        "slowing": ("faster", SAME_SPEED, "x checking one", "helps"),
         "no difference": ("faster", "slower", "cost more"),
-        "is off": ("faster", "slower", SAME, "tokens per pass"),
+        "is off": ("faster", "slower", SAME_SPEED, "tokens per pass"),
         "No drafts": ("faster", "slower", "drafted tokens", "kept"),
     }.items():
         everything = "\n".join([*texts.values(), reason, short])

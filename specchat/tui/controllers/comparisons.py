@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import speedup_text
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
 from specchat.tui.controllers.answers import Answers
@@ -13,6 +12,7 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import lines_below
+from specchat.wording import speedup_text
 
 COMPARED_TOKENS = 256
 UNSTEADY = 1.25

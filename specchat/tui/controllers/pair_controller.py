@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.errors import SpecchatError
-from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session
 from specchat.tui.setup import PairChoice
+from specchat.wording import percent
 
 BAR_WIDTH = 20
 

@@ -10,10 +10,10 @@ from specchat.errors import Cancelled
 from specchat.hub.download import download
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
-from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Post, unexpected
 from specchat.tui.setup import Offer
+from specchat.wording import percent
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""

@@ -15,10 +15,10 @@ from textual.widgets.option_list import Option
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.hub.client import is_offline
-from specchat.percentage import percent
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
+from specchat.wording import percent
 
 if TYPE_CHECKING:
     from specchat.tui.pair_actions import PairActions

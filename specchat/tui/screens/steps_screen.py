@@ -17,10 +17,10 @@ from textual.widgets import Static
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
-from specchat.percentage import percent
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
+from specchat.wording import percent
 
 OTHER_ROWS = 9
 """Rows that a step takes, without the text before it."""

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from specchat.chat.conversation import Attachment
 from specchat.chat.safe_text import harmless
-from specchat.hub.cache import size_in_words
+from specchat.wording import size_text
 
 MAX_SHOWN = 20_000
 """Characters shown of an opened file."""
@@ -73,5 +73,5 @@ class TextFold(Fold):
 
 def attached_view(attachment: Attachment) -> TextFold:
     """Return a file's name and size, which open its contents."""
-    size = size_in_words(len(attachment.content.encode()))
+    size = size_text(len(attachment.content.encode()))
     return TextFold(f"{harmless(attachment.name)} · {size}", attachment.content)

@@ -10,8 +10,8 @@ from textual.widgets import OptionList, Static
 
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
-from specchat.hub.cache import size_in_words
 from specchat.tui.widgets.composer import Composer
+from specchat.wording import size_text
 
 WORDMARK = """\
 ▄▀▀▀ █▀▀▄ █▀▀▀ ▄▀▀▀ ▄▀▀▀ █  █ ▄▀▀▄ ▀█▀
@@ -80,7 +80,7 @@ def _row(name: str, value: str, num_bytes: int, width: int) -> Text:
     """Return a row of the card; a file's size that has no room left in it goes below it, whole."""
     row = Text.assemble((f"{name:<{NAMES_WIDTH}}", "dim"), in_one_line(value))
     if num_bytes:
-        size = size_in_words(num_bytes)
+        size = size_text(num_bytes)
         fits = not width or row.cell_len + len(BETWEEN + size) <= width
         row.append(f"{BETWEEN}{size}" if fits else f"\n{'':<{NAMES_WIDTH}}{size}")
     return row

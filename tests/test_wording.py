@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.chat.figure_text import answer_line, positions_text, speculation_line, speedup_text
+from specchat.wording import (
+    answer_line,
+    duration_text,
+    positions_text,
+    size_text,
+    speculation_line,
+    speedup_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,22 @@ from specchat.chat.figure_text import answer_line, positions_text, speculation_l
 def test_a_speedup_is_a_factor_above_1_and_a_percentage_below(speedup: float, text: str) -> None:
     """Differences of less than 5 % count as the same speed."""
     assert speedup_text(speedup) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(512, "512 bytes"), (5 * 10**9, "5.00 GB"), (123_456, "123 kB")]
+)
+def test_a_size_has_three_digits(num_bytes: int, text: str) -> None:
+    """Sizes are in units of 1000, as on the hub."""
+    assert size_text(num_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(41.7, "42 s"), (185, "3 min 5 s"), (7800, "2 h 10 min")]
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    """Less than a minute is given in seconds."""
+    assert duration_text(seconds) == text
 
 
 def test_a_line_has_only_what_is_known() -> None:

@@ -1,15 +1,39 @@
-"""How the figures of an answer are written: one wording for the commands, exports and the chat."""
+"""How figures are written: the same on screen, in commands, in messages and in exports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specchat.percentage import percent
-
-SAME_SPEED = 0.05
+UNITS = ("bytes", "kB", "MB", "GB")
+SAME_SPEED = "same speed"
+SPEEDUP_TOLERANCE = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
-SAME = "same speed"
-NOTICED = 1.01
+NOTABLE_COST = 1.01
 """Smaller costs of exact passes are not worth mentioning."""
+
+
+def percent(share: float) -> str:
+    """Return a share as "83 %"; only 0 is "0 %", and only 1 is "100 %"."""
+    rounded = round(100 * share)
+    if 0 < share < 1:
+        rounded = min(max(rounded, 1), 99)
+    return f"{rounded} %"
+
+
+def size_text(num_bytes: float) -> str:
+    """Return a size as "1.24 GB", in units of 1000 as on the hub."""
+    power = min(3, max(0, len(str(int(num_bytes))) - 1) // 3)
+    size = num_bytes / 1000**power
+    decimals = max(0, 3 - len(str(int(size)))) if power else 0
+    return f"{size:.{decimals}f} {UNITS[power]}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as "42 s", "3 min 5 s" or "2 h 10 min"."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
 def rate_text(tokens_per_second: float) -> str:
@@ -18,21 +42,21 @@ def rate_text(tokens_per_second: float) -> str:
 
 
 def times_text(speedup: float) -> str:
-    """Return a speedup as a number: "1.4x", and below 1 "0.73x"."""
-    return f"{speedup:.1f}x" if speedup >= 1 + SAME_SPEED else f"{speedup:.2f}x"
+    """Return a speedup as "1.4x", with two decimals below 1: "0.73x"."""
+    return f"{speedup:.1f}x" if speedup >= 1 + SPEEDUP_TOLERANCE else f"{speedup:.2f}x"
 
 
 def speedup_text(speedup: float) -> str:
     """Return a speedup over plain decoding as "1.4x faster" or "27 % slower"."""
-    if speedup >= 1 + SAME_SPEED:
+    if speedup >= 1 + SPEEDUP_TOLERANCE:
         return f"{times_text(speedup)} faster"
-    if speedup > 1 - SAME_SPEED:
-        return SAME
+    if speedup > 1 - SPEEDUP_TOLERANCE:
+        return SAME_SPEED
     return f"{percent(1 - speedup)} slower"
 
 
 def tokens_text(generated: int, reasoning: int = 0) -> str:
-    """Return the tokens of an answer, and how many of them were reasoning if any."""
+    """Return the number of tokens of an answer, with those of reasoning if there are any."""
     return f"{generated} tokens ({reasoning} reasoning)" if reasoning else f"{generated} tokens"
 
 
@@ -54,7 +78,7 @@ def short_line(statistics: Mapping[str, Any]) -> str:
 
 
 def drafting_text(statistics: Mapping[str, Any]) -> str:
-    """Return what an answer's drafts brought."""
+    """Return how many of an answer's draft tokens were accepted, and the tokens per target pass."""
     drafted = statistics.get("drafted")
     if not drafted:
         return "nothing drafted"
@@ -99,9 +123,9 @@ def speculation_line(speculation: Mapping[str, Any]) -> str:
 
 
 def exact_drafts(longest: int, cost: float | None) -> str:
-    """Return in words which drafts are exact, and how much longer passes take for it."""
+    """Return which draft lengths are exact, and how much longer exact passes take."""
     if not longest:
         return "no drafts"
-    if not cost or cost < NOTICED:
+    if not cost or cost < NOTABLE_COST:
         return f"drafts up to {longest}"
     return f"drafts up to {longest}, verified in up to {percent(cost - 1)} more time"
