@@ -1,8 +1,26 @@
-"""The engine: loads a pair and answers, in this process or in its own.
+"""The engine: loads a pair and answers, in this process or in a process of its own.
 
 llama.cpp is imported when the first engine is loaded.
 """
 
-from specchat.engine.api import Engine, Loading
+from pathlib import Path
+
+from specchat.engine.api import Engine, Loading, LoadRequest
+from specchat.options.declarations import LoadOptions
 
 __all__ = ["Engine", "Loading"]
+
+
+def _open(request: LoadRequest) -> Engine:
+    draft = Path(request.draft) if request.draft else None
+    loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
+    if request.process:
+        from specchat.engine.remote_engine import RemoteEngine
+
+        return RemoteEngine(loading, request.on_progress)
+    from specchat.engine.local_engine import LocalEngine
+
+    return LocalEngine(loading, request.on_progress)
+
+
+Engine.opener = staticmethod(_open)

@@ -1,10 +1,10 @@
-"""The interface of engines, in this process or in their own, and how to load one."""
+"""The interface of engines: what can be asked of one, and what it reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
@@ -146,6 +146,9 @@ class Engine(ABC):
     stats: Statistics
     """The statistics of the answer in progress, or of the last one."""
 
+    opener: ClassVar[Callable[[LoadRequest], "Engine"]]
+    """What `load` calls. `specchat.engine` sets it, so that this module imports no engine."""
+
     _is_closed = _is_busy = False
 
     @classmethod
@@ -155,15 +158,7 @@ class Engine(ABC):
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
-        draft = Path(request.draft) if request.draft else None
-        loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
-        if request.process:
-            from specchat.engine.remote_engine import RemoteEngine
-
-            return RemoteEngine(loading, request.on_progress)
-        from specchat.engine.local_engine import LocalEngine
-
-        return LocalEngine(loading, request.on_progress)
+        return cls.opener(request)
 
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
