@@ -149,8 +149,7 @@ class Real(Machine):
         if length == 1:
             changed += self.settling * 0.8**self.num_plain
         self.num_plain = 0 if draft or self.was_read else self.num_plain + 1
-        size = pacer.padded(length, len(self.costs) - 1) if draft else 1
-        took = self.passed(self.pass_seconds(size) + changed)
+        took = self.passed(self.pass_seconds(self.padded(length, self.depth)) + changed)
         self.last_length = length
         after = self.offered[len(draft)] if len(draft) < len(self.offered) else False
         wanted = [RIGHT if right else WRONG for right in (*outcomes, after)]

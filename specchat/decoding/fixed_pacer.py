@@ -60,11 +60,6 @@ class FixedPacer:
         self.room -= len(likely)
         return len(likely)
 
-    def padded(self, num_tokens: int, most: int) -> int:
-        """Return the number of tokens: the rounding of a pass must not depend on the clock."""
-        del most
-        return num_tokens
-
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Do nothing."""
 

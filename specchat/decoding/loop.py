@@ -161,7 +161,7 @@ class _Answer:
         draft = drafter.propose(self._pacer)
         drafted = perf_counter()
         tokens = [each.token for each in draft]
-        rows = self._evaluate(tokens, room)
+        rows = self._evaluate(tokens)
         evaluated = perf_counter()
         verdict, chances = self._verify(draft, tokens, rows)
         chunk = self._emit(draft, tokens, verdict)
@@ -170,19 +170,12 @@ class _Answer:
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
         return Chunk(*chunk[:7], self._statistics.decode_s, chances)
 
-    def _evaluate(self, drafted: list[int], room: int) -> Rows:
-        """Return the target's logits after the last token and each drafted one.
-
-        Kernels work in blocks, so a pass over more tokens may take less time. Those it is padded
-        with come last: nothing looks at them, and they go with the rejected ones.
-        """
+    def _evaluate(self, drafted: list[int]) -> Rows:
+        """Return the target's logits after the last token and each drafted one."""
         if not drafted:
             return self._target.evaluate(self._tokens[-1:], 1)
         self._target.mark()
-        num_tokens = len(drafted) + 1
-        padding = drafted[-1:] * (self._pacer.padded(num_tokens, room) - num_tokens)
-        text = [self._tokens[-1], *drafted, *padding]
-        return self._target.evaluate(text, len(text))
+        return self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
 
     def _verify(
         self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows

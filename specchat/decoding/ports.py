@@ -118,12 +118,6 @@ class Pacer(Protocol):
         Returns 0 if the draft passes of `rival` promise more.
         """
 
-    def padded(self, num_tokens: int, most: int) -> int:
-        """Return over how many tokens a target pass goes that has to read this many.
-
-        More, up to `most`, where that takes less time; what follows the draft is only padding.
-        """
-
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from verification which tokens are accepted."""
 

@@ -15,6 +15,7 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.pass_costs import PassCosts
 
 RIGHT, WRONG = 1, 2
 SURE = {token: Distribution.certain(token) for token in (RIGHT, WRONG)}
@@ -32,9 +33,10 @@ class Machine:
     """A pair on a machine as pacing sees it: what passes cost, and what is accepted.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
-    passes, by default a share of the same, `draft_cost`. `chance` and `confidence` belong to a
-    place in the text. What the draft model has not read yet it reads before it drafts, and a head
-    reads all accepted tokens with the target's rows.
+    passes, by default a share of the same, `draft_cost`. Target passes are padded by what is known
+    of them, `known_costs`. `chance` and `confidence` belong to a place in the text. What the draft
+    model has not read yet it reads before it drafts, and a head reads all accepted tokens with the
+    target's rows.
     """
 
     costs: Sequence[float]
@@ -49,6 +51,7 @@ class Machine:
     drafted: list[int] = field(default_factory=list)
     draft_costs: Sequence[float] = ()
     reads_accepted: bool = False
+    known_costs: PassCosts | None = None
 
     def __post_init__(self) -> None:
         """Prepare the randomness."""
@@ -93,6 +96,12 @@ class Machine:
         """Return the time of a target pass."""
         return self.costs[length]
 
+    def padded(self, length: int, depth: int = DEPTH) -> int:
+        """Return the length of a target pass with its padding."""
+        if length == 1 or self.known_costs is None:
+            return length
+        return self.known_costs.padded(length, depth, len(self.costs) - 1)
+
     def draft_seconds(self, length: int) -> float:
         """Return the time of a draft pass."""
         known, more = min(length, LONGEST_KNOWN), max(1.0, length / LONGEST_KNOWN)
@@ -110,8 +119,7 @@ class Machine:
         return False
 
     def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        most = len(self.costs) - 1
-        took = self.pass_seconds(pacer.padded(len(draft) + 1, most) if draft else 1)
+        took = self.pass_seconds(self.padded(len(draft) + 1))
         self.seconds += took
         kept = self.verify(pacer, draft)
         if num_read:
@@ -140,9 +148,10 @@ def verify_sampled(
 
 
 def knowledge_of(machine: Machine) -> Knowledge:
-    """Return what measuring while loading would find on a machine."""
+    """Return what measuring while loading would find on a machine, whose passes it then pads."""
     knowledge = Knowledge(reads_accepted=machine.reads_accepted)
     knowledge.target.longest_padded = LONGEST_KNOWN
+    machine.known_costs = knowledge.target
     for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
         knowledge.target.observe(length, 0, machine.costs[length])
     for length in (1, 2, 4, 32):

@@ -79,7 +79,8 @@ class LocalEngine(Engine):
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
         decoded = self._request(prompt, request)
         drafter = self._drafter(name)
-        chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer)
+        target = self.pacing.target(self.context, pacer)
+        chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
             form, state = prompt.form, prompt.state
             reader = AnswerReader(form, state, request.tools, goes_on=prompt.goes_on)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from specchat import drafter_registry
+from specchat.decoding.ports import LanguageModel
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
 from specchat.llama.block_head import BlockHead
@@ -23,6 +24,7 @@ from specchat.pacing.pass_measurement import (
     measure_passes,
     measure_plain,
 )
+from specchat.passes.padded_target import PaddedTarget
 
 MOST_SECONDS = 2.5
 """How long a new model may be measured while it is loaded."""
@@ -58,6 +60,15 @@ class PairPacing:
             pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[origin, is_greedy] = pacer
         return self.pacers[origin, is_greedy]
+
+    def target(self, context: Context, pacer: LearningPacer | None) -> LanguageModel:
+        """Return the target as an answer uses it: one that pads its passes where that is faster.
+
+        Not for a fixed draft length, and not to be exact: how a pass is rounded must not depend on
+        the clock.
+        """
+        costs = self.knowledge.target
+        return PaddedTarget(context, costs) if pacer and costs.longest_padded else context
 
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""

@@ -31,8 +31,7 @@ class DraftEconomics:
     first draft pass therefore has to make up for. `expected` holds equally likely acceptance
     probabilities of a token not seen yet, for each position, from the lowest to the highest.
     `draft_seconds` is the time of the first draft pass, in a trial of all: no decision needs that
-    of the others before the next step. `target_tokens` are those of the target pass with padding,
-    `later` the means of `expected`.
+    of the others before the next step. `later` holds the means of `expected`.
     """
 
     depth: int
@@ -51,7 +50,6 @@ class DraftEconomics:
     declined: tuple[str, Hint] | None = None
     pass_began: float = 0.0
     pass_tokens: int = 0
-    target_tokens: int = 0
     later: Sequence[float] = ()
     _lowest: Sequence[float] = field(init=False, default=())
 

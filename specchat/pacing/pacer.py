@@ -110,7 +110,7 @@ class LearningPacer:
 
     def _end_drafted(self, step: DraftEconomics, num_emitted: int, seconds: float) -> None:
         """End a step with draft passes, or with a passage."""
-        target, num_tokens = self._knowledge.target, step.target_tokens or len(step.drafted) + 1
+        target, num_tokens = self._knowledge.target, len(step.drafted) + 1
         self._num_plain, self._has_declined = 0, False
         target.observe(num_tokens, step.depth, seconds)
         self._budget.settle()
@@ -129,12 +129,6 @@ class LearningPacer:
             self._knowledge.target.observe(1, self._depth, seconds)
         self._budget.pay_settling(seconds)
         self._num_plain += 1
-
-    def padded(self, num_tokens: int, most: int) -> int:
-        """Return over how many tokens, up to `most`, the target's pass takes least time."""
-        step, costs = self._step, self._knowledge.target
-        step.target_tokens = costs.padded(num_tokens, step.depth, most, is_trial=step.is_trial)
-        return step.target_tokens
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from the target's distributions along the draft how likely it was to be accepted.

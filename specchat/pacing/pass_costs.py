@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from specchat.pacing.padding import padded_row, padded_size
+from specchat.passes.padding import padded_row, padded_size
 
 MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""
@@ -64,6 +64,7 @@ class PassCosts:
         self._waiting: list[tuple[int, int, float]] = []
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._bare: dict[int, list[float]] = {}  # rows without padding
+        self._padded = (0, 0)
         self._rows: dict[int, list[float]] = {}
         self._rises: dict[int, list[float]] = {}
         self._num_passes = 0
@@ -84,12 +85,15 @@ class PassCosts:
     def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
         """Update with the time of a pass over `num_tokens` tokens after `depth` others.
 
-        `num_tokens` is PLAIN for one of plain decoding.
+        `num_tokens` is PLAIN for one of plain decoding. If the pass was padded, it counts as one of
+        its padded length.
         It is learned from when costs are next asked for: plain decoding asks once per answer, and
         after a pass the CPU's caches hold none of what that takes. A pass longer than the longest
         known one counts as part of one at the same rate.
         """
-        self._waiting.append((num_tokens, depth, seconds))
+        asked, padded = self._padded
+        length = padded if num_tokens == asked else num_tokens
+        self._waiting.append((length, depth, seconds))
 
     def _catch_up(self) -> None:
         """Learn from the passes observed since costs were last asked for."""
@@ -153,15 +157,21 @@ class PassCosts:
             self._rows[bucket] = padded_row(self._bare_row(bucket), self.longest_padded)
         return self._rows[bucket]
 
-    def padded(self, num_tokens: int, depth: int, most: int, *, is_trial: bool = False) -> int:
-        """Return over how many tokens, up to `most`, a pass that must read this many goes best.
+    def padded(self, num_tokens: int, depth: int, most: int) -> int:
+        """Return over how many tokens, up to `most`, the next pass over this many goes best.
 
-        In a trial costs are optimistic.
+        Its own cost is taken to be what it may be at best: a pass that is always padded would
+        never be measured again.
         """
         self._catch_up()
         row = self._bare_row(_bucket(depth))
-        row = self._optimistic(row) if is_trial else row
-        return padded_size(row, num_tokens, min(self.longest_padded, most))
+        at_best = self._optimistic(row)[num_tokens : num_tokens + 1]
+        longest = min(self.longest_padded, most)
+        size = padded_size(
+            [*row[:num_tokens], *at_best, *row[num_tokens + 1 :]], num_tokens, longest
+        )
+        self._padded = (num_tokens, size)
+        return size
 
     def least_rises(self, depth: int) -> list[float]:
         """Return what each further token adds to a pass at least, shape (longest,), entry 0 unused.

@@ -23,6 +23,7 @@ from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
 from specchat.drafting.token_map import TokenMap
 from specchat.options.declarations import Sampling
+from specchat.passes.padded_target import PaddedTarget, PaddingCosts
 
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -55,12 +56,15 @@ class ToyPair:
         wrap: Callable[[Drafter], Drafter] = lambda drafter: drafter,
         end_tokens: Sequence[int] = (),
         tokens: TokenMap | None = None,
+        padding: PaddingCosts | None = None,
     ) -> None:
         """Make the models; `wrap` may put another drafter around the draft model's.
 
         `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
+        Passes of the target are padded by the costs of `padding`.
         """
         self.target = ToyLanguageModel(target, capacity)
+        self._verifying = PaddedTarget(self.target, padding) if padding else self.target
         self.draft = ToyLanguageModel(draft, capacity) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
@@ -100,7 +104,7 @@ class ToyPair:
             end_tokens=self.end_tokens,
             **options,
         )
-        return decode(self.target, self.drafter, request, self.statistics, pacer=pacer)
+        return decode(self._verifying, self.drafter, request, self.statistics, pacer=pacer)
 
     def answer(self, *arguments: Any, **options: Any) -> list[int]:
         """Decode one answer and return its tokens."""

@@ -20,7 +20,6 @@ from scipy import stats
 
 from conftest import WriteModel
 from memory_in_use import native_bytes, num_objects
-from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading, pair_pacing
@@ -39,6 +38,7 @@ from specchat.llama.hidden_rows import Rows2D, layers_of, rows_of
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
+from specchat.passes.padded_target import PaddedTarget
 from tiny_gguf import Vocabulary, write_with_head
 
 EXACT: dict[str, Any] = {
@@ -121,9 +121,12 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 
 
-def padded_to_fours(_: FixedPacer, num_tokens: int, most: int) -> int:
-    """Pad a pass up to the next multiple of four tokens."""
-    return min(-4 * (-num_tokens // 4), most)
+class PaddedToFours:
+    """Pads a pass up to the next multiple of four tokens."""
+
+    def padded(self, num_tokens: int, depth: int, most: int) -> int:
+        """Return the padded length, if there is room."""
+        return min(-4 * (-num_tokens // 4), most)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,6 +136,7 @@ def test_padding_changes_no_text(
     """Neither in two turns nor at the context's end, and the head keeps the target's rows."""
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
     with opened(files, ctx=64) as engine:
+        padding = PaddedTarget(engine.context, PaddedToFours())
         assert engine.pacing.knowledge.target.longest_padded
         plain = tokens_of(engine, drafter="none", max_tokens=100)
         second = [*PROMPT, *plain[:12], 9, 99]
@@ -142,7 +146,7 @@ def test_padding_changes_no_text(
             assert tokens_of(engine, **options) == plain
             usual = engine.stats.acceptance_rate
             with monkeypatch.context() as patched:
-                patched.setattr(FixedPacer, "padded", padded_to_fours)
+                patched.setattr(engine.pacing, "target", lambda *_: padding)
                 assert tokens_of(engine, **options) == plain
                 assert engine.stats.acceptance_rate == usual
                 assert tokens_of(engine, second, **options) == follows

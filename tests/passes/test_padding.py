@@ -6,13 +6,13 @@ import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
 from pacing.simulated_pair import Machine, always, best_fixed, knowledge_of
-from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.toy import random_logits
+from specchat.decoding.toy import ToyLanguageModel, random_logits
 from specchat.options.declarations import Sampling
 from specchat.pacing import pacer as pacing
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.padding import padded_row, padded_size
 from specchat.pacing.pass_costs import PassCosts
+from specchat.passes.padded_target import PaddedTarget, PaddingCosts
+from specchat.passes.padding import padded_row, padded_size
 
 BLOCKS = [0.9, 1.0, 1.5, 1.6, 1.02, 2.1, 2.0, 2.2]
 """Costs by number of tokens, the first one of plain decoding: four cost hardly more than one."""
@@ -34,19 +34,18 @@ def test_a_pass_is_padded_to_the_fastest_size() -> None:
 
 def test_whether_padding_pays_is_learned() -> None:
     """It ends once longer passes turn out not to be faster; without permission it never begins."""
-    costs = PassCosts(33)
-    for length in (1, 2, 3, 4):
-        costs.observe(length, 0, BLOCKS[length])
-    assert costs.padded(2, 0, 33) == 2
-
+    forbidden, costs = PassCosts(33), PassCosts(33)
     costs.longest_padded = 8
-    costs._forget_rows()
+    for length in (1, 2, 3, 4):
+        forbidden.observe(length, 0, BLOCKS[length])
+        costs.observe(length, 0, BLOCKS[length])
+    assert forbidden.padded(2, 0, 33) == 2
     assert costs.padded(2, 0, 33) == 4
     assert costs.seconds(2, 0) == pytest.approx(1.02)
     for _ in range(100):
         costs.observe(1, 0, 1.0)
         costs.observe(4, 0, 1.6)
-    assert costs.padded(2, 0, 33, is_trial=True) == 2
+    assert costs.padded(2, 0, 33) == 2
     for _ in range(20):
         costs.observe(2, 0, 1.5)
     assert costs.padded(2, 0, 33) == 2
@@ -54,27 +53,45 @@ def test_whether_padding_pays_is_learned() -> None:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WHOLE], ids=["greedy", "sampled"])
-def test_padding_draws_nothing(sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_draws_nothing(sampling: Sampling) -> None:
     """With the same random numbers the tokens are those of passes that are not padded."""
     sizes: list[int] = []
 
-    def padded(_: FixedPacer, num_tokens: int, most: int) -> int:
-        sizes.append(min(-4 * (-num_tokens // 4), most))
-        return sizes[-1]
+    class ToFours:
+        def padded(self, num_tokens: int, depth: int, most: int) -> int:
+            assert depth + most == 60
+            sizes.append(min(-4 * (-num_tokens // 4), most))
+            return sizes[-1]
 
-    def answers() -> list[list[int]]:
-        pair = ToyPair(random_logits(5, 1), random_logits(5, 2), capacity=60)
+    def answers(costs: PaddingCosts | None = None) -> list[list[int]]:
+        pair = ToyPair(random_logits(5, 1), random_logits(5, 2), capacity=60, padding=costs)
         return [
             pair.answer(sampling=sampling, seed=seed, draft_length=length, max_tokens=100)
             for seed in range(5)
             for length in (1, 2, 5)
         ]
 
-    usual = answers()
-    monkeypatch.setattr(FixedPacer, "padded", padded)
-
-    assert answers() == usual
+    assert answers(ToFours()) == answers()
     assert {4, 8} <= set(sizes)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_length_really_run_is_learned(size: int) -> None:
+    """A padded pass says nothing of passes over the tokens that it had to read."""
+    costs = PassCosts(33)
+    costs.longest_padded = 8
+    for length in (1, 2, 3, 4):
+        costs.observe(length, 0, BLOCKS[length])
+    toy = ToyLanguageModel(random_logits(5, 1), capacity=10 if size == 4 else 3)
+    target = PaddedTarget(toy, costs)
+    target.prefill([1])
+    assert len(target.evaluate([2, 3], 2)) == 2
+    assert toy.length == 1 + size
+    costs.observe(2, 1, 1.2)
+
+    single, *several = (seconds / BLOCKS[length] for _, length, seconds in costs.as_record())
+    changed = [seconds != pytest.approx(single) for seconds in several]
+    assert changed == [length == size for length in (2, 3, 4)]
 
 
 def test_padding_beats_every_fixed_length(monkeypatch: pytest.MonkeyPatch) -> None:

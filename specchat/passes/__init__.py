@@ -1,0 +1,1 @@
+"""What a model's passes cost on this machine, by their number of tokens."""

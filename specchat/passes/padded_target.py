@@ -1,0 +1,60 @@
+"""A target that makes its passes longer where that takes less time."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from specchat.decoding.ports import LanguageModel, PromptProgress, Rows
+
+
+class PaddingCosts(Protocol):
+    """What padding is decided by: the costs of passes."""
+
+    def padded(self, num_tokens: int, depth: int, most: int) -> int:
+        """Return over how many tokens, up to `most`, a pass that must read this many goes best."""
+
+
+class PaddedTarget:
+    """A target that pads the passes of verification: those that give logits for several tokens.
+
+    The padding comes last, where no token attends to it, and stays in the memory until the rollback
+    that removes rejected tokens, so that rollback must be free.
+    """
+
+    def __init__(self, model: LanguageModel, costs: PaddingCosts) -> None:
+        """Pad a model's passes by what they cost."""
+        self._model, self._costs = model, costs
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens the memory can hold."""
+        return self._model.capacity
+
+    @property
+    def length(self) -> int:
+        """The number of tokens in the memory, with the padding of the last pass."""
+        return self._model.length
+
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many of the first tokens of this text are in the memory."""
+        return self._model.count_known(tokens)
+
+    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
+        """Make the memory hold exactly these tokens; return how many it held already."""
+        return self._model.prefill(tokens, on_progress)
+
+    def mark(self) -> None:
+        """Allow a rollback to here."""
+        self._model.mark()
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Append tokens; return the logits after each of the last `num_rows`."""
+        if num_rows < 2:
+            return self._model.evaluate(tokens, num_rows)
+        depth = self._model.length
+        size = self._costs.padded(len(tokens), depth, self._model.capacity - depth)
+        padding = [tokens[-1]] * (size - len(tokens))
+        return self._model.evaluate([*tokens, *padding], num_rows + len(padding))[:num_rows]
+
+    def rollback(self, length: int) -> None:
+        """Keep the first `length` tokens."""
+        self._model.rollback(length)
