@@ -9,6 +9,7 @@ import pytest
 
 from decoding.test_loop import SAMPLINGS, Dropping, transition_p_value
 from decoding.toy_answers import WHOLE, ToyPair, remembered_distributions
+from drafting.toy_vocabularies import MODELS, ToyModels
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.loop import Request
 from specchat.decoding.noise import Noise
@@ -27,29 +28,37 @@ DRAFTERS: dict[str, Callable[[Drafter], Drafter]] = {
     "suffix": lambda _: SuffixDrafter(),
     "auto": lambda drafter: CombinedDrafter(SuffixDrafter(), drafter),  # type: ignore[arg-type]
 }
+SAME = MODELS["same tokens"]
 NUM_TOKENS = 12
 
 
-def models() -> tuple[LogitsAfter, LogitsAfter]:
+def half_right(models: ToyModels) -> tuple[LogitsAfter, LogitsAfter]:
     """Return a target, and a draft model that is right about half of the time."""
-    target, other = random_logits(5, 1), random_logits(5, 2)
-    return target, lambda tokens: 0.6 * target(tokens) + 0.4 * other(tokens)
+    right, wrong = models.draft(1), models.draft(2)
+    return models.target(1), lambda tokens: 0.6 * right(tokens) + 0.4 * wrong(tokens)
 
 
 def sampling_at(temperature: float) -> Sampling:
     """Return options that make use of everything the distribution of a token depends on."""
-    return Sampling(temperature=temperature, top_k=4, repeat_penalty=1.1, repeat_last_n=8)
+    return Sampling(
+        temperature=temperature, top_k=4, repeat_penalty=1.1, repeat_last_n=8, logit_bias={0: 0.5}
+    )
 
 
-def texts_by_draft(temperature: float, seeds: Sequence[int]) -> list[list[list[int]]]:
+def texts_by_draft(
+    temperature: float, seeds: Sequence[int], models: ToyModels = SAME
+) -> list[list[list[int]]]:
     """Return each seed's texts: without drafts, then with each drafter at several lengths.
 
     Even seeds are drafted at lengths 1, 3, 5 and 7, odd ones at 2, 4, 6 and 8. A drafter goes from
     answer to answer, as in a conversation.
     """
     options = {"sampling": sampling_at(temperature), "max_tokens": NUM_TOKENS, "is_seeded": True}
-    plain = ToyPair(models()[0])
-    pairs = [ToyPair(*models(), wrap=wrap) for wrap in DRAFTERS.values()]
+    plain = ToyPair(models.target(1))
+    pairs = [
+        ToyPair(*half_right(models), wrap=wrap, tokens=models.token_map())
+        for wrap in DRAFTERS.values()
+    ]
     with remembered_distributions():
         return [
             [
@@ -64,10 +73,11 @@ def texts_by_draft(temperature: float, seeds: Sequence[int]) -> list[list[list[i
         ]
 
 
+@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
-def test_a_seed_has_one_text(temperature: float) -> None:
+def test_a_seed_has_one_text(temperature: float, models: ToyModels) -> None:
     """100 seeds, without drafts and with each drafter, at draft lengths 1 to 8 among them."""
-    texts = texts_by_draft(temperature, range(100))
+    texts = texts_by_draft(temperature, range(100), models)
 
     assert all(text == alike[0] for alike in texts for text in alike)
     assert len({tuple(alike[0]) for alike in texts}) > 70
@@ -96,7 +106,8 @@ class Fickle(LearningPacer):
 @pytest.mark.parametrize("wrap", [*DRAFTERS.values(), Dropping], ids=[*DRAFTERS, "dropping"])
 def test_no_pace_changes_the_text(wrap: Callable[[Drafter], Drafter]) -> None:
     """Draft lengths may follow the clock, chance, or even the tokens that were drawn."""
-    plain, pair = ToyPair(models()[0]), ToyPair(*models(), wrap=wrap)
+    target, draft = half_right(SAME)
+    plain, pair = ToyPair(target), ToyPair(target, draft, wrap=wrap)
     drafted = 0
     for seed in range(40):
         options = {"sampling": WHOLE, "seed": seed, "max_tokens": 24, "is_seeded": True}

@@ -1,4 +1,4 @@
-"""README.md and the documentation are legible, point to what exists, and name what specchat has."""
+"""README.md and the documentation point to what exists and name what specchat has."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
@@ -16,7 +17,7 @@ from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
-from specchat.drafting.token_map import STAND_IN, TokenMap
+from specchat.drafting.token_map import TokenMap
 from specchat.errors import InvalidOption
 from specchat.options.declarations import Sampling
 
@@ -57,17 +58,21 @@ class Pair:
         draft: LogitsAfter,
         *,
         vocabulary: int = 5,
+        tokens: TokenMap | None = None,
         capacity: int = 4096,
         draft_capacity: int = 4096,
         end_tokens: Sequence[int] = (),
     ) -> None:
-        """Create both models and the drafter."""
+        """Create both models and the drafter.
+
+        `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
+        """
         self.target = ToyLanguageModel(target, capacity)
         self.draft = CountingModel(draft, draft_capacity)
         kind = drafter_registry.DRAFTERS[name].needs or "model"
-        materials = Materials(self.draft, TokenMap(vocabulary), end_tokens, kind)
+        self.token_map = tokens or TokenMap(vocabulary)
+        materials = Materials(self.draft, self.token_map, end_tokens, kind)
         self.drafter: Drafter = make_drafter(name, materials)
-        self.shared = vocabulary
         self.statistics = Statistics()
 
     def answer(
@@ -95,10 +100,8 @@ class Pair:
             transcript += chunk.tokens
             assert len(chunk.proposed) <= draft_length
             assert self.target.tokens == transcript[: self.target.length]
-            readable = [token if token < self.shared else STAND_IN for token in transcript]
-            known = self.draft.tokens
-            starts = range(len(readable)) if len(readable) > self.draft.capacity else [0]
-            assert any(readable[start : start + len(known)] == known for start in starts)
+            known, capacity = self.draft.tokens, self.draft.capacity
+            assert is_remembered(known, transcript, self.token_map, capacity)
         return chunks
 
 
@@ -107,14 +110,15 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
     return [token for chunk in chunks for token in chunk.tokens]
 
 
+@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
 def test_memories_are_the_transcripts_beginning_after_every_step(
-    name: str, draft_length: int
+    name: str, draft_length: int, models: ToyModels
 ) -> None:
     """Target and draft model hold nothing but what was said, at temperature 0 and above."""
     for seed in range(6):
-        pair = Pair(name, random_logits(5, seed), random_logits(5, seed + 50))
+        pair = Pair(name, models.target(seed), models.draft(seed + 50), tokens=models.token_map())
         pair.answer([1, 2], draft_length=draft_length)
         pair.answer([1, 2, 3], sampling=WHOLE, seed=seed, draft_length=draft_length)
 
@@ -205,42 +209,49 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8))] == [2, 3, END]
 
 
+@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_capacity", [3, 8, 20, 21, 22, 40])
-def test_a_full_context_of_the_draft_model_is_started_anew(name: str, draft_capacity: int) -> None:
+def test_a_full_context_of_the_draft_model_is_started_anew(
+    name: str, draft_capacity: int, models: ToyModels
+) -> None:
     """The model drafts from the last tokens of the text; this answer and the next are right."""
-    models = random_logits(5, 1), random_logits(5, 1)
-    plain = tokens_of(Pair("none", *models).answer([1, 2, 3]))
-    pair = Pair(name, *models, draft_capacity=draft_capacity)
+    both, token_map = (models.target(1), models.draft(1)), models.token_map()
+    plain = tokens_of(Pair("none", *both, tokens=token_map).answer([1, 2, 3]))
+    pair = Pair(name, *both, tokens=token_map, draft_capacity=draft_capacity)
 
     assert tokens_of(pair.answer([1, 2, 3])) == plain
     assert tokens_of(pair.answer([1, 2, 3])) == plain
     assert pair.draft.length <= draft_capacity
-    if name == "model" and draft_capacity > 3:
+    if name == "model" and draft_capacity > 3 and models is MODELS["same tokens"]:
         assert pair.statistics.acceptance_rate > 0.8
         assert pair.statistics.tokens_per_step > 1.5
 
 
+@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("capacity", range(3, 12))
-def test_the_targets_context_is_filled_to_its_last_place(name: str, capacity: int) -> None:
+def test_the_targets_context_is_filled_to_its_last_place(
+    name: str, capacity: int, models: ToyModels
+) -> None:
     """No proposal reaches beyond the end of the context, and none of it is left unused."""
-    models = random_logits(5, 1), random_logits(5, 1)
-    pair = Pair(name, *models, capacity=capacity, draft_capacity=capacity)
+    both, token_map = (models.target(1), models.draft(1)), models.token_map()
+    pair = Pair(name, *both, tokens=token_map, capacity=capacity, draft_capacity=capacity)
     chunks = pair.answer([1, 2, 3])
 
     assert chunks[-1].finish == "context"
     assert pair.target.length == capacity
 
 
+@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_another_conversation_is_begun_cleanly(name: str) -> None:
+def test_another_conversation_is_begun_cleanly(name: str, models: ToyModels) -> None:
     """Continuing, going back and changing the subject give what a new drafter would."""
-    models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
-    used = Pair(name, *models, vocabulary=41)
-    first = tokens_of(used.answer(PASSAGE[:5]))
-    for prompt in ([*PASSAGE[:5], *first, 3, 4], PASSAGE[:3], [9, 9, 9, 9], [9]):
-        expected = tokens_of(Pair("none", *models, vocabulary=41).answer(prompt))
+    both, token_map = (models.target(1), models.draft(2)), models.token_map()
+    used = Pair(name, *both, tokens=token_map)
+    first = tokens_of(used.answer([0, 3, 1]))
+    for prompt in ([0, 3, 1, *first, 4, 4], [0, 3], [4, 4, 4, 4], [4]):
+        expected = tokens_of(Pair("none", *both, tokens=token_map).answer(prompt))
 
         assert tokens_of(used.answer(prompt)) == expected
 

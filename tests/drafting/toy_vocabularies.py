@@ -1,15 +1,16 @@
-"""Two toy models that write the same bytes with different tokens."""
+"""Toy models of a target and a draft: with the same tokens, and with others for the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from specchat.decoding.distribution import Logits
-from specchat.decoding.toy import LogitsAfter
-from specchat.drafting.token_map import CommonTokenMap
+from specchat.decoding.toy import LogitsAfter, random_logits
+from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
 
 TARGET = [b"a", b"b", b"c", b"ab", b"bc"]
@@ -70,3 +71,32 @@ def writing(pieces: Sequence[bytes], seed: int, scale: float = 1.5) -> LogitsAft
         return np.array([logit(last, piece) for piece in pieces], dtype=np.float32)
 
     return after
+
+
+@dataclass(frozen=True)
+class ToyModels:
+    """Makers of a target and a draft model with five tokens each, and of the map between them.
+
+    Models of one seed agree on every token that both have.
+    """
+
+    target: Callable[[int], LogitsAfter]
+    draft: Callable[[int], LogitsAfter]
+    token_map: Callable[[], TokenMap]
+
+
+MODELS = {
+    "same tokens": ToyModels(
+        partial(random_logits, 5), partial(random_logits, 5), lambda: TokenMap(5)
+    ),
+    "other tokens": ToyModels(partial(writing, TARGET), partial(writing, DRAFT), map_of),
+}
+
+
+def is_remembered(
+    memory: Sequence[int], transcript: Sequence[int], token_map: TokenMap, capacity: int
+) -> bool:
+    """Return True if a draft model's memory begins its reading of a text, or of its last tokens."""
+    read = token_map.prompt(transcript)
+    starts = range(len(read)) if len(read) > capacity else [0]
+    return any(read[start : start + len(memory)] == memory for start in starts)

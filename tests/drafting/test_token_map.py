@@ -1,43 +1,23 @@
-"""A draft model with another vocabulary: any draft is exact, and a right one is accepted."""
+"""The map to a draft model's vocabulary: what is read and drafted, exactly and without loss."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from decoding.test_loop import SAMPLINGS
-from decoding.toy_answers import (
-    GREEDY,
-    WHOLE,
-    ToyPair,
-    remembered_distributions,
-    tokens_of,
-    verify_by_rejection,
-)
+from decoding.test_loop import transition_p_value
+from decoding.toy_answers import WHOLE, ToyPair, verify_by_rejection
 from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter
-from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.decoding.verification import Verifier, verify_by_block
-from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
-from specchat.drafting.suffix import SuffixDrafter
 from specchat.drafting.token_map import STAND_IN, CommonTokenMap
-from specchat.options.declarations import Sampling
-
-WRAPS: dict[str, Callable[[Drafter], Drafter]] = {
-    "model": lambda drafter: drafter,
-    "both": lambda drafter: CombinedDrafter(SuffixDrafter(), drafter),  # type: ignore[arg-type]
-}
-
 
 # --- the map ------------------------------------------------------------------------------------
 
@@ -112,6 +92,14 @@ def drafted(tokens: CommonTokenMap, size: int) -> list[tuple[int, int]]:
 
 
 # --- exactness ----------------------------------------------------------------------------------
+
+
+class OffByOne(ToyLanguageModel):
+    """A broken memory, as with a wrong map of positions: it keeps one rejected token too many."""
+
+    def rollback(self, length: int) -> None:
+        """Keep one more token than it should."""
+        super().rollback(min(length + 1, self.length))
 
 
 class Unnormalised(CommonTokenMap):
@@ -200,153 +188,21 @@ def test_a_broken_map_is_caught_by_enumeration(
     assert enumerated(mutant, verifier) != pytest.approx(P, abs=0.02)
 
 
-def p_value(
-    sampling: Sampling, kind: type[CommonTokenMap] = CommonTokenMap, **options: object
-) -> float:
-    """Chi-square of all tokens of many answers against the target's exact distributions."""
-    wrap = options.pop("wrap", WRAPS["model"])
-    target, pair = writing(TARGET, 1), half_right(kind, wrap)  # type: ignore[arg-type]
-    observed: dict[bytes, Counter[int]] = {}
-    with remembered_distributions():
-        answers = [pair.answer([0, 1], sampling, n, max_tokens=80, **options) for n in range(60)]
-    for answer in answers:
-        for place, token in enumerate(answer):
-            last = b"".join(TARGET[each] for each in [0, 1, *answer][place : place + 2])[-2:]
-            observed.setdefault(last, Counter())[token] += 1
-    sampler, statistic, freedom = Sampler(sampling), 0.0, 0
-    for last, counts in observed.items():
-        exact = sampler.distribution(target([TARGET.index(last[n : n + 1]) for n in (0, 1)]), [])
-        expected = counts.total() * exact.weights_of(np.arange(len(TARGET)))
-        seen = np.array([counts[token] for token in range(len(TARGET))])
-        assert seen[expected == 0].sum() == 0
-        cells = expected > 0
-        if expected[cells].min() >= 3:
-            statistic += float(((seen - expected)[cells] ** 2 / expected[cells]).sum())
-            freedom += int(cells.sum()) - 1
-    assert freedom > 10
-    return float(stats.chi2.sf(statistic, freedom))
-
-
-def half_right(
-    kind: type[CommonTokenMap] = CommonTokenMap,
-    wrap: Callable[[Drafter], Drafter] = WRAPS["model"],
-    capacity: int = 4096,
-) -> ToyPair:
-    """Return a target, and a draft that is right about half of the time."""
-    right, wrong = writing(DRAFT, 1), writing(DRAFT, 2)
-    mixed: LogitsAfter = lambda text: 0.6 * right(text) + 0.4 * wrong(text)  # noqa: E731
-    return ToyPair(
-        writing(TARGET, 1), mixed, tokens=map_of(kind=kind), wrap=wrap, capacity=capacity
-    )
-
-
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-@pytest.mark.parametrize("draft_length", [1, 4])
-def test_sampled_text_fits_the_exact_distribution(
-    sampling: Sampling, draft_length: int, wrap: Callable[[Drafter], Drafter]
-) -> None:
-    """Every token of 60 answers fits (20 tests, false alarm 1e-5 each)."""
-    assert p_value(sampling, draft_length=draft_length, wrap=wrap) > 1e-5
-
-
 @pytest.mark.parametrize("mutant", [Unnormalised, Unrestricted])
 def test_a_broken_map_does_not_fit(mutant: type[CommonTokenMap]) -> None:
-    """Each fails the test that the right map passes, by a wide margin."""
-    assert p_value(WHOLE, mutant, draft_length=4, verifier=verify_by_rejection) < 1e-9
-
-
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-@pytest.mark.parametrize("temperature", [0.0, 0.8, 1.5])
-def test_a_seed_has_one_text(temperature: float, wrap: Callable[[Drafter], Drafter]) -> None:
-    """Without drafts and with any, at several draft lengths; penalties and biases among them."""
-    sampling = Sampling(
-        temperature=temperature, top_k=4, repeat_penalty=1.1, repeat_last_n=8, logit_bias={0: 0.5}
+    """Each fails the test of the loop that the right map passes, by a wide margin."""
+    models = writing(TARGET, 1), half_right()
+    p_value = transition_p_value(
+        *models, WHOLE, draft_length=4, verifier=verify_by_rejection, tokens=map_of(kind=mutant)
     )
-    plain, pair = ToyPair(writing(TARGET, 1)), half_right(wrap=wrap)
-    num_accepted = 0
-    with remembered_distributions():
-        for seed in range(40):
-            text = plain.answer([0, 1], sampling, seed, max_tokens=12, is_seeded=True)
-            for length in (1 + seed % 2, 3, 6):
-                options = {"draft_length": length, "max_tokens": 12, "is_seeded": True}
-                assert pair.answer([0, 1], sampling, seed, **options) == text
-                num_accepted += pair.statistics.accepted
-    assert num_accepted > 100
+
+    assert p_value < 1e-9
 
 
-# --- the draft model's memory -------------------------------------------------------------------
-
-
-class OffByOne(ToyLanguageModel):
-    """A broken memory, as with a wrong map of positions: it keeps one rejected token too many."""
-
-    def rollback(self, length: int) -> None:
-        """Keep one more token than it should."""
-        super().rollback(min(length + 1, self.length))
-
-
-def memory_is_right(pair: ToyPair, transcript: Sequence[int]) -> bool:
-    """Return True if the draft's memory begins its reading of the text, or of its last tokens."""
-    assert pair.draft is not None
-    read, known = map_of().prompt(transcript), pair.draft.tokens
-    starts = range(len(read)) if len(read) > pair.draft.capacity else [0]
-    return any(read[start : start + len(known)] == known for start in starts)
-
-
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
-@pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
-@pytest.mark.parametrize("sampling", [GREEDY, WHOLE], ids=["greedy", "sampled"])
-def test_the_drafts_memory_is_the_text_in_its_own_tokens(
-    sampling: Sampling, draft_length: int, wrap: Callable[[Drafter], Drafter]
-) -> None:
-    """After every step, in one answer after another: going on, going back, and begun anew."""
-    for seed in range(6):
-        pair, prompt = half_right(wrap=wrap), [0, 3, 1]
-        for _ in range(4):
-            transcript = list(prompt)
-            for chunk in pair.chunks(prompt, sampling, seed, draft_length=draft_length):
-                transcript += chunk.tokens
-            assert memory_is_right(pair, transcript)
-            prompt = [*transcript, 4, 4] if seed % 2 else transcript[: 3 + seed]
-
-
-@pytest.mark.parametrize("stop_after", range(1, 14))
-def test_an_answer_may_be_closed_anywhere(stop_after: int) -> None:
-    """The memory is right then, and so is the next answer."""
-    plain, pair = ToyPair(writing(TARGET, 1)), half_right(wrap=WRAPS["both"])
-    stream = pair.stream([3, 1], WHOLE, draft_length=5)
-    chunks = [chunk for _, chunk in zip(range(stop_after), stream, strict=False)]
-    stream.close()
-
-    assert memory_is_right(pair, [3, 1, *tokens_of(chunks)])
-    assert pair.answer([3, 4], draft_length=5) == plain.answer([3, 4])
-
-
-@pytest.mark.parametrize("capacity", [3, 8, 20, 21, 22, 40])
-def test_a_text_that_is_longer_in_the_drafts_tokens_overflows_no_memory(capacity: int) -> None:
-    """The target has room for it; the draft model goes on from the last tokens."""
-    plain = ToyPair(writing(TARGET, 1)).answer([3, 4, 3], WHOLE, 3, is_seeded=True)
-    pair = half_right(wrap=WRAPS["both"])
-    assert pair.draft is not None
-    pair.draft.capacity = capacity
-
-    for _ in range(2):
-        assert pair.answer([3, 4, 3], WHOLE, 3, is_seeded=True, draft_length=4) == plain
-        assert memory_is_right(pair, [3, 4, 3, *plain])
-    assert pair.draft.length <= capacity
-    assert capacity < 20 or pair.statistics.accepted
-
-
-@pytest.mark.parametrize("capacity", range(3, 12))
-def test_the_targets_context_is_filled_to_its_last_place(capacity: int) -> None:
-    """However many tokens the draft model takes for the same text."""
-    pair = half_right(capacity=capacity)
-    assert pair.draft is not None
-    pair.draft.capacity = 40
-
-    assert pair.chunks([3, 4, 1], max_tokens=None)[-1].finish == "context"
-    assert pair.target.length == capacity
+def half_right() -> LogitsAfter:
+    """Return a draft model that is right about half of the time."""
+    right, wrong = writing(DRAFT, 1), writing(DRAFT, 2)
+    return lambda text: 0.6 * right(text) + 0.4 * wrong(text)
 
 
 # --- what a wrong map costs ---------------------------------------------------------------------
@@ -401,7 +257,8 @@ def test_a_wrong_map_costs_acceptance(mutant: dict[str, type]) -> None:
 
 def test_a_wrong_map_of_positions_changes_no_text() -> None:
     """The target decides, whatever the draft model has read."""
-    plain, pair = ToyPair(writing(TARGET, 1)), half_right()
+    plain = ToyPair(writing(TARGET, 1))
+    pair = ToyPair(writing(TARGET, 1))
     pair.drafter = DraftModelDrafter(OffByOne(writing(DRAFT, 1)), map_of())
     for seed in range(20):
         text = pair.answer([0, 3], WHOLE, seed, draft_length=3, is_seeded=True)
