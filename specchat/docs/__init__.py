@@ -21,6 +21,7 @@ READING_ORDER = (
     "speculation",
     "pacing",
     "benchmarks",
+    "lab",
     "python",
     "drafters",
     "glossary",

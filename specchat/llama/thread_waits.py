@@ -3,7 +3,7 @@
 Threads of GCC's OpenMP look for milliseconds, or for about a microsecond when they outnumber the
 processors. Long waits are faster, except where another program wants a processor all the time: then
 a thread that looks for work takes the time of the one it waits for, and decoding with short waits
-is 1.5 to 1.7 times as fast (docs/benchmarks.md has the figures). No function of OpenMP sets them,
+is 1.5 to 1.7 times as fast (docs/lab.md has the figures). No function of OpenMP sets them,
 but threads that sleep count too: a team of idle ones makes waits short for as long as it exists.
 """
 
