@@ -1,8 +1,8 @@
-"""The shared cache of huggingface_hub: where its files lie, and how one is put there.
+"""The shared cache of huggingface_hub: its layout, lookups, and adding a file.
 
 The layout is huggingface_hub's (blobs/<etag>, snapshots/<commit>/<file>, refs/<revision>), so other
-programs find what specchat pulled, and the other way round. Lookups do not import huggingface_hub,
-which is slow: `specchat list` must not wait for it.
+programs find what specchat pulled and specchat finds what they did. Lookups do not import
+huggingface_hub, because the import is slow and `specchat list` must be fast.
 """
 
 import os
@@ -21,11 +21,11 @@ from specchat.wording import size_text
 PART = ".specchat-part"
 WHEEL = ".specchat-wheel"
 SPARE = 64 << 20
-"""The bytes to leave free on the disk."""
+"""Bytes to leave free on the disk."""
 
 
 def cache_root() -> Path:
-    """Return the folder of the cache, by huggingface_hub's environment variables."""
+    """Return the cache folder, which huggingface_hub's environment variables may set."""
     found = os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE"))
     if found is None:
         shared = os.environ.get("XDG_CACHE_HOME", "~/.cache")
@@ -39,7 +39,7 @@ def repository_folder(repository: str) -> Path:
 
 
 def blob_path(reference: Reference, etag: str) -> Path:
-    """Return the path of a file's bytes."""
+    """Return the path of the blob that holds a file's bytes."""
     return repository_folder(reference.repository) / "blobs" / etag
 
 
@@ -49,18 +49,18 @@ def part_path(reference: Reference, etag: str) -> Path:
 
 
 def wheel_folder(reference: Reference, etag: str) -> Path:
-    """Return the folder in which a wheel with the file lies while it is downloaded."""
+    """Return the folder that a wheel with the file is downloaded into."""
     return blob_path(reference, etag + WHEEL)
 
 
 def lock_path(reference: Reference, etag: str) -> Path:
-    """Return the file that huggingface_hub locks during the download."""
+    """Return the path of the file that huggingface_hub locks during the download."""
     folder = repository_folder(reference.repository)
     return cache_root() / ".locks" / folder.name / f"{etag}.lock"
 
 
 def pointer_path(reference: Reference) -> Path:
-    """Return the path of a file of a commit under its own name."""
+    """Return the path of a commit's file under its own name."""
     snapshot = repository_folder(reference.repository) / "snapshots" / reference.revision
     return snapshot.joinpath(*reference.file.split("/"))
 
@@ -90,7 +90,7 @@ def _present(reference: Reference) -> Path | None:
 
 
 def paths_on_disk(reference: Reference) -> list[Path]:
-    """Return the paths of all that the cache has of a file, whole or partly downloaded."""
+    """Return all paths in the cache that belong to a file, complete or partly downloaded."""
     known = [pinned(part) for part in reference.parts]
     place = find_present(reference)
     found = [place.with_name(part) for part in split_names(place.name)] if place else []
@@ -102,7 +102,7 @@ def paths_on_disk(reference: Reference) -> list[Path]:
 
 
 def _commit(reference: Reference) -> str | None:
-    """Return the commit of a revision if the cache knows it."""
+    """Return the commit of a revision, None if the cache does not know it."""
     if is_commit(reference.revision):
         return reference.revision
     ref = repository_folder(reference.repository).joinpath("refs", *reference.revision.split("/"))
@@ -123,7 +123,7 @@ def keep_ref(reference: Reference, commit: str) -> None:
 
 
 def link(reference: Reference, etag: str) -> None:
-    """Link a file's own name to its bytes; the bytes move where the system has no links."""
+    """Link a file's own name to its blob, or move the blob there if the system has no links."""
     from huggingface_hub.file_download import are_symlinks_supported
 
     blob, pointer = blob_path(reference, etag), pointer_path(reference)
@@ -137,12 +137,12 @@ def link(reference: Reference, etag: str) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """Return a temporary name beside a path that it will replace."""
+    """Return a temporary path beside the path that it will replace."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
 
 
 def require_space(num_bytes: int) -> None:
-    """Raise DownloadFailed unless the cache is writable and has room for more bytes."""
+    """Raise DownloadFailed unless the cache is writable and has room for `num_bytes` more."""
     if not num_bytes:
         return
     root = cache_root()

@@ -1,9 +1,10 @@
-"""Requests to the hub: facts about a file, and its bytes from any offset over plain HTTP.
+"""Requests to the hub: a file's metadata, and its bytes from any offset over plain HTTP.
 
-In offline mode there are none.
+In offline mode no request is made.
 
-Xet, the hub's newer transport, assembles files from pieces in its own order, so an interrupted
-download starts over. Over HTTP a file grows from its beginning and resumes at the byte it stopped.
+Xet, the hub's newer transport, writes the pieces of a file in any order, so an interrupted download
+starts over. Over HTTP a file is written from start to end, and a download resumes at the byte where
+it stopped.
 """
 
 from __future__ import annotations
@@ -26,32 +27,32 @@ from specchat.hub.references import Reference, endpoint, is_commit, is_sha256, s
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-# Read when huggingface_hub is imported, later; without it that sends facts about this machine.
+# Set before huggingface_hub is imported, which would otherwise send facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-# The same for its log of retries, which would break into the line of progress.
+# The same for its log of retries, which would interrupt the progress line.
 os.environ.setdefault("HF_HUB_VERBOSITY", "error")
 
 PROGRAM = "specchat"
-"""Sent to the hub as user agent, with the version."""
+"""The name in the user agent, before the version."""
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """The switches of huggingface_hub; `--offline` and SPECCHAT_OFFLINE set the first."""
 
 ON = {"1", "on", "yes", "true"}
-"""The values that huggingface_hub reads as yes."""
+"""Values that huggingface_hub reads as true."""
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""The SHA-256 of a file, or of a small one git's SHA-1."""
+"""The response header with a file's SHA-256; for a small file, git's SHA-1."""
 
 LISTING_SECONDS, LARGEST_LISTING = 5.0, 1 << 22
-"""How long the list of a repository's files may take, and how many bytes it may have."""
+"""Limits for the list of a repository's files: seconds, and bytes."""
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file on the hub: its pinned reference, and the checksum and size it is stored with."""
+    """A file on the hub: its pinned reference, its checksum and its size."""
 
     reference: Reference
     etag: str
@@ -59,23 +60,24 @@ class HubFile:
 
 
 def go_offline() -> None:
-    """Make no request from now on, in this process and those it starts."""
+    """Switch offline mode on, for this process and those it starts."""
     os.environ[OFFLINE[0]] = "1"
 
 
 def is_offline() -> bool:
-    """Return True in offline mode; the first variable that is set decides."""
+    """Return True in offline mode; the first environment variable that is set decides."""
     return next((text for name in OFFLINE if (text := os.environ.get(name))), "").lower() in ON
 
 
 class Restarted(Exception):
-    """The hub does not continue at the requested byte: the partial file is useless."""
+    """The hub cannot continue at the requested byte, so the partial file is useless."""
 
 
 def find(reference: Reference) -> HubFile:
-    """Return the facts of a file on the hub, which must match its pin.
+    """Return the metadata of a file on the hub, which must match its pin.
 
-    A file with a known sha256 is found under a name in another case too, and returned with that.
+    A file with a known sha256 is also found if the case of its name differs; the result has the
+    hub's spelling.
     """
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
@@ -110,11 +112,11 @@ def _find(reference: Reference) -> HubFile:
 
 
 def _gguf_files(reference: Reference) -> list[str]:
-    """Return the names of a repository's GGUF files; none if they do not come soon."""
+    """Return the names of a repository's GGUF files; none if the hub is slow to answer."""
     address = f"{endpoint()}/api/models/{reference.repository}/tree/{quote(reference.revision, '')}"
     listed, deadline = b"", monotonic() + LISTING_SECONDS
     with (
-        suppress(Exception),  # only used to improve an error message
+        suppress(Exception),  # only improves an error message
         _get(f"{address}?recursive=true", LISTING_SECONDS) as response,
     ):
         for piece in response.iter_bytes():
@@ -146,15 +148,15 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
 
 @contextmanager
 def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
-    """Yield the bytes of a file from an offset; Restarted if the hub answers with others.
+    """Yield the bytes of a file from an offset; raises Restarted if the hub starts elsewhere.
 
-    There is no If-Range header: the hub redirects to storage with tags of its own, which would
-    restart every download. The address names the commit, and the sha256 is checked at the end.
+    It sends no If-Range header: the hub redirects to storage with other ETags, which would restart
+    every download. The URL names the commit, and the sha256 is checked at the end.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
-    headers = {"Accept-Encoding": "identity"}  # ranges of a compressed answer differ
+    headers = {"Accept-Encoding": "identity"}  # byte ranges of a compressed answer differ
     if start:
         headers["Range"] = f"bytes={start}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
@@ -169,7 +171,7 @@ def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
 def _get(
     address: str, seconds: float, headers: Mapping[str, str] | None = None
 ) -> AbstractContextManager[httpx2.Response]:
-    """Return a request, with the user's token, whose answer is read as it comes."""
+    """Return a streaming request that carries the user's token."""
     from huggingface_hub import get_session
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -182,7 +184,7 @@ def _get(
 
 
 def _require_range(response: httpx2.Response, found: HubFile, start: int) -> None:
-    """Raise Restarted unless the answer continues the same file at the offset."""
+    """Raise Restarted unless the response continues the same file at the offset."""
     found_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     begins = int(found_range[1]) if found_range and response.status_code == 206 else 0
     total = found_range[2] if found_range else "*"

@@ -1,8 +1,8 @@
-"""Downloads of files from the hub into the shared cache of huggingface_hub, and their check.
+"""Downloading files from the hub into huggingface_hub's shared cache, and checking them.
 
-huggingface_hub provides addresses, tokens, errors, its HTTP client and its locks. The bytes come
-over plain HTTP and resume across runs (client.py explains why not over Xet), which its own
-downloads do not, and are checked by their sha256. Several files are fetched at once.
+huggingface_hub provides URLs, tokens, errors, the HTTP client and locks. Unlike its own downloads,
+these use plain HTTP (client.py explains why not Xet), resume across runs and check the sha256.
+Several files are fetched at once.
 """
 
 import hashlib
@@ -24,19 +24,19 @@ from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
 from specchat.wording import size_text
 
 FIRST_TRIES = 3
-"""Tries to reach the hub at all: without a network, the error should come soon."""
+"""Tries to reach the hub at all; few, so that without a network the error comes soon."""
 
 WHEEL_TRIES = 1
-"""Tries without progress if the file has a second source."""
+"""Tries without progress for a file that has a second source."""
 
 POLL_SECONDS = 0.1
-"""Time between two checks for a cancellation."""
+"""Seconds between two checks for a cancellation."""
 
 REPEAT_SECONDS = 0.5
-"""Time after which the last progress is reported again, so that a falling rate shows."""
+"""Seconds after which the last progress is reported again, so that a falling rate is seen."""
 
 JOIN_TIMEOUT_SECONDS = 2.0
-"""Time for a thread to stop; what it wrote is kept in any case."""
+"""Seconds that a thread gets to stop; what it wrote is kept in any case."""
 
 
 def download(
@@ -48,9 +48,9 @@ def download(
 ) -> list[Path]:
     """Fetch the files that are not in the cache, and return the paths of all of them.
 
-    Pinned files in the cache need no request. An interrupted download is kept and resumes in the
-    next run. `on_progress` is called from several threads, one call at a time. Raises
-    DownloadFailed, or Cancelled once `is_cancelled` returns True.
+    Pinned files in the cache need no request. An interrupted download resumes in the next run.
+    `on_progress` is called from several threads, one call at a time. Raises DownloadFailed, or
+    Cancelled once `is_cancelled` returns True.
     """
     missing = [each for each in dict.fromkeys(references) if not find_present(each)]
     if missing and is_offline():
@@ -77,10 +77,10 @@ def _path(reference: Reference) -> Path:
 
 
 def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[tuple[Path, bool]]:
-    """Hash each part of an installed file; yield its path, links followed, and whether it is right.
+    """Hash each part of an installed file; yield its resolved path and whether it is right.
 
-    Its sha256 is the pin's, or else the one the cache files it under. Raises SpecchatError without
-    any.
+    The expected sha256 is the pin's, or else the name of the cached blob. Raises SpecchatError if
+    neither is known.
     """
     first = find_present(reference)
     for part in reference.parts if first else ():
@@ -119,7 +119,7 @@ class _Group:
     _transfers: dict[HubFile, Transfer] = field(default_factory=dict)
 
     def fetch(self, references: Iterable[Reference]) -> None:
-        """Look the files up, check that there is room, and fetch them."""
+        """Look up the files, check the free disk space, and fetch them."""
         self._run_all([(each, partial(self._prepare, each)) for each in references])
         transfers = self._transfers.values()
         require_space(sum(transfer.num_missing for transfer in transfers))
@@ -128,7 +128,7 @@ class _Group:
         self._run_all([(found.reference, each.run) for found, each in self._transfers.items()])
 
     def _prepare(self, reference: Reference) -> None:
-        """Look up the parts of a file, all of the commit of the first."""
+        """Look up the parts of a file, all from the commit of the first part."""
         commit = None
         for part in reference.parts:
             asked = pinned(part)
@@ -144,7 +144,7 @@ class _Group:
             self._transfers.setdefault(found, transfer)
 
     def _find_first(self, part: Reference, asked: Reference) -> HubFile:
-        """Look a file up by its pin; if that is unchecked and does not hold, without it."""
+        """Look up a file by its pin; if an unchecked pin turns out wrong, look it up without."""
         try:
             return self._find(asked)
         except DownloadFailed:
@@ -153,9 +153,9 @@ class _Group:
             return self._find(part)
 
     def _find(self, asked: Reference) -> HubFile:
-        """Look a file up on the hub, without a request if its bytes are in the cache.
+        """Look up a file on the hub; makes no request if its bytes are in the cache.
 
-        A file that a wheel has too needs no look-up, which would fail without the hub.
+        A file that a wheel also contains needs no lookup, which would fail without the hub.
         """
         if asked.sha256 and asked.size:
             blob = blob_path(asked, asked.sha256)
@@ -171,8 +171,8 @@ class _Group:
     def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
         """Run each task in a thread until all are done, one fails or the user cancels.
 
-        Ctrl+C during Thread.join() marks the thread as ended before Python 3.13, so that a second
-        join would not wait; events are waited for instead.
+        It waits for events, because before Python 3.13 Ctrl+C during Thread.join() marks the thread
+        as ended and a second join would not wait.
         """
         ends = [threading.Event() for _ in tasks]
         try:

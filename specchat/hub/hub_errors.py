@@ -1,4 +1,4 @@
-"""Errors of the hub: one line for the user on what to do, and retries of those that may pass."""
+"""The hub's errors: one line that says what to do, and retries for temporary ones."""
 
 import errno
 import ssl
@@ -22,16 +22,16 @@ PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress."""
 
 LONGEST_WAIT = 60.0
-"""Where the hub asks for a longer wait, the download fails and the user decides."""
+"""If the hub asks for a longer wait, the download fails and the user decides."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """Decides after each error whether to try again, and waits before it.
+    """Decides after each error whether to try again, and waits before the next try.
 
-    `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note on each.
+    `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note about each.
     """
 
     reference: Reference
@@ -47,7 +47,7 @@ class RetryPolicy:
             raise Cancelled
 
     def run(self, request: Callable[[], Result]) -> Result:
-        """Return what a request returns, repeated after errors of the network."""
+        """Return the result of a request, repeated after network errors."""
         while True:
             self.check()
             try:
@@ -58,9 +58,9 @@ class RetryPolicy:
                 self.wait(error)
 
     def wait(self, error: Exception, position: int = 0) -> None:
-        """Wait before the next try, or raise DownloadFailed if there is none.
+        """Wait before the next try; raises DownloadFailed if no try is left.
 
-        Tries are counted anew once a download is further on than at the last error.
+        The count of tries restarts once the download has got further than at the last error.
         """
         if position >= self._position + PROGRESS_BYTES:
             self._position = position
@@ -78,7 +78,7 @@ class RetryPolicy:
 
 
 def is_passing(error: Exception) -> bool:
-    """Return True if the same request may succeed a little later."""
+    """Return True if the same request may succeed later."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -98,7 +98,7 @@ def seconds_to_wait(error: Exception) -> float | None:
 
 
 def explain(error: Exception, reference: Reference) -> DownloadFailed:
-    """Return an error with the message for the user."""
+    """Return the error to show the user."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -131,7 +131,7 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
 
 
 def _refused(error: Exception, reference: Reference) -> str:
-    """Return what a status of the hub means; it is 401 for missing repositories too."""
+    """Return the error for a refused request; the hub answers 401 for missing repositories too."""
     from huggingface_hub import get_token
 
     hub, response = shown_endpoint(), error.response  # type: ignore[attr-defined]

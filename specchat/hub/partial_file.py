@@ -1,4 +1,4 @@
-"""A file that grows from its beginning to its end, over several runs if need be."""
+"""A partly downloaded file, which several runs can complete."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ SHA1_DIGITS = 40
 
 
 class Checksums:
-    """The checksums of a file of the hub while it is read; small files have git's, a SHA-1."""
+    """Running checksums of a file from the hub; small files have git's SHA-1."""
 
     def __init__(self, found: HubFile) -> None:
         self._found = found
@@ -23,35 +23,35 @@ class Checksums:
         self._git = hashlib.sha1(head, usedforsecurity=False)
 
     def update(self, content: bytes | memoryview) -> None:
-        """Count the next bytes in."""
+        """Update the checksums with the next bytes."""
         self._sha256.update(content)
         if self._is_git:
             self._git.update(content)
 
     def are_right(self) -> bool:
-        """Return True if the checksums of the hub and of the pin hold for the whole file."""
+        """Return True if the whole file matches the checksums of the hub and of the pin."""
         sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
         ours = self._git.hexdigest() if self._is_git else sha256
         return ours == self._found.etag and expected in {None, sha256}
 
 
 class PartialFile:
-    """The beginning of a file that is being downloaded; bytes are only added to its end.
+    """The beginning of a file that is being downloaded; bytes are only appended.
 
-    However a run ends, what is on the disk can be continued; the checksum of the whole decides.
+    The next run can continue it however this one ends; the checksum of the whole file decides.
     """
 
     def __init__(self, path: Path, found: HubFile) -> None:
-        """Open the file, empty or as an earlier run left it."""
+        """Open the file as an earlier run left it, or create it."""
         self._path = path
         self._found = found
         if path.is_symlink():
-            path.unlink()  # it would lead the download elsewhere
-        self._file = FileIO(path, "a+")  # unbuffered: what is counted is with the operating system
+            path.unlink()  # a link would lead the download elsewhere
+        self._file = FileIO(path, "a+")  # unbuffered: counted bytes are written
         self._reset()
 
     def resume(self, on_progress: Callable[[], None]) -> None:
-        """Hash what an earlier run left, to resume at its end; start over if that is too long."""
+        """Hash what an earlier run left, to resume at its end; start over if it is too long."""
         if os.fstat(self._file.fileno()).st_size > self._found.size:
             self.restart()
         self._file.seek(0)
@@ -60,7 +60,7 @@ class PartialFile:
             on_progress()
 
     def add(self, content: bytes) -> None:
-        """Write bytes to the end."""
+        """Append bytes."""
         rest = memoryview(content)
         while rest:
             num_written = self._file.write(rest)
@@ -73,7 +73,7 @@ class PartialFile:
         self._reset()
 
     def finish(self, place: Path) -> None:
-        """Move the file to its place once the disk has all of it."""
+        """Sync the file to the disk and move it to its final path."""
         os.fsync(self._file.fileno())
         self._file.close()
         self._path.replace(place)

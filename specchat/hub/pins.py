@@ -1,8 +1,9 @@
 """Pins: the commit, size and sha256 of each file when it was first pulled.
 
-A file the catalogue does not pin is pinned at its first download, once its bytes are checked: a
-later one fetches the same again. Until then the pin is unchecked: an interrupted download resumes
-with the same bytes whatever its repository does meanwhile, but a hub that lied binds no other.
+A file that the catalogue does not pin is pinned at its first download, so that a later one fetches
+the same bytes. The pin counts as unchecked until the bytes have been verified: an interrupted
+download resumes with the same file even if the repository changes meanwhile, but false metadata
+from one hub does not tie the user to it.
 """
 
 from contextlib import suppress
@@ -16,9 +17,9 @@ from specchat.private_files import FOLDERS, read_json, set_aside, updating
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    """The pin of a file; `file` is its name where the repository spells it in another case.
+    """The pin of a file; `file` is its name if the repository spells it in another case.
 
-    It is checked once the file's bytes are known to have its sha256.
+    It is checked once the file's bytes have been found to match its sha256.
     """
 
     revision: str
@@ -32,14 +33,14 @@ _Pins: TypeAlias = dict[str, _Pin]
 
 
 def pins_path() -> Path:
-    """Return the path of the file with all pins."""
+    """Return the path of the file that holds all pins."""
     return FOLDERS.user_data_path / "pins.json"
 
 
 def pinned(reference: Reference) -> Reference:
     """Return a reference with its pinned commit, size and sha256, or unchanged without a pin.
 
-    The file's name then has upper and lower case as its repository writes it.
+    The file's name then has the repository's spelling.
     """
     pin = read_json(pins_path(), _Pins, {}).get(_key(reference))
     if pin is None:
@@ -57,13 +58,13 @@ def pinned(reference: Reference) -> Reference:
 
 
 def is_checked(reference: Reference) -> bool:
-    """Return False if a reference has a pin that may be wrong."""
+    """Return False if a reference has an unchecked pin."""
     pin = read_json(pins_path(), _Pins, {}).get(_key(reference))
     return pin is None or pin.is_checked
 
 
 def keep_pin(asked: Reference, found: Reference, *, is_checked: bool = True) -> None:
-    """Pin what the hub found for a reference that is not fully pinned itself. Raises OSError."""
+    """Save what the hub found as the pin of a reference that lacks a full pin. Raises OSError."""
     if is_commit(asked.revision) and asked.sha256 and asked.file == found.file:
         return
     name = found.file if asked.file != found.file else None
@@ -78,7 +79,7 @@ def drop_pin(reference: Reference) -> None:
 
 
 def kept_references() -> list[Reference]:
-    """Return every reference that has a pin."""
+    """Return all references that have a pin."""
     found = []
     for key in read_json(pins_path(), _Pins, {}):
         name, _, revision = key.rpartition("@")
@@ -89,7 +90,7 @@ def kept_references() -> list[Reference]:
 
 
 def set_aside_damaged_pins() -> Path | None:
-    """Rename an unreadable file of pins; return its new path, or None if nothing is wrong."""
+    """Rename a damaged pins file; return its new path, None if the file is fine."""
     return set_aside(pins_path(), _Pins)
 
 

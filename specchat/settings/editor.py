@@ -23,11 +23,11 @@ KEY_LINES = """\
 
 
 def write_setting(path: Path, name: str, value: object) -> None:
-    """Write one setting as its option's `write` returns it, or remove it with None.
+    """Write one setting, as its option's `write` returns it; None removes it.
 
-    A missing file is created with its documentation. Writing a pair removes a target and the other
-    way round. Raises InvalidOption for a wrong name or value, SettingsError if the file cannot be
-    read or written.
+    A missing file is created with its documentation. Writing a pair removes a target, and vice
+    versa. Raises InvalidOption for a wrong name or value, SettingsError if the file cannot be read
+    or written.
     """
     setting = find_setting(name)
     if value is not None:
@@ -63,7 +63,7 @@ def _documented_table(table: str) -> str:
 
 
 def _added(setting: Option, value: object, text: str) -> str | None:
-    """Return the text with a setting below the line that shows it, or at its table's end."""
+    """Return the text with a setting added below its documentation, or at its table's end."""
     lines = text.split("\n")
     end = "\r" if lines[0].endswith("\r") else ""
     new = f"{setting.key} = {as_toml(value)}{end}"
@@ -77,7 +77,7 @@ def _added(setting: Option, value: object, text: str) -> str | None:
 
 
 def _line_to_follow(text: str, setting: Option) -> int | None:
-    """Return the last line of what a new setting follows; None if its table has no header."""
+    """Return the line after which a new setting goes; None if its table has no header."""
     example = re.compile(rf"\s*#\s*{re.escape(setting.key)}\s*=")
     last = None
     for statement in statements(text):

@@ -1,7 +1,7 @@
 """The lines of a TOML file's values, which tomllib does not report.
 
-A TOML file is a sequence of statements: the header of a table, a key with its value, a comment.
-Each is a TOML file of its own, and no beginning of one is: so tomllib can find where it ends.
+A TOML file is a sequence of statements: a table header, a key with its value, a comment. Each
+statement is valid TOML by itself and no prefix of it is, so tomllib can find where it ends.
 """
 
 import tomllib
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Place: TypeAlias = tuple[str, ...]
-"""The path of a value: the names of its tables, then its own."""
+"""The path of a value: the names of its tables, then its key."""
 
 CLOSING = ('"""', "'''", "]", "}")
 """A value of several lines ends on a line with one of these."""
@@ -20,7 +20,7 @@ CLOSING = ('"""', "'''", "]", "}")
 class Statement:
     """A statement, the line it begins on, its table, and the values it sets.
 
-    `content` is None for text that is not TOML, which reaches to the end of the file.
+    `content` is None for text that is not TOML; such text extends to the end of the file.
     """
 
     line: int
@@ -61,13 +61,13 @@ def find_lines(text: str) -> dict[Place, int]:
 
 
 def unfinished_line(text: str) -> int:
-    """Return the line of the first statement that is not TOML: where an open value begins."""
+    """Return the line of the first statement that is not TOML, such as a value left open."""
     open_lines = (each.line for each in statements(text) if each.content is None)
     return next(open_lines, text.count("\n") + 1)
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """Return the content of a text, None if it is not TOML."""
+    """Return the content of a TOML text, None if it is not valid."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def parsed(text: str) -> dict[str, Any] | None:
 
 
 def _places(table: Place, content: dict[str, Any]) -> Iterator[Place]:
-    """Yield the place of each table and value that a statement sets, outer ones first."""
+    """Yield the path of each table and value that a statement sets, outer ones first."""
     found = [((*table, name), value) for name, value in content.items()]
     for place, value in found:  # grows meanwhile
         yield place

@@ -14,10 +14,10 @@ from specchat.options.declarations import (
 from specchat.options.option import Option
 
 KEYS = "keys"
-"""The table without fixed names: an action of the chat and its key or keys."""
+"""The table without fixed names: it maps actions of the chat to keys."""
 
 TABLES = ("model", "decoding", "sampling", "chat", "network", "screen", KEYS)
-"""The tables, in the order of the documented file."""
+"""The tables, in the order of the documentation."""
 
 ACTION_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
 KEY = r"(?:(?:ctrl|alt|shift|super|hyper|meta)\+)*(?:\w+|[^\s\w,+])"
@@ -31,7 +31,7 @@ SETTINGS = tuple(
     for option in declared.fields()
     if option.table == table
 )
-"""Every setting but the keys, in the order of the file."""
+"""All settings except keys, in the order of the file."""
 
 
 def find_setting(name: str) -> Option:
@@ -51,7 +51,7 @@ def find_setting(name: str) -> Option:
 
 
 def nearest_setting(name: str) -> str:
-    """Return the end of a message that names the setting most like a name; empty if none is."""
+    """Return " (did you mean X?)" for the setting closest to a name; empty if none is close."""
     same_key = [setting.name for setting in SETTINGS if setting.key == name.rpartition(".")[2]]
     if same_key:
         return f" (did you mean {same_key[0]}?)"

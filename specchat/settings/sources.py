@@ -23,14 +23,14 @@ OTHERS = frozenset({CONFIG, "SPECCHAT_BACKEND", "SPECCHAT_DEBUG", "SPECCHAT_LLAM
 """specchat's variables that are not settings."""
 
 TARGETS = ("model.pair", "model.target")
-"""Two ways to name a target; each also decides about the draft model."""
+"""The two ways to name a target; each also determines the draft model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings: `settings["sampling.temperature"]` is the value that is set, or the default.
+    """All settings: `settings["sampling.temperature"]` is the value set, or the default.
 
-    `given` holds the values that are set, by name, and `sources` where they come from.
+    `given` maps names to the values that are set, `sources` to where they come from.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Settings:
         return self.given[name] if name in self.given else find_setting(name).default
 
     def written(self, name: str) -> Any:
-        """Return a setting's value as the file has it; None where nothing stands for it."""
+        """Return a setting's value as written in a file; None if a file cannot express it."""
         return find_setting(name).write(self[name])
 
     def source(self, name: str) -> Source:
@@ -50,29 +50,29 @@ class Settings:
         return self.sources[name] if name in self.given else "default"
 
     def values(self, declared: type[Options]) -> dict[str, Any]:
-        """Return the value of each option that a dataclass declares, by key."""
+        """Return the values of the options that a dataclass declares, by key."""
         return {each.key: self[each.name] for each in declared.fields() if each.table}
 
     def given_values(self, declared: type[Options]) -> dict[str, Any]:
-        """Return those that are set, in the file, the environment or on the command line."""
+        """Return the values set in the file, the environment or the command line, by key."""
         return {each.key: self[each.name] for each in declared.fields() if each.name in self.given}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all settings, then of the keys that are set."""
+        """The names of all settings, then of the key bindings that are set."""
         keys = (f"{KEYS}.{action}" for action in self.key_bindings)
         return (*(setting.name for setting in SETTINGS), *keys)
 
     @property
     def key_bindings(self) -> dict[str, str]:
-        """The keys that are set, by the name of their action."""
+        """The key bindings that are set, by the name of their action."""
         places = {name.partition(".")[::2]: value for name, value in self.given.items()}
         return {action: keys for (table, action), keys in places.items() if table == KEYS}
 
     def over(self, values: Mapping[str, Any], source: Source) -> Self:
         """Return these settings, overridden by others.
 
-        A pair or a target also overrides the target and the draft model set below it.
+        A pair or a target also overrides a target and a draft model from a lower level.
         """
         names_target = any(name in values for name in TARGETS)
         hidden = {*TARGETS, "model.draft"} if names_target else set()
@@ -82,7 +82,7 @@ class Settings:
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the settings file: SPECCHAT_CONFIG, or the one in the user's config folder."""
+    """Return the path of the settings file: SPECCHAT_CONFIG, or the one in the config folder."""
     if named := environ.get(CONFIG):
         return Path(named)
     return FOLDERS.user_config_path / "config.toml"
@@ -91,8 +91,8 @@ def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
 def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the file and the environment.
 
-    SettingsError names the wrong line of the file, InvalidOption the wrong variable. A missing file
-    sets nothing, but is an error if SPECCHAT_CONFIG names it.
+    Raises SettingsError for a wrong line of the file, InvalidOption for a wrong variable. A missing
+    file sets nothing, but it is an error if SPECCHAT_CONFIG names it.
     """
     is_named = path is None and environ.get(CONFIG)
     path = path or settings_path(environ)
@@ -104,7 +104,7 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
 
 
 def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
-    """Return the error that names a wrong setting's line in the file, or its variable."""
+    """Return an error that names the line or the variable of a wrong setting."""
     if settings.source(name) == "environment":
         return InvalidOption(f"{find_setting(name).variable}: {what}")
     text = read_file(settings.path) or ""
@@ -112,7 +112,7 @@ def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | I
 
 
 def _from_file(path: Path, text: str) -> dict[str, Any]:
-    """Return the values that the file's text sets, by full names."""
+    """Return the values set in the file's text, by full name."""
     values: dict[str, Any] = {}
     for place, value in _places(load_file(path, text)):
         try:
@@ -132,7 +132,7 @@ def _at_line(path: Path, text: str, place: Place, what: str) -> SettingsError:
 
 
 def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Yield the values in the known tables, and everything outside of them."""
+    """Yield path and value of each setting in known tables, and of everything outside them."""
     for table, inner in content.items():
         if table in TABLES and isinstance(inner, dict):
             yield from (((table, key), value) for key, value in inner.items())
@@ -141,7 +141,7 @@ def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
 
 
 def _setting_at(place: Place, value: object) -> Option:
-    """Return the setting at a place of the file; an error if there is none."""
+    """Return the setting at a path in the file. Raises InvalidOption if there is none."""
     name = ".".join(place)
     if name in TABLES:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
@@ -152,13 +152,13 @@ def _setting_at(place: Place, value: object) -> Option:
 
 
 def _beside(path: Path, named: Path) -> Path:
-    """Return a file named relative to the settings file; other names are those of local models."""
+    """Return a file's path relative to the settings file; other names are local models."""
     beside = path.parent / named
     return beside if named.suffix.lower() == ".gguf" or beside.exists() else named
 
 
 def _from_home(value: Any, name: str) -> Any:
-    """Return a path with "~" replaced by the home folder, and any other value as it is."""
+    """Return a path with "~" replaced by the home folder; other values unchanged."""
     try:
         return value.expanduser() if isinstance(value, Path) else value
     except RuntimeError:
@@ -166,9 +166,9 @@ def _from_home(value: Any, name: str) -> Any:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that the environment sets; an empty variable sets nothing.
+    """Return the values set in the environment; an empty variable sets nothing.
 
-    InvalidOption names a variable that is named like those of settings but is unknown.
+    Raises InvalidOption for a variable with specchat's prefix that is not a setting.
     """
     known = {option.variable: option for option in SETTINGS}
     values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The user's own TOML files: reading them, and changing a value without touching the rest."""
+"""The user's TOML files: reading them, and changing one value without touching the rest."""
 
 import codecs
 import json
@@ -15,7 +15,7 @@ from specchat.settings.positions import parsed, unfinished_line
 LARGEST_FILE = 1 << 20
 DOTTED = re.compile(r"[\w.\"' \t-]+")
 MOST_DOTS = 1000
-"""The parts a key may have: reading it takes tomllib the square of that, minutes for 100,000."""
+"""The most parts of a dotted key: tomllib takes quadratic time, minutes for 100,000 parts."""
 PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
@@ -61,11 +61,11 @@ def change_value(
     new_file: str,
     added: Callable[[str], str | None],
 ) -> None:
-    """Set the value of a key in a table, or remove it with None; all else stays as it is.
+    """Set the value of a key in a table, or remove it with None; nothing else changes.
 
-    A missing file begins as `new_file`. `added` returns a text with the value added where the key
-    is not there yet, or None to leave that to tomlkit. Raises SettingsError if the file cannot be
-    read or written, or if the change would disturb something else.
+    A missing file starts as `new_file`. `added` returns the text with a new key added, or None to
+    let tomlkit add it. Raises SettingsError if the file cannot be read or written, or if the change
+    would affect something else.
     """
     text = read_file(path)
     text = new_file if text is None else text
@@ -85,20 +85,20 @@ def change_value(
 
 
 def table_in(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a table of a file, empty where there is none."""
+    """Return a table of a file, empty if it is missing."""
     table = content.get(name, {})
     return table if isinstance(table, dict) else {}
 
 
 def as_toml(value: object) -> str:
-    """Return a value as a TOML file has it."""
+    """Return a value in TOML's syntax."""
     if isinstance(value, int | float):
         return str(value).lower()
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file's text in one step, or raise SettingsError; a link stays one."""
+    """Replace a file's text atomically, following a link. Raises SettingsError."""
     try:
         write_private(path, text.encode("utf-8"))
     except UnicodeEncodeError:
