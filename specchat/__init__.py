@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """Load the engine, and with it llama.cpp, only when it is asked for."""
+    """Import the engine only when it is used."""
     if name == "Engine":
         from specchat.engine import Engine
 

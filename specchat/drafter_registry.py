@@ -1,6 +1,6 @@
-"""The drafter registry: the name of each drafter, how its tokens are shown, how it is made.
+"""The drafter registry: each drafter's name, how its tokens are shown, how it is made.
 
-Everything that lists, draws, counts or chooses drafters asks this module. A new drafter is one file
+All code that lists, draws, counts or chooses drafters asks this module. A new drafter is one file
 and one call of `register`.
 """
 
@@ -8,24 +8,24 @@ import re
 from dataclasses import dataclass
 
 AUTO = "auto"
-"""The choice that takes the best drafter that works with the loaded models."""
+"""The choice that picks the best drafter for the loaded models."""
 
 PLAIN = "none"
 """The drafter that proposes nothing: plain decoding."""
 
 MODELS = {"model": "a draft model", "head": "a prediction head"}
-"""The kinds of models that drafters use beside the target; at most one is loaded."""
+"""The kinds of models that drafters use in addition to the target; at most one is loaded."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_+.-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenOrigin:
-    """Where an emitted token came from, and how screens and files show that.
+    """Where an emitted token came from, and how screens and files show it.
 
     `letter` stands for the origin in stored conversations. `colour` is the name of a theme colour,
-    `mark` the attributes that identify it without colours. With `costs_pass` each token takes a
-    pass of a model, which draws it from its own distribution.
+    `mark` the attributes that identify it without colours. If `costs_pass`, each token takes a pass
+    of a model and is drawn from that model's distribution.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TokenOrigin:
 
 @dataclass(frozen=True, slots=True)
 class DrafterDescriptor:
-    """What is known of a drafter before it is made.
+    """What is known about a drafter before it is made.
 
     `make` names, as "module:attribute", a function from `specchat.drafting.factory.Materials` to
     the drafter; it is imported when the drafter is first used. `origins` are those of its tokens,
@@ -57,7 +57,7 @@ class DrafterDescriptor:
 
 
 TARGET = TokenOrigin("target", "t", "target")
-"""The target itself: corrections, free tokens, and everything in plain decoding."""
+"""The target itself: corrections, free tokens, and all tokens of plain decoding."""
 
 _MODEL = TokenOrigin(
     "draft", "d", "draft model", colour="text-success", mark="underline", costs_pass=True
@@ -94,19 +94,19 @@ def register(new: DrafterDescriptor) -> None:
 
 
 def choices() -> tuple[str, ...]:
-    """Return what a user may choose: "auto", then names, plain decoding last."""
+    """Return what a user may choose: "auto", the names, and plain decoding last."""
     named = [each.name for each in DRAFTERS.values() if each.is_choice and each.name != PLAIN]
     return (AUTO, *named, PLAIN)
 
 
 def working(loaded: str) -> tuple[str, ...]:
-    """Return the choices but plain decoding that work with this kind of model loaded, or none."""
+    """Return the choices, except plain decoding, that work with this kind of model loaded."""
     needs = {name: DRAFTERS[name].needs for name in choices()[1:-1]}
     return (AUTO, *[name for name, needed in needs.items() if needed in {"", loaded}])
 
 
 def automatic(loaded: str, *, can_speculate: bool = True) -> str:
-    """Return the name of the drafter that "auto" takes with this kind of model loaded."""
+    """Return the name of the drafter that "auto" picks with this kind of model loaded."""
     fit = [
         each
         for each in DRAFTERS.values()
@@ -137,7 +137,7 @@ def origin_of_letter(letter: str) -> TokenOrigin:
 
 
 def pass_origin(kind: str) -> str:
-    """Return the origin of tokens that cost passes of a model of this kind, its own for none."""
+    """Return the origin of tokens from this kind of model, or the target's origin."""
     drafting = (each for each in DRAFTERS.values() if each.needs == kind)
     own = (origin for each in drafting for origin in each.origins if origin.costs_pass)
     return next((each.name for each in own), _MODEL.name)

@@ -1,8 +1,8 @@
 """Every error specchat raises on purpose, below one base class.
 
-A message says what happened to which thing and then what to do, because the user reads it: the code
-that knows the facts raises it, and each front end shows it once. The command line exits with 2 for
-InvalidOption, 130 for Cancelled and 1 for the rest. This module imports nothing of specchat.
+Users read the messages, so each says what happened and then what to do. The code that knows the
+facts raises the error, and each front end shows it once. The command line exits with 2 for
+InvalidOption, 130 for Cancelled and 1 for all others. This module imports nothing from specchat.
 """
 
 from collections import abc
@@ -13,7 +13,7 @@ class SpecchatError(Exception):
 
 
 class ModelNotFound(SpecchatError):
-    """Raised when a model file, a pair or a local model of that name does not exist."""
+    """Raised when a model file, a pair or a local model does not exist."""
 
 
 class ModelWontLoad(SpecchatError):
@@ -53,7 +53,7 @@ class TemplateError(SpecchatError):
 
 
 class ConversationNotFound(SpecchatError):
-    """Raised when no conversation has the number asked for."""
+    """Raised when there is no conversation with that number."""
 
 
 class StoreFailed(SpecchatError):
@@ -69,12 +69,12 @@ class EngineFailed(SpecchatError):
 
 
 class Cancelled(SpecchatError):
-    """Raised when the caller asked to stop; nothing failed."""
+    """Raised when the caller asked to stop; not a failure."""
 
 
 def nearest(name: str, known: abc.Collection[str]) -> str:
-    """Return the end of a message that names the known name most like one; empty if none is."""
-    import difflib  # 5 ms that only mistakes need
+    """Return " (did you mean X?)" for the known name closest to a name; empty if none is close."""
+    import difflib  # takes 5 ms, which only mistakes need
 
     found = difflib.get_close_matches(name, known, 1)
     return f" (did you mean {found[0]}?)" if found else ""

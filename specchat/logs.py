@@ -1,4 +1,4 @@
-"""Log files: private to the user, and emptied when they grow too large."""
+"""Log files: private to the user, emptied when they grow too large."""
 
 import os
 import re
@@ -28,14 +28,14 @@ def latest_log(*names: str) -> Path | None:
 
 
 def log_size(name: str) -> int:
-    """Return the bytes of a log, 0 if there is none."""
+    """Return the size of a log, 0 if there is none."""
     with suppress(OSError):
         return log_path(name).stat().st_size
     return 0
 
 
 def failed_assertion(name: str, begin: int) -> str:
-    """Return the assertion that llama.cpp wrote to a log from a byte on, empty if there is none."""
+    """Return the last assertion that llama.cpp logged after an offset, empty without one."""
     with suppress(OSError), log_path(name).open("rb") as log:
         log.seek(begin if begin <= log_size(name) else 0)  # it may have been emptied
         found = ASSERTION.findall(log.read(MAX_LOG_BYTES))
@@ -44,7 +44,7 @@ def failed_assertion(name: str, begin: int) -> str:
 
 
 def open_log(name: str) -> int:
-    """Return a descriptor that appends to a log; one over the size limit is emptied first.
+    """Return a file descriptor that appends to a log; a log over the size limit is emptied first.
 
     If the log cannot be written, the descriptor is the null device's.
     """

@@ -1,4 +1,4 @@
-"""Private files: only the user may read them, and each is replaced whole or not at all."""
+"""Private files: readable by the user alone, and replaced atomically."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from typing import Any, Literal, TextIO, TypeVar
 import platformdirs
 
 FOLDERS = platformdirs.PlatformDirs("specchat", appauthor=False)
-"""Where this system keeps the user's settings, data, state, caches and logs."""
+"""The system's folders for the user's settings, data, state, caches and logs."""
 
 LARGEST_FILE = 1 << 23
 DAMAGED = ".damaged"
-"""Added to the name of a file that could not be read and was set aside."""
+"""The suffix of a file that could not be read and was set aside."""
 
 UNREADABLE = (OSError, ValueError, RecursionError)
-"""What reading a file raises that is damaged, too large or out of reach."""
+"""The exceptions for a file that is damaged, too large or inaccessible."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -29,7 +29,7 @@ D = TypeVar("D")
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents, readable by the user alone.
 
-    `Path.mkdir` would apply its mode to the last one only. Raises OSError.
+    `Path.mkdir` would apply its mode to the last folder only. Raises OSError.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
@@ -37,9 +37,9 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file's content in one step, or leave the file as it was and raise OSError.
+    """Replace a file's content atomically; on OSError the file is unchanged.
 
-    The file is readable by the user alone. A symbolic link stays one: the file it points to is
+    The file is readable by the user alone. If it is a symbolic link, the file it points to is
     replaced.
     """
     place = Path(os.path.realpath(path))
@@ -58,7 +58,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def open_private(path: Path, mode: Literal["w", "x", "a"]) -> TextIO:
-    """Open a text file to be written; a new one is readable by the user alone."""
+    """Open a text file for writing; a new file is readable by the user alone."""
     return open(path, mode, encoding="utf-8", opener=partial(os.open, mode=0o600))
 
 
@@ -85,11 +85,11 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def updating(path: Path, kind: type[T]) -> Iterator[T]:
-    """Yield the value in a JSON file, to be changed in place and then written back.
+    """Yield the value in a JSON file for changes in place, then write it back.
 
-    Other threads and processes wait meanwhile. Where there is no file, the value is `kind()`. A
-    damaged file is set aside first, never overwritten. Nothing is written if the value stays the
-    same, or if an error ends the block. Raises OSError.
+    Other threads and processes wait meanwhile. If there is no file, the value is `kind()`. A
+    damaged file is set aside first, never overwritten. Nothing is written if the value does not
+    change or the block raises. Raises OSError.
     """
     set_aside(path, kind)
     with _locked(path):
@@ -102,7 +102,7 @@ def updating(path: Path, kind: type[T]) -> Iterator[T]:
 
 
 def set_aside(path: Path, kind: type[Any]) -> Path | None:
-    """Rename a JSON file that cannot be read as a type; return its new path, None if it is fine.
+    """Rename a JSON file that does not hold a value of a type; return its new path, else None.
 
     Raises OSError.
     """
@@ -118,7 +118,7 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    """Return the value in a JSON file, checked against a type; None if there is no such file.
+    """Return the value in a JSON file, checked against a type; None if there is no file.
 
     Raises one of UNREADABLE if the file cannot be read, holds something else or is too large. The
     json module parses it because paths may hold lone surrogates, which msgspec refuses.

@@ -1,1 +1,1 @@
-"""The pairs specchat knows by name, and where their files lie."""
+"""The pairs specchat knows by name, and where their files are."""

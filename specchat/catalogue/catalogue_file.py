@@ -1,7 +1,7 @@
 """The catalogue: the pairs of models.toml, installed or not.
 
 A models.toml in the user's config folder adds pairs, and replaces or changes those of the same
-name. Reading both needs neither NumPy nor huggingface_hub.
+name. Reading the files needs neither NumPy nor huggingface_hub.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from specchat.hub.references import MAIN, Reference
 from specchat.private_files import FOLDERS
 
 DEMO = "demo"
-"""The pair that is part of specchat."""
+"""The pair that ships with specchat."""
 
 TRIAL = "smollm2-135m"
-"""The smallest pair that is more than a demo: a quick download for trying things out."""
+"""The smallest real pair: a quick download for trying things out."""
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The pairs without a mistake, the named files, and one line for each mistake.
+    """The valid pairs, the named files, and one line for each mistake.
 
     `is_whole` is False if the user's file could not be read at all.
     """
@@ -38,7 +38,7 @@ class Catalogue:
 
     @property
     def complaint(self) -> str:
-        """The first mistake and the number of others, in one line; empty for none."""
+        """The first mistake and the number of others, in one line; empty if there are none."""
         more = len(self.mistakes) - 1
         others = f"; and {more} more: `specchat doctor` lists them all" if more > 0 else ""
         return "".join(self.mistakes[:1]) + others
@@ -55,7 +55,7 @@ def own_catalogue_path() -> Path:
 
 
 def read_catalogue() -> Catalogue:
-    """Return the pairs of models.toml and of the user's own, with the mistakes in the latter.
+    """Return the pairs of specchat's models.toml and the user's, with the mistakes in the latter.
 
     Raises CatalogueError for mistakes in specchat's own models.toml.
     """
@@ -69,7 +69,7 @@ def read_catalogue() -> Catalogue:
 
 
 def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
-    """Return the entries of models.toml and of the user's own, or those of one other file.
+    """Return the entries of specchat's models.toml and the user's, or those of one other file.
 
     Raises CatalogueError if there are mistakes.
     """
@@ -81,8 +81,8 @@ def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
 def find_entry(name: str) -> Entry:
     """Return the entry of that name. Raises ModelNotFound, which lists the known names.
 
-    Mistakes in other entries of the user's file do not matter. If that file cannot be read at all,
-    it may redefine any pair, so all but the demo pair raise CatalogueError.
+    Mistakes in other entries of the user's file do not matter. If the whole file is unreadable, it
+    might redefine any pair, so all pairs but the demo pair raise CatalogueError.
     """
     found = read_catalogue()
     if name in found.entries and (found.is_whole or name == DEMO):
@@ -95,7 +95,7 @@ def find_entry(name: str) -> Entry:
 
 
 def known(reference: Reference) -> Reference:
-    """Return the catalogue's reference to the same file of main, which may be pinned."""
+    """Return the catalogue's reference, perhaps pinned, to the same file on the main branch."""
     listed = (each for entry in read_catalogue().entries.values() for each in entry.references)
     is_open = reference.revision == MAIN
     return next((each for each in listed if is_open and str(each) == str(reference)), reference)
@@ -103,16 +103,16 @@ def known(reference: Reference) -> Reference:
 
 @cache
 def _shipped() -> Catalogue:
-    """Return the pairs that specchat comes with, which take 12 ms to read."""
+    """Return the pairs that ship with specchat; reading them takes 12 ms."""
     installed = PACKAGE / "models.toml"
-    path = installed if installed.exists() else PACKAGE.parent / "models.toml"  # as in a clone
+    path = installed if installed.exists() else PACKAGE.parent / "models.toml"  # in a clone
     shipped = _read(path, PACKAGE, Catalogue({}, {}))
     shipped.require_sound()
     return shipped
 
 
 def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
-    """Return the entries of a file, with its paths relative to a folder, over those of others."""
+    """Return the entries of a file merged over others; its paths are relative to a folder."""
     content = read_table(path)
     content.require_known({"file", "pair"})
     named = {name: read_file_table(each) for name, each in content.tables("file")}

@@ -1,8 +1,9 @@
-"""The choice of a draft model for a target among the local models, with the reasons.
+"""Choosing a draft model for a target among the local models, with the reasons.
 
-A draft must be much smaller. Among those with the target's vocabulary, the catalogue's pairings
-come first; then families, by architecture and name, and sizes decide. Without one, a small model
-with another vocabulary is taken, if most of its tokens are common.
+A draft must be much smaller than its target. Among models with the target's vocabulary, the
+catalogue's pairings come first, then models of the same family (by architecture and name) and a
+suitable size. If there are none, a small model with another vocabulary is taken, provided most of
+its tokens are common.
 """
 
 import math
@@ -33,21 +34,21 @@ from specchat.hub.references import Reference
 from specchat.wording import percent
 
 LARGEST_SHARE = 1 / 2
-"""A draft larger than this share of its target costs more time than it saves."""
+"""A draft model larger than this share of its target costs more time than it saves."""
 GOOD_SHARES = (1 / 20, 1 / 6)
-"""The second is also the limit for another vocabulary, whose drafts are accepted less often."""
+"""The second is also the limit for drafts with another vocabulary, which are accepted less."""
 OTHER_VOCABULARY = "another vocabulary"
 PERCENT_SHARE = 0.4
-"""Shares above this are shown in percent, those below as fractions."""
+"""Shares above this are shown in percent, smaller ones as fractions."""
 
 FAMILY, NAMES = 0.5, 2.0
-"""Points for the same architecture, and for the same words in both names; a size off by a factor of
-two costs one point."""
+"""Points for the same architecture, and for the same words in both names; a size that is off by a
+factor of two costs one point."""
 
 HEAD_NAME = re.compile(r"^mtp-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE)
 HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
-"""For a head in a file beside its target: more than for any draft model but the catalogue's; and
-for a draft derived from the target, which was measured."""
+"""Points for a head in a file beside its target, more than for any draft model but the catalogue's;
+and for a draft derived from the target, which was measured."""
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?b?")
 SIZE = re.compile(r"\d+(?:\.\d+)?b")
@@ -57,10 +58,10 @@ IGNORED_WORDS = frozenset({"gguf", "ggml", "of", "latest"})
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft model that fits, its share of the target's size, and the reason to take it.
+    """A suitable draft model, its share of the target's size, and the reason to take it.
 
-    Of several, the one with most points is the best. One that `is_derived` was made out of the
-    target, and predicted to pay.
+    The draft with the most points is the best. If `is_derived`, it was made from the target and
+    predicted to pay.
     """
 
     model: LocalModel
@@ -72,9 +73,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """The drafts that fit a target, the best first, and the others, each with the reason.
+    """The drafts that suit a target, best first, and the rejected ones, each with a reason.
 
-    `advice` is the reason to use none of them, empty without one.
+    `advice` is a reason to use none of them, or empty.
     """
 
     fitting: tuple[Draft, ...] = ()
@@ -83,14 +84,14 @@ class Drafts:
 
     @property
     def best(self) -> Draft | None:
-        """The draft to use, None for none."""
+        """The draft to use, or None."""
         return self.fitting[0] if self.fitting and not self.advice else None
 
 
 def find_drafts(target: Path) -> Drafts:
-    """Return the drafts among the models beside the target and all other local ones.
+    """Return the drafts among the models beside the target and all other local models.
 
-    Returns none for a target that cannot be read: loading it reports the reason.
+    Returns no drafts for an unreadable target: loading it reports the reason.
     """
     ours = model_at(target)
     if ours is None:
@@ -103,7 +104,7 @@ def find_drafts(target: Path) -> Drafts:
 
 
 def find_derived_draft(target: Path) -> Draft | None:
-    """Return the best draft that was derived from a target here, None for none that pays."""
+    """Return the best draft derived from a target on this machine, None if none pays."""
     ours, derived = model_at(target), models_in(derived_folder())
     if ours is None or not derived:
         return None
@@ -120,7 +121,7 @@ class _Search:
         self._facts = cache.with_vocabulary(target.path)
         self._paired = [
             entry.draft
-            for entry in read_catalogue().entries.values()  # its mistakes are reported elsewhere
+            for entry in read_catalogue().entries.values()  # mistakes in it are reported elsewhere
             if not entry.experimental and _is_file(entry.target, target)
         ]
 
@@ -158,7 +159,7 @@ class _Search:
         return Draft(model, share, why, points)
 
     def _heads_beside(self) -> tuple[list[Draft], list[tuple[LocalModel, str]]]:
-        """Return the prediction heads beside the target that fit, and the others with reasons."""
+        """Return the suitable prediction heads beside the target, and the others with reasons."""
         fitting: list[Draft] = []
         unfit: list[tuple[LocalModel, str]] = []
         for path in sorted(self._target.path.absolute().parent.glob("*.gguf")):
@@ -178,7 +179,7 @@ class _Search:
         return fitting, unfit
 
     def _reason_against(self, model: LocalModel, share: float) -> str | None:
-        """Return why a model cannot draft; sizes first, because vocabularies take time to read."""
+        """Return why a model cannot draft. Sizes come first, as reading vocabularies is slow."""
         if share > LARGEST_SHARE and not self._cache.of(model.path).origin:
             return f"too large, {self._size_text(share)}"
         facts = self._cache.with_vocabulary(model.path)
@@ -201,20 +202,20 @@ class _Search:
         return OTHER_VOCABULARY
 
     def _best_of_other_vocabularies(self, models: list[LocalModel]) -> Draft | None:
-        """Return the best draft of those with another vocabulary, None if none can pay."""
+        """Return the best draft with another vocabulary, None if none can pay."""
         shares = {
             model: share for model in models if (share := self._share(model)) <= GOOD_SHARES[1]
         }
         points = {model: self._points(model, share) for model, share in shares.items()}
         for model in sorted(points, key=lambda model: (-points[model], model.name)):
-            with suppress(SpecchatError):  # too little in common
+            with suppress(SpecchatError):  # too few common tokens
                 common = common_vocabulary(read_header(self._target.path), read_header(model.path))
                 why = f"{self._where(model)}: {common}, {self._size_text(shares[model])}"
                 return Draft(model, shares[model], why, points[model])
         return None
 
     def _share(self, model: LocalModel) -> float:
-        """Return a model's size as a share of its target, or of the experts a token uses."""
+        """Return a model's size as a share of the target, or of the experts that a token uses."""
         return model.num_bytes / (self._target.num_bytes * self._facts.active_share)
 
     def _points(self, model: LocalModel, share: float) -> float:
@@ -229,7 +230,7 @@ class _Search:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """The target's, as derived drafts record it."""
+        """The target's fingerprint, as derived drafts record it."""
         return fingerprint(read_header(self._target.path))
 
     def _likeness(self, model: LocalModel) -> float:
@@ -241,12 +242,12 @@ class _Search:
 
     def _where(self, model: LocalModel) -> str:
         is_beside = model.path.absolute().parent == self._target.path.absolute().parent
-        if is_beside and model.tool != "Ollama":  # whose files have opaque names
+        if is_beside and model.tool != "Ollama":  # its files have opaque names
             return "beside it"
         return f"from {'the Hugging Face cache' if model.tool == 'hub' else model.tool}"
 
     def _size_text(self, share: float) -> str:
-        """Return a draft's size as a share of its target, or of the experts a token uses."""
+        """Return a draft's size as text, as a share of the target or of its active experts."""
         size = percent(share) if share > PERCENT_SHARE else f"1/{1 / share:.0f}"
         return f"{size} of {'the active experts' if self._facts.active_share < 1 else 'its size'}"
 
@@ -260,7 +261,7 @@ def _words(model: LocalModel, facts: HeaderFacts) -> frozenset[str]:
 
 
 def _is_file(file: File, model: LocalModel) -> bool:
-    """Return True if a model is a pair's file, in whichever folder: by name and size."""
+    """Return True if a model is a pair's file, wherever it is: compares name and size."""
     if isinstance(file, Reference):
         has_name = file.name.lower() == model.path.name.lower()
         return has_name and file.size in {None, model.num_bytes}

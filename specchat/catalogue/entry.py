@@ -20,20 +20,21 @@ KINDS = {
     "eagle": "",
     "dspark": "a DSpark draft",
 }
-"""What drafts for a target, with a description of what specchat does not support yet."""
+"""The kinds of drafts for a target, with a description if specchat does not support them yet."""
 
 WITHOUT_DRAFT = {"none", "mtp-embedded"}
 
 File: TypeAlias = Path | Reference
-"""A file on this machine, or one of the hub."""
+"""A file on this machine, or one on the hub."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pair in the catalogue. `about_gb` is its rough size if the exact one is not known.
+    """A pair in the catalogue. `about_gb` is its rough size if the exact size is unknown.
 
-    `memory_gb` is the memory of both models with caches and buffers, by the context in tokens.
-    `first_guess` is what others report of such a pair: `acceptance`, a share of the drafted tokens.
+    `memory_gb` is the memory of both models with caches and buffers, by context size in tokens.
+    `first_guess` is what others report about such a pair: `acceptance`, a share of the drafted
+    tokens.
     """
 
     name: str
@@ -51,22 +52,22 @@ class Entry:
 
     @property
     def experimental(self) -> str:
-        """What the pair needs that specchat does not support yet; empty for nothing."""
+        """What the pair needs that specchat does not support yet; empty if it is supported."""
         return KINDS.get(self.kind, "")
 
     @property
     def files(self) -> tuple[File, ...]:
-        """The target, and the draft model if any."""
+        """The target, and the draft model if there is one."""
         return tuple(each for each in (self.target, self.draft) if each is not None)
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        """The files of the hub among them."""
+        """The files that come from the hub."""
         return tuple(each for each in self.files if isinstance(each, Reference))
 
     @property
     def places(self) -> list[Path | None]:
-        """The path of each file, None for one that is not installed."""
+        """The path of each file, None if it is not installed."""
         return [
             find_present(file) if isinstance(file, Reference) else file if file.is_file() else None
             for file in self.files
@@ -74,14 +75,14 @@ class Entry:
 
     @property
     def num_bytes(self) -> int | None:
-        """The size of what is downloaded, else of all files; None if not exactly known."""
+        """The size of the downloads, else of all files; None if not known exactly."""
         pins = [pinned(part).size for each in self.references for part in each.parts]
         sizes = pins or self._own_sizes
         return sum(size or 0 for size in sizes) if all(sizes) else None
 
     @property
     def bytes_here(self) -> int:
-        """The bytes on the disk of what `num_bytes` counts, complete or not."""
+        """The bytes on the disk of the files that `num_bytes` counts, complete or not."""
         if not self.references:
             return sum(self._own_sizes)
         cached = [path for each in self.references for path in paths_on_disk(each)]
@@ -93,6 +94,6 @@ class Entry:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file and of the parts it is split into, 0 where there is none."""
+    """Return the size of a file with the parts it is split into, 0 if it is missing."""
     parts = [path.with_name(name) for name in split_names(path.name)]
     return sum(part.stat().st_size for part in parts if part.is_file())

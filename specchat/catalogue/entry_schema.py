@@ -1,6 +1,7 @@
-"""The tables of a models.toml: the keys they may have, and the entries made of them.
+"""The tables of a models.toml: their keys, and the entries made from them.
 
-Reading goes on after a mistake, which is noted with its line, so that all of them can be listed.
+Reading continues after a mistake, which is recorded with its line, so that all mistakes can be
+listed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,8 +26,8 @@ LENGTH = Option("", main_type=int, minimum=0, expected="a context size in tokens
 AMOUNT = Option("", main_type=float, above=0)
 
 Schema: TypeAlias = Mapping[str, Any]
-"""The rules for a table's values by key: an option, a schema, or two options for keys and values.
-"""
+"""The rules for a table's values by key: an option, a schema, or one option for keys and one for
+values."""
 
 WHEEL: Schema = {"package": TEXT, "version": TEXT, "file": TEXT}
 FILE: Schema = {
@@ -52,17 +53,17 @@ PAIR: Schema = {
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-"""The values that turn each filter off; a pair that sets one filter turns the others off."""
+"""The values that disable each filter; a pair that sets one filter disables the others."""
 UNKNOWN: dict[str, Any] = {"about_gb": None, "memory_gb": {}, "first_guess": {}}
-"""Facts about a pair that no longer hold with another draft model."""
+"""Facts about a pair that do not hold with another draft model."""
 
 Files: TypeAlias = Mapping[str, Reference | None]
-"""The files that pairs may name; None stands for one with a mistake."""
+"""The files that pairs may name; None for a file with a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a file, the place where it stands, and the mistakes in the file so far."""
+    """A table of a file, its path in the file, and the mistakes found so far."""
 
     path: Path
     text: str
@@ -71,19 +72,19 @@ class Table:
     mistakes: list[tuple[Place, str]] = field(default_factory=list)
 
     def blame(self, what: str, key: str = "") -> None:
-        """Note a mistake in a key, or in the table."""
+        """Record a mistake in a key, or in the table."""
         place = (*self.place, key) if key else self.place
         owner = f"{' '.join(place[:2])}: " if len(place) > 1 else ""
         self.mistakes.append((place, f"{owner}{what}"))
 
     def mistake_lines(self) -> list[str]:
-        """Return one line for each mistake, with the file and its line, in order of lines."""
+        """Return one message for each mistake, with file and line, in the order of lines."""
         known = find_lines(self.text) if self.mistakes else {}
         found = sorted((_line_of(place, known), place, what) for place, what in self.mistakes)
         return [f"{self.path} line {line}: {what}" for line, _, what in found]
 
     def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
-        """Return the values that are there and keep to a schema."""
+        """Return the values that are present and match a schema."""
         self.require_known(schema)
         for key in required:
             if key not in self.values:
@@ -92,24 +93,24 @@ class Table:
         return {key: value for key, value in values.items() if value is not None}
 
     def require_known(self, known: Collection[str]) -> None:
-        """Note the keys that have no meaning."""
+        """Record the unknown keys as mistakes."""
         for key in self.values:
             if key not in known:
                 self.blame(f"unknown key {key!r}: use one of {', '.join(sorted(known))}", key)
 
     def inner(self, key: str) -> Self:
-        """Return a table in this one, empty where there is none."""
+        """Return a table inside this one, empty if it is missing."""
         values = self._checked(TABLE.checked, key, self.values.get(key, {}))
         return replace(self, values=values or {}, place=(*self.place, key))
 
     def tables(self, key: str) -> Iterator[tuple[str, Self]]:
-        """Yield the tables in a table of this one, by name."""
+        """Yield the tables inside a table of this one, by name."""
         outer = self.inner(key)
         for name in outer.values:
             yield name, outer.inner(name)
 
     def _value(self, key: str, rule: Any) -> Any:
-        """Return a value that keeps to a rule, else None; a table's values are read one by one."""
+        """Return a value that matches a rule, else None; a table's values are read one by one."""
         if isinstance(rule, Mapping):
             return self.inner(key).read(rule)
         if isinstance(rule, tuple):
@@ -117,7 +118,7 @@ class Table:
         return self._checked(rule.checked, key, self.values[key])
 
     def _by_key(self, key_rule: Option, rule: Option) -> dict[Any, Any]:
-        """Return the valid values of a table whose keys keep to a rule too."""
+        """Return the valid values of a table whose keys must match a rule too."""
         known = {key: self._checked(key_rule.parsed, key, key) for key in self.values}
         return {new: self._value(key, rule) for key, new in known.items() if new is not None}
 
@@ -130,7 +131,7 @@ class Table:
 
 
 def _line_of(place: Place, known: Mapping[Place, int]) -> int:
-    """Return the line of a value, or of the table that it should be in."""
+    """Return the line of a value, or of the table that it belongs in."""
     ends = range(len(place), 0, -1)
     return next((known[place[:end]] for end in ends if place[:end] in known), 1)
 
@@ -147,7 +148,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_file_table(table: Table) -> Reference | None:
-    """Return the file of the hub that a table names; None if it has a mistake."""
+    """Return the hub file that a table names; None if there is a mistake in it."""
     num_before = len(table.mistakes)
     values = table.read(FILE, required=("repository", "file"))
     if "wheel" in values:
@@ -168,10 +169,10 @@ def read_file_table(table: Table) -> Reference | None:
 def read_entry(
     name: str, table: Table, files: Files, folder: Path, others: Mapping[str, Entry]
 ) -> Entry | None:
-    """Return a pair; None if it, or a file it names, has a mistake.
+    """Return a pair; None if there is a mistake in it or in a file that it names.
 
-    It may name `files`, and paths relative to a folder. Without a target, a table changes the pair
-    of its name among `others`.
+    A pair may name `files`, and paths relative to a folder. A table without a target changes the
+    pair of that name among `others`.
     """
     num_before = len(table.mistakes)
     other = others.get(name) if "target" not in table.values else None
@@ -193,7 +194,7 @@ def read_entry(
 def _file(
     table: Table, key: str, value: str | dict[str, Any] | None, files: Files, folder: Path
 ) -> File | None:
-    """Return a file by its own table, the name of a [file...] table, or a path."""
+    """Return a file given as a table, by the name of a [file...] table, or by a path."""
     if isinstance(value, dict):
         return read_file_table(table.inner(key))
     if value is None or value in files:
@@ -209,7 +210,7 @@ def _file(
 
 
 def _drafting(table: Table, given: Mapping[str, Any], other: Entry | None) -> dict[str, Any]:
-    """Return a pair's draft and kind, which depend on each other and on the pair changed."""
+    """Return a pair's draft and kind, which depend on each other and on the pair it changes."""
     names_draft = "draft" in table.values
     usual = "simple" if names_draft else "none"
     if other and not (names_draft and other.kind in WITHOUT_DRAFT):

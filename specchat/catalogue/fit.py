@@ -1,7 +1,7 @@
-"""How much memory a pair needs, how well it fits this machine, and which one to start with.
+"""How much memory a pair needs, whether it fits this machine, and which pair to start with.
 
-Before its files are installed, the default context is added to the size of the weights; from the
-headers of its files, the memory is known exactly.
+The headers of installed files give the memory exactly. Before that, it is estimated as the size of
+the weights plus the default context.
 """
 
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ Fit: TypeAlias = Literal[
 
 CONTEXT = 8192
 CONTEXT_BYTES, CONTEXT_SHARE = 2e9, 0.07
-"""The memory of such a context for two models: bytes, up to the size of the weights, and a share of
-the weights."""
+"""The memory of such a context for two models: some bytes, at most the size of the weights, plus a
+share of the weights."""
 LARGEST_ON_CPU = 6e9
-"""Bytes of weights; a CPU reads all of them for each token, so larger models are slow."""
+"""Bytes of weights; a CPU reads all of them for every token, so larger models are slow."""
 GB = 1e9
 
 
 def size_of(entry: Entry) -> float:
-    """Return the bytes of a pair's files, exactly or roughly, 0 if not known."""
+    """Return the size of a pair's files, exact or rough, 0 if unknown."""
     return entry.num_bytes or GB * (entry.about_gb or 0)
 
 
@@ -43,20 +43,20 @@ def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
 
 
 def need_of(entry: Entry) -> float | None:
-    """Return the bytes of memory a pair needs with a context of 8192 tokens, None if not known."""
+    """Return the memory that a pair needs with a context of 8192 tokens, None if unknown."""
     known = [gb for length, gb in sorted(entry.memory_gb.items()) if length <= CONTEXT]
     size = size_of(entry)
     return known[-1] * GB if known else need_of_size(size) if size else None
 
 
 def need_of_size(num_bytes: float) -> float:
-    """Return the estimated bytes of memory for models of this size with such a context."""
+    """Return the estimated memory of models of this size with such a context."""
     return num_bytes * (1 + CONTEXT_SHARE) + min(CONTEXT_BYTES, num_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that models need together with contexts of `ctx` tokens."""
+    """The memory that models need together, with contexts of `ctx` tokens."""
 
     ctx: int
     num_bytes: int
@@ -64,7 +64,7 @@ class Memory:
 
 
 def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
-    """Return the memory of a pair with the default context and with the target's longest.
+    """Return the memory of a pair with the default context and with the longest one.
 
     Raises as `read_pair` does.
     """
@@ -79,7 +79,7 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
 
 
 def memory_of_entry(entry: Entry) -> list[Memory]:
-    """Return the catalogue's figures for a pair, else an estimate from its size."""
+    """Return the catalogue's figures for a pair, or else an estimate from its size."""
     known = {ctx: gb * GB for ctx, gb in sorted(entry.memory_gb.items())}
     if not known and (need := need_of(entry)):
         known = {CONTEXT: need}
@@ -87,7 +87,7 @@ def memory_of_entry(entry: Entry) -> list[Memory]:
 
 
 def judge(need: float | None, machine: Machine) -> Fit:
-    """Return how well models that need this many bytes fit a machine."""
+    """Return how well models that need this much memory fit a machine."""
     if need is None:
         return "unknown"
     if machine.gpus and need <= machine.room_on_gpus:
@@ -100,7 +100,7 @@ def judge(need: float | None, machine: Machine) -> Fit:
 
 
 def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
-    """Return the pair to start with: the largest recommended one that runs well, None for none.
+    """Return the pair to start with: the largest recommended one that runs well, or None.
 
     Pairs that fit the GPU come before those on the CPU, where large ones are slow. If no
     recommended pair fits, the largest other pair that fits is returned; if the free memory is not

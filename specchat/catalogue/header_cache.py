@@ -1,6 +1,7 @@
-"""Facts from the headers of local models, cached so that a list need not read all of them again.
+"""Facts from the headers of local models, cached so that listing need not read them again.
 
-The file is in the user's cache folder; an entry holds while the model's size and time of change do.
+The cache file is in the user's cache folder; an entry is valid while the model file's size and
+modification time are unchanged.
 """
 
 from contextlib import AbstractContextManager, suppress
@@ -23,11 +24,11 @@ MAX_NAME_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """What is cached of a header; `vocabulary` is None until it was needed.
+    """The cached facts of a header; `vocabulary` is None until it is needed.
 
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
-    `has_head` is true for a model with a prediction head that specchat can use, `origin` is that of
-    a derived draft.
+    `has_head` is true if the model has a prediction head that specchat can use; `origin` is a
+    derived draft's.
     """
 
     kind: Purpose
@@ -40,31 +41,31 @@ class HeaderFacts:
 
 
 _Models: TypeAlias = dict[str, tuple[tuple[int, int], HeaderFacts]]
-"""By path: the size and time of change of the file that the facts are from, and the facts."""
+"""By path: the size and modification time of the file when it was read, and the facts."""
 
 
 class HeaderCache(AbstractContextManager["HeaderCache"]):
-    """The cached facts of all models; written back when `with` ends."""
+    """The cached facts of all models, written back at the end of a `with` block."""
 
     def __init__(self) -> None:
-        """Read the file; a damaged one counts as empty."""
+        """Read the cache file; a damaged one counts as empty."""
         self._models = read_json(header_cache_path(), _Models, {})
         self._is_changed = False
 
     def __exit__(self, *_: object) -> None:
-        """Write the newest entries back, as far as the file can be written."""
+        """Write the newest entries back if the file can be written."""
         if self._is_changed:
             newest = dict(list(self._models.items())[-MAX_MODELS:])
             with suppress(OSError):
                 write_json(header_cache_path(), newest)
 
     def of(self, path: Path) -> HeaderFacts:
-        """Return what the beginning of a model's header says, which is quick to read."""
+        """Return the facts from the beginning of a model's header, which is quick to read."""
         stamp, facts = self._models.get(str(path), (None, None))
         return facts if facts and stamp == _stamp(path) else self._keep(path, _read_facts(path))
 
     def with_vocabulary(self, path: Path) -> HeaderFacts:
-        """Return what the whole header says; `vocabulary` is None if it cannot be read."""
+        """Return the facts from the whole header; `vocabulary` is None if it cannot be read."""
         facts = self.of(path)
         if facts.vocabulary is not None or facts.kind != "chat":
             return facts
@@ -89,7 +90,7 @@ def header_cache_path() -> Path:
 def _read_facts(path: Path) -> HeaderFacts:
     try:
         header = read_beginning(path)
-        is_derived = path.parent == derived_folder()  # where the record is behind the vocabulary
+        is_derived = path.parent == derived_folder()  # the record may come after the vocabulary
         whole = read_header(path) if header.num_heads or is_derived else header
     except SpecchatError:
         return HeaderFacts("damaged")
@@ -104,7 +105,7 @@ def _read_facts(path: Path) -> HeaderFacts:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """Return a file's size and time of change, zeros where there is none."""
+    """Return a file's size and modification time, zeros if it does not exist."""
     with suppress(OSError):
         status = path.stat()
         return status.st_size, status.st_mtime_ns

@@ -1,8 +1,8 @@
-"""Local models: GGUF files by name, whichever program downloaded them.
+"""Local models: GGUF files by name, no matter which program downloaded them.
 
-They are drafts derived here, and what is in the folders of other programs, which specchat only
-reads: the hub's cache, which llama.cpp shares, llama.cpp's older cache, and those of LM Studio and
-Ollama.
+They are drafts derived on this machine, and models in the folders of other programs, which specchat
+only reads: the hub's cache, which llama.cpp shares, llama.cpp's older cache, and the folders of LM
+Studio and Ollama.
 """
 
 import os
@@ -27,15 +27,16 @@ Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama", "derived"]
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """The folder of Ollama's service on Linux, which runs as its own user."""
 DEEPEST = 5
-"""Nested folders: LM Studio has publisher/model/file, repositories of the hub a few more."""
+"""The deepest nesting that is searched: LM Studio has publisher/model/file, hub repositories a few
+more levels."""
 MOST_FILES = 20_000
 NO_MODEL = re.compile(
     r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE
 )
-"""Names of files that belong to a model and cannot be used alone, by llama.cpp's conventions."""
+"""Names of files that cannot be used without their model, by llama.cpp's conventions."""
 MANIFEST_TREES = ("manifests-v2", "manifests")
 OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com")
-"""Models of these hosts are named without the host, those of `library` without the namespace."""
+"""Models from these hosts are named without the host, those in `library` without the namespace."""
 MANIFEST_LIST = "application/vnd.ollama.manifest.list.v2+json"
 MODEL_LAYER = "application/vnd.ollama.image.model"
 RUNNERS = ("ollama", "llamacpp", "ggml", "")
@@ -54,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A local model: its first file, the program whose folder has it, and the size of all files.
+    """A local model: its first file, the program whose folder holds it, and its total size.
 
     `tool` is None for a model found by its path.
     """
@@ -66,7 +67,7 @@ class LocalModel:
 
 
 class _Manifest(msgspec.Struct, rename={"media_type": "mediaType"}):
-    """A manifest; one of a list has a digest or layers, a layer is one with a digest."""
+    """A manifest, an entry of a manifest list (digest or layers), or a layer (digest)."""
 
     media_type: str | None = None
     digest: str | None = None
@@ -76,7 +77,7 @@ class _Manifest(msgspec.Struct, rename={"media_type": "mediaType"}):
 
 
 def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel, ...]:
-    """Return the models in the folders of all programs, each file and name once."""
+    """Return the models in all programs' folders, without duplicate files or names."""
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
     for place in find_places() if places is None else places:
@@ -94,7 +95,7 @@ def models_in(folder: Path) -> tuple[LocalModel, ...]:
 
 
 def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel | None:
-    """Return the model of its first file, None unless it is complete and readable."""
+    """Return the model that starts with a file, None unless it is complete and readable."""
     names = split_names(path.name)
     name = name or path.name
     is_other = names[0] != path.name or NO_MODEL.search(name.rpartition("/")[2])
@@ -107,10 +108,10 @@ def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel
 
 
 def find_model(name: str) -> LocalModel | None:
-    """Return the model of that name, or the only one with a file of that name, None for none.
+    """Return the model of that name, or the only one with a file of that name, or None.
 
     Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted. Raises ModelNotFound,
-    which lists the candidates, for an ambiguous name.
+    which lists the candidates, if the name is ambiguous.
     """
     wanted = {f"{name}{ending}".lower() for ending in ("", ".gguf", ":latest")}
     models = [(model.name.lower(), model) for model in find_local_models()]
@@ -123,9 +124,9 @@ def find_model(name: str) -> LocalModel | None:
 
 
 def find_derived(name: str) -> LocalModel | None:
-    """Return the draft of that name among those derived here, None for none.
+    """Return the derived draft of that name, None if there is none.
 
-    Case matters only where two names differ by nothing else.
+    Case matters only if two names differ by nothing else.
     """
     names = {name, f"{name}.gguf"}
     alike = {each.lower() for each in names}
@@ -136,7 +137,7 @@ def find_derived(name: str) -> LocalModel | None:
 def find_places(
     environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
 ) -> tuple[Place, ...]:
-    """Return the folders that exist, each once, the hub's cache first."""
+    """Return the existing folders without duplicates, the hub's cache first."""
     found: dict[Path, Place] = {}
     for place in _possible_places(environ, home or Path.home(), system):
         with suppress(OSError, ValueError):
@@ -146,7 +147,7 @@ def find_places(
 
 
 def derived_folder() -> Path:
-    """Return the folder of the drafts that were derived here, which may not exist."""
+    """Return the folder of derived drafts, which may not exist."""
     return FOLDERS.user_data_path / "derived"
 
 
@@ -172,9 +173,9 @@ def _possible_places(environ: Mapping[str, str], home: Path, system: str) -> Ite
 
 
 def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a cache in the hub's layout, each from its newest commit.
+    """Yield the files of a cache in the hub's layout, each from the newest commit that has it.
 
-    llama.cpp's older versions kept files in the folder itself, under their own names.
+    Older versions of llama.cpp kept files in the folder itself, under their own names.
     """
     yield from ((path.name, path) for path in sorted(folder.glob("*.gguf")))
     for repository in sorted(folder.glob("models--*")):
@@ -196,9 +197,9 @@ def _newest_first(repository: Path) -> Sequence[Path]:
 
 
 def _files_below(top: Path) -> list[tuple[str, Path]]:
-    """Return the GGUF files of a tree, each after its path in it, sorted.
+    """Return the GGUF files of a tree as pairs of relative path and path, sorted.
 
-    Within limits, and each folder once, by its shortest path.
+    Depth and count are limited; each folder is visited once, by its shortest path.
     """
     found: list[Path] = []
     level, seen = [str(top)], {os.path.realpath(top)}
@@ -207,20 +208,22 @@ def _files_below(top: Path) -> list[tuple[str, Path]]:
         for folder in level:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
-                    with suppress(OSError):  # a link that goes round
+                    with suppress(OSError):  # a circular link
                         if entry.name.lower().endswith(".gguf") and entry.is_file():
                             found.append(Path(entry.path))
                         elif not entry.name.startswith(".") and entry.is_dir():
                             below.append(entry)
         below.sort(key=lambda entry: (entry.is_symlink(), entry.path), reverse=True)
-        real = {os.path.realpath(entry.path): entry.path for entry in below}  # links give way
+        real = {
+            os.path.realpath(entry.path): entry.path for entry in below
+        }  # prefer folders to links
         level = [path for place, path in real.items() if place not in seen]
         seen |= real.keys()
     return [(path.relative_to(top).as_posix(), path) for path in sorted(found[:MOST_FILES])]
 
 
 def _in_ollama(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield Ollama's models, without damaged ones: named by manifests, in blobs by their checksum.
+    """Yield Ollama's models that are intact: manifests name them, blobs hold them by checksum.
 
     Manifests are untrusted: only checksums are used, as names of blobs in the same folder. The tree
     is manifests/<host>/<namespace>/<model>/<tag>, and since Ollama 0.40 manifests-v2, where a
@@ -236,7 +239,7 @@ def _in_ollama(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _ollama_name(manifest: Path) -> str | None:
-    """Return Ollama's name of the model of a manifest, None if the path is not one."""
+    """Return Ollama's name for the model of a manifest, None if the path is not a manifest's."""
     host, namespace, model, tag = manifest.parts[-4:]
     if not all(OLLAMA_NAME.fullmatch(part) and part[0] != "." for part in (namespace, model, tag)):
         return None
@@ -256,7 +259,7 @@ def _model_blob(folder: Path, path: Path) -> Path | None:
 
 
 def _for_llama_cpp(folder: Path, manifest: _Manifest) -> _Manifest:
-    """Return the manifest of a list that llama.cpp can run: itself, or the blob it points to."""
+    """Return a list's manifest that llama.cpp can run, following its digest to a blob."""
     for each in manifest.manifests or ():
         if (each.runner or "").lower() in RUNNERS:
             blob = None if each.layers else _blob(folder, each.digest)
@@ -265,7 +268,7 @@ def _for_llama_cpp(folder: Path, manifest: _Manifest) -> _Manifest:
 
 
 def _blob(folder: Path, digest: str | None) -> Path | None:
-    """Return the file of a checksum, None if there is none."""
+    """Return the file with a checksum, None if it does not exist."""
     if digest is None or not DIGEST.fullmatch(digest):
         return None
     path = folder / "blobs" / digest.replace(":", "-", 1)

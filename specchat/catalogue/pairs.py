@@ -1,4 +1,4 @@
-"""The installed pairs of the catalogue, ready to be loaded, and those that the user saved."""
+"""The installed pairs of the catalogue, ready to load, and the pairs that the user saved."""
 
 import re
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
 PAIR = "pair"
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 NEW_FILE = """\
-# Your own pairs: they add to those that come with specchat, or replace them by name.
+# Your own pairs: they add to those that ship with specchat, or replace them by name.
 # `specchat ask --target FILE --save-as NAME` adds one, `specchat rm NAME` removes it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A named target with its draft model, and the sampling its makers recommend.
+    """A named target with its draft model, and the sampling that its makers recommend.
 
-    `first_guess` is the acceptance rate that others report, None without a report.
+    `first_guess` is the acceptance rate that others report, or None.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Pair:
     first_guess: float | None = None
 
     def with_draft(self, draft: Path | None) -> "Pair":
-        """Return the pair with another draft model, for which there is no report."""
+        """Return the pair with another draft model and no reported acceptance rate."""
         is_same = draft == self.draft
         return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
 
 
 def load_pairs() -> dict[str, Pair]:
-    """Return the installed pairs, without those with mistakes in the user's own file."""
+    """Return the installed pairs; invalid ones in the user's own file are left out."""
     entries = read_catalogue().entries.values()
     pairs = [_pair(entry) for entry in entries if not entry.experimental]
     return {pair.name: pair for pair in pairs if pair}
@@ -68,7 +68,7 @@ def find_pair(name: str) -> Pair:
 
 
 def file_of(name: str) -> Path:
-    """Return the file at a path, of the local model of that name, or of that pair's target.
+    """Return the file at a path, of a local model, or of a pair's target.
 
     Raises ModelNotFound, which says how to install a file of the catalogue.
     """
@@ -93,7 +93,8 @@ def file_of(name: str) -> Path:
 def find_supported(name: str) -> Entry:
     """Return the entry of that name, installed or not.
 
-    Raises ModelNotFound if specchat does not support it, or a file it names by path is missing.
+    Raises ModelNotFound if specchat does not support it, or if a file that it names by path is
+    missing.
     """
     entry = find_entry(name)
     if entry.experimental:
@@ -127,7 +128,7 @@ def require_savable(name: str, target: Path, draft: Path | None) -> None:
 
 
 def save_pair(name: str, target: Path, draft: Path | None) -> Path:
-    """Save a pair under a name, replacing a saved one; return the file it is in.
+    """Save a pair under a name, replacing one saved before; return the path of the catalogue file.
 
     Raises as `require_savable` does, and SettingsError if the file cannot be written.
     """
@@ -142,18 +143,18 @@ def save_pair(name: str, target: Path, draft: Path | None) -> Path:
 
 
 def is_saved(name: str) -> bool:
-    """Return True for the name of a pair of local files in the user's own models.toml."""
+    """Return True if the user's own models.toml has a pair of local files under that name."""
     entry = load_entries().get(name)
     return entry is not None and not entry.references and has_pair(own_catalogue_path(), name)
 
 
 def has_pair(path: Path, name: str) -> bool:
-    """Return True if a file has a pair of this name; SettingsError if it cannot be read."""
+    """Return True if a catalogue file has a pair of this name. Raises SettingsError."""
     return name in table_in(load_file(path, read_file(path) or ""), PAIR)
 
 
 def write_pair(path: Path, name: str, values: Mapping[str, str]) -> None:
-    """Write a pair, in place of one of that name; the file is created if it is missing.
+    """Write a pair, replacing one of that name; a missing file is created.
 
     Raises SettingsError if the file cannot be read or written.
     """
@@ -161,12 +162,12 @@ def write_pair(path: Path, name: str, values: Mapping[str, str]) -> None:
 
 
 def drop_pair(path: Path, name: str) -> None:
-    """Remove a pair; SettingsError if the file cannot be read or written."""
+    """Remove a pair. Raises SettingsError if the file cannot be read or written."""
     change_value(path, (PAIR, name), None, "", lambda text: text)
 
 
 def _added(name: str, values: Mapping[str, str], text: str) -> str | None:
-    """Return the text with a pair at its end, unless all pairs are in one inline table."""
+    """Return the text with a pair appended; None if all pairs are in one inline table."""
     end = "\r\n" if "\r\n" in text else "\n"
     key = name if BARE_KEY.fullmatch(name) else as_toml(name)
     lines = [f"[{PAIR}.{key}]", *(f"{each} = {as_toml(value)}" for each, value in values.items())]

@@ -1,4 +1,4 @@
-"""Removal of pulled files, except those that other pairs, settings or tuning use."""
+"""Removing pulled files, except those that other pairs, settings or tuning use."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ LOCK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The files to delete with their size in bytes, and those kept, each with its user."""
+    """The files to delete with their total size, and the files to keep with what uses them."""
 
     deleted: tuple[Reference, ...]
     kept: tuple[tuple[Reference, str], ...]
@@ -29,9 +29,9 @@ class Removal:
 
 
 def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
-    """Return what removing a pair, or a file of its own, would delete.
+    """Return what removing a pair, or a single file, would delete.
 
-    Raises SettingsError or CatalogueError if it cannot be known who uses the files.
+    Raises SettingsError or CatalogueError if the files' users cannot be determined.
     """
     files = {each: paths_on_disk(each) for each in references}
     has_pin = {each: any(pinned(part) != part for part in each.parts) for each in references}
@@ -47,7 +47,7 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
 
 @contextmanager
 def locked(removal: Removal) -> Iterator[None]:
-    """Keep downloads of the deleted files waiting. Raises SpecchatError if one is running."""
+    """Block downloads of the files to delete. Raises SpecchatError if one is running."""
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
     parts = [pinned(part) for reference in removal.deleted for part in reference.parts]
@@ -65,7 +65,7 @@ def locked(removal: Removal) -> Iterator[None]:
 
 
 def remove(removal: Removal) -> None:
-    """Delete files; their bytes stay if other files of the cache share them."""
+    """Delete files; blobs that other files of the cache share stay."""
     for reference in removal.deleted:
         folder = repository_folder(reference.repository)
         snapshots, blobs = folder / "snapshots", folder / "blobs"
@@ -82,7 +82,7 @@ def remove(removal: Removal) -> None:
 
 
 def user_of(path: Path) -> str | None:
-    """Return the pair or the setting that names a file, None for none."""
+    """Return the pair or setting that names a file, or None."""
     for each, user in _named_paths(""):
         with suppress(OSError, RuntimeError, ValueError):  # an impossible path
             if each.resolve() == path.resolve():
@@ -91,7 +91,7 @@ def user_of(path: Path) -> str | None:
 
 
 def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:
-    """Return the files that something beside the pair of that name uses, each with a user."""
+    """Return the files that anything but the pair of that name uses, each with one user."""
     real = {each: [path.resolve() for path in paths] for each, paths in files.items()}
     used: dict[Path, str] = {}
     for path, user in _used_paths(name, {path for paths in real.values() for path in paths}):
@@ -105,7 +105,7 @@ def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Referen
 def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, str]]:
     """Yield the files that pairs, settings and tuning use, each with its user.
 
-    The pair of that name does not count, nor does what tuning chose for a deleted target.
+    Ignores the pair of that name, and what tuning chose for a deleted target.
     """
     yield from _named_paths(name)
     for target, draft in tuned_drafts():
@@ -114,7 +114,7 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
 
 
 def _named_paths(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files that other pairs and settings name; of a pair on the hub if all are here."""
+    """Yield the files that other pairs and settings name; a hub pair counts if it is installed."""
     for entry in load_entries().values():
         places = entry.places if entry.name != name else []
         for file, place in zip(entry.files, places, strict=False):

@@ -1,4 +1,4 @@
-"""The best way to decode with a target, as tuning measured it on this machine."""
+"""The fastest settings for each target, as `specchat tune` measured them on this machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ def find_tuned(target: Path) -> Tuned | None:
 
 
 def tuned_drafts() -> list[tuple[Path, Path]]:
-    """Return each target that was tuned with a draft model, and that draft model."""
+    """Return the tuned targets that have a draft model, each with the draft model."""
     return [
         (Path(key.rpartition(" ")[0]), Path(tuned.draft))
         for key, tuned in read_json(tuned_path(), dict[str, Tuned], {}).items()
@@ -39,12 +39,12 @@ def tuned_drafts() -> list[tuple[Path, Path]]:
 
 
 def keep_tuned(target: Path, tuned: Tuned) -> None:
-    """Keep a target's tuned settings. Raises OSError."""
+    """Save a target's tuned settings. Raises OSError."""
     with updating(tuned_path(), dict[str, Tuned]) as kept:
         kept[_key(target)] = tuned
 
 
 def _key(target: Path) -> str:
-    """Return a key that changes with the target's path and size."""
+    """Return a key made from the target's path and size."""
     size = target.stat().st_size if target.is_file() else 0
     return f"{target.absolute()} {size}"

@@ -1,7 +1,7 @@
 """Every option: its name, type, default, help and range.
 
-How models are loaded (`Engine.load`), how answers are sampled, drafted and ended
-(`Engine.generate`), and what the chat, its screen and all commands may do.
+They say how models are loaded (`Engine.load`), how answers are sampled, drafted and ended
+(`Engine.generate`), and how the chat, its screen and the commands behave.
 """
 
 import math
@@ -19,26 +19,26 @@ FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 AUTO_THINK = "auto"
-"""The word of `think` that leaves it to the model's chat template."""
+"""The value of `think` that leaves reasoning to the model's chat template."""
 THINK_NUMBER = "NUMBER"
-"""Stands for any number of tokens among the values of `think` that a model supports."""
+"""A model's list of `think` values contains this if any number of tokens is allowed."""
 
 NO_DRAFT = Path("none")
-"""Given as draft model, it means to go without one."""
+"""As the name of a draft model: use none."""
 
 MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
 LONGEST_DRAFT = 32
 LARGEST_BIAS = 1e6
-"""Far beyond any logit, and far from what single precision cannot hold."""
+"""Far beyond any logit, and far below the limit of single precision."""
 PENALTY = {"minimum": -100.0, "maximum": 100.0}
 SMALLEST_TEMPERATURE = 1e-6
-"""Below it only exact ties are left to chance, and single precision overflows."""
+"""Below this only exact ties are random, and single precision overflows."""
 
 
 def think_values(supported: Sequence[str], last: str = " or ") -> str:
-    """Return auto and the values of `think` that a model supports, in words; `last` joins two."""
+    """Return auto and a model's `think` values as text; `last` joins the last two."""
     number = THINK_NUMBER.lower()
     words = [each if each.lower() != number else "a number of tokens" for each in supported]
     *others, final = AUTO_THINK, *words
@@ -46,7 +46,7 @@ def think_values(supported: Sequence[str], last: str = " or ") -> str:
 
 
 def _split(given: object) -> tuple[float, ...]:
-    """Return the shares of GPUs, given as numbers or as a text with commas."""
+    """Return the GPUs' shares, given as numbers or as text with commas."""
     parts: Any = given.split(",") if isinstance(given, str) else given
     if not isinstance(parts, Sequence):
         raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
@@ -58,7 +58,7 @@ def _split(given: object) -> tuple[float, ...]:
 
 
 def _biases(given: object) -> Mapping[int, float]:
-    """Return the biases of tokens by their ids; minus infinity bans a token."""
+    """Return biases by token id; minus infinity bans a token."""
     if not isinstance(given, Mapping):
         raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
     for token, bias in given.items():
@@ -68,7 +68,7 @@ def _biases(given: object) -> Mapping[int, float]:
 
 
 def _think_word(given: object) -> str:
-    """Return the word or level as text: in TOML it may also be a truth value or a number."""
+    """Return the word or level as text; in TOML it may also be a boolean or a number."""
     if isinstance(given, bool):
         return "on" if given else "off"
     if given == "" or not isinstance(given, str | int):
@@ -77,7 +77,7 @@ def _think_word(given: object) -> str:
 
 
 def _stop_strings(given: object) -> tuple[str, ...]:
-    """Return the strings, which may be given as a single one."""
+    """Return the stop strings; a single string counts as a list of one."""
     strings: Any = (given,) if isinstance(given, str) else given
     if not isinstance(strings, Sequence) or not all(isinstance(each, str) for each in strings):
         raise ValueError(given)
@@ -86,7 +86,7 @@ def _stop_strings(given: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOptions(Options):
-    """What names the models to load, on the command line and in the settings."""
+    """The models to load, as named on the command line and in the settings."""
 
     TABLE: ClassVar = "model"
 
@@ -174,7 +174,7 @@ class LoadOptions(Options):
 
     @property
     def draft_layers(self) -> int | None:
-        """Layers of the draft model on the GPU: as for the target unless it has its own number."""
+        """Layers of the draft model on the GPU: the target's number unless it has its own."""
         return self.gpu_layers if self.draft_gpu_layers is None else self.draft_gpu_layers
 
 
@@ -222,12 +222,12 @@ class Sampling(Options):
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is always picked, as it is at temperatures next to 0."""
+        """Whether the most likely token is always picked: true at temperatures next to 0."""
         return self.temperature < SMALLEST_TEMPERATURE
 
     @property
     def needs_history(self) -> bool:
-        """Whether the distribution depends on recent tokens, beyond the logits."""
+        """Whether the distribution depends on recent tokens in addition to the logits."""
         penalties = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
         return self.repeat_last_n != 0 and penalties != (1.0, 0.0, 0.0)
 
@@ -282,13 +282,13 @@ class GenerateOptions(Sampling):
 
     @property
     def num_to_draft(self) -> int:
-        """The longest draft."""
+        """The longest draft, in tokens."""
         return LONGEST_DRAFT if self.draft_length == "auto" else self.draft_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions(Options):
-    """What a conversation begins with, and whether it is kept."""
+    """What a conversation starts with, and whether it is saved."""
 
     TABLE: ClassVar = "chat"
 
@@ -305,7 +305,7 @@ class ChatOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions(Options):
-    """What may be asked of the network."""
+    """Whether the network may be used."""
 
     TABLE: ClassVar = "network"
 

@@ -1,4 +1,4 @@
-"""One option: its declaration, the rule for its values, and values as people write them."""
+"""One option: its declaration, the rule for its values, and how values are written."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ DECLARATION = "option"
 """The key of an option in the metadata of its field."""
 
 PREFIX = "SPECCHAT_"
-"""How the environment variables of all options begin."""
+"""The prefix of all environment variables that set options."""
 
 LARGEST = {int: 2**63 - 1, float: 1e308}
-"""What every TOML reader accepts, and what keeps infinity out."""
+"""Limits that every TOML reader accepts, and that exclude infinity."""
 
 NOUNS = {
     int: "a whole number",
@@ -33,11 +33,11 @@ LONGEST_SHOWN = 60
 class Option:
     """An option, as `threads: int = declare(1, "Its help.", minimum=1)` declares it.
 
-    `minimum`, `above` and `maximum` limit numbers. `none` is the word that stands for None in texts
-    and files. `choices` returns the allowed words where they are known only while the program runs.
-    Of types that are not known here, `convert` returns the value for a text or an object, or raises
-    ValueError; `expected` then describes the rule. `example` shows a value where the default is
-    None. `is_setting` is false for options of the Python API alone.
+    `minimum`, `above` and `maximum` limit numbers. `none` is the word for None in text and files.
+    `choices` returns the allowed words if they are only known at run time. For types unknown to
+    this module, `convert` returns the value for a text or an object, or raises ValueError;
+    `expected` then describes the rule. `example` is shown if the default is None. `is_setting` is
+    false for options of the Python API alone.
 
     The rest is filled in by `fields`: `key` is the field's name, `table` its table in the settings
     file, `main_type` its type next to None and `literals` the strings of a Literal.
@@ -67,7 +67,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """Its name in the settings: "sampling.top_k"."""
+        """The full name in the settings: "sampling.top_k"."""
         return f"{self.table}.{self.key}" if self.table else self.key
 
     @property
@@ -77,25 +77,25 @@ class Option:
 
     @property
     def sample(self) -> Any:
-        """The default as the settings file has it, or the example where that has none."""
+        """The default as written in the settings file, or the example if there is no default."""
         default = self.write(self.default)
         return self.write(self.example) if default is None else default
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that may be written; unless `is_choice`, other values may be too."""
+        """The allowed words; unless `is_choice`, other values are allowed too."""
         if self.choices:
             return tuple(self.choices())
         return (self.none, *self.literals) if self.none else self.literals
 
     @property
     def is_choice(self) -> bool:
-        """Whether the value is one of a few words."""
+        """Whether the value must be one of a few words."""
         return bool(self.choices or (self.literals and self.main_type is None))
 
     @property
     def description(self) -> str:
-        """The rule in words, to follow "must be"."""
+        """The rule as text that can follow "must be"."""
         if self.expected:
             return self.expected
         if self.is_choice:
@@ -106,9 +106,9 @@ class Option:
         return words + NOUNS[self.main_type] + self._range
 
     def checked(self, value: object, name: str = "", *, is_strict: bool = True) -> Any:
-        """Return a value in its own type, 1 as 1.0 for instance; unless strict, "1" too.
+        """Return a value converted to the option's type, such as 1 to 1.0, and "1" unless strict.
 
-        InvalidOption names the option, as it is called where the value is from.
+        Raises InvalidOption, which calls the option `name`, as the source of the value does.
         """
         if self.can_be_none and (value is None or value == self.none):
             return None
@@ -130,7 +130,7 @@ class Option:
         return self.checked(text, name, is_strict=False)
 
     def write(self, value: Any) -> Any:
-        """Return a value as the settings file has it; None where nothing stands for it."""
+        """Return a value as written in the settings file; None if it cannot be expressed there."""
         if value is None or value == ():
             return self.none
         if isinstance(value, tuple):
@@ -139,7 +139,7 @@ class Option:
         return str(value) if isinstance(value, Path) else value
 
     def shown(self, value: Any) -> str:
-        """Return a value as people write it, empty for None where no word stands for it."""
+        """Return a value as people write it; empty for a None that has no word."""
         written = self.write(value)
         if written is None:
             return ""
@@ -165,7 +165,7 @@ def declare(default: Value, about: str, **rules: Any) -> Value:
 
 @cache
 def _msgspec_type(option: Option) -> Any:
-    """Return the type with its range, without None, as msgspec takes it."""
+    """Return the type with its range, without None, in msgspec's form."""
     from msgspec import Meta
 
     main: Any = str if option.main_type is Path else option.main_type
@@ -182,7 +182,7 @@ def _msgspec_type(option: Option) -> Any:
 
 
 def _plain_number(value: object) -> object:
-    """Return NumPy's numbers as Python's, and paths as strings."""
+    """Return NumPy numbers as Python numbers, and paths as strings."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, bool | int | float) or not isinstance(value, Real):
@@ -191,7 +191,7 @@ def _plain_number(value: object) -> object:
 
 
 def _plain_text(value: object) -> str:
-    """Return a value in full, 1.0 as "1"."""
+    """Return a value as text without loss, 1.0 as "1"."""
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -205,7 +205,7 @@ def _is_huge(value: object) -> bool:
 
 
 def _given(value: object) -> str:
-    """Return a wrong value as it stands in a message, cut where it is long."""
+    """Return a wrong value for a message, shortened if it is long."""
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     try:

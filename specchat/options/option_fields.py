@@ -1,4 +1,4 @@
-"""Dataclasses whose fields are options, and methods that take those fields as keywords."""
+"""Dataclasses whose fields are options, and methods that take these fields as keywords."""
 
 import dataclasses
 import inspect
@@ -30,16 +30,17 @@ Result = TypeVar("Result")
 class Options:
     """The base of dataclasses whose fields are options.
 
-    Values that break their rules raise InvalidOption. Fields without an `Option` are not checked.
+    A value that breaks its option's rule raises InvalidOption. Fields without an `Option` are not
+    checked.
     """
 
     __slots__ = ()
 
     TABLE: ClassVar[str] = ""
-    """The table of the settings file for options that name no other."""
+    """The table in the settings file for options that do not name another one."""
 
     @classmethod
-    @cache  # reading type hints takes a while
+    @cache  # reading type hints is slow
     def fields(cls) -> tuple[Option, ...]:
         """Return the options that the dataclass declares, in order."""
         hints = get_type_hints(cls)
@@ -57,12 +58,12 @@ class Options:
         )
 
     def values(self, base: "type[Options] | None" = None) -> dict[str, Any]:
-        """Return all fields, or those that a base of this class has: as keywords for another."""
+        """Return all fields, or those of a base class, as keywords for another dataclass."""
         named = dataclasses.fields(base or type(self))  # type: ignore[arg-type]  # as above
         return {field.name: getattr(self, field.name) for field in named}
 
     def __post_init__(self) -> None:
-        """Check every value and keep it in its own type."""
+        """Check every value and convert it to its option's type."""
         for option in self.fields():
             value = option.checked(getattr(self, option.key), option.key)
             object.__setattr__(self, option.key, value)
@@ -71,10 +72,10 @@ class Options:
 def takes(
     request: Callable[Keywords, Request],
 ) -> Callable[[Callable[[Owner, Request], Result]], Callable[Concatenate[Owner, Keywords], Result]]:
-    """Return a decorator: the method takes one request, callers give its fields as keywords.
+    """Return a decorator for a method that takes a request: callers pass its fields as keywords.
 
-    Type checkers see the dataclass's own parameters, and help() too, with the help of each option.
-    A keyword that the dataclass does not have raises InvalidOption, which names the nearest.
+    Type checkers and help() see the dataclass's parameters, help() also each option's help. An
+    unknown keyword raises InvalidOption, which names the nearest one.
     """
     parameters = inspect.signature(request).parameters
     hints = get_type_hints(request)
@@ -101,7 +102,7 @@ def takes(
 
 
 def _of_type(declared: Any) -> dict[str, Any]:
-    """Return what a type says of an option."""
+    """Return the fields of an `Option` that follow from its type."""
     is_union = get_origin(declared) in {Union, UnionType}
     parts = get_args(declared) if is_union else (declared,)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
