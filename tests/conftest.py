@@ -18,9 +18,9 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from hub_server import HubServer
-from setup_env.real_model import find_model
-from setup_env.running import SetUpFailed
-from tiny_gguf import HALF_RIGHT, write_model
+from scripts.setup_env.real_model import find_model
+from scripts.setup_env.running import SetUpFailed
+from scripts.support.tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
 settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])

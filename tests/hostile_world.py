@@ -10,9 +10,9 @@ import pytest
 
 from hostile_text import HOSTILE, IN_FILE_NAME, IN_TOML, SEQUENCES
 from local_folders import put, put_in_hub
+from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary, write_model
 from specchat.chat.conversation import Attachment
 from specchat.chat.store import Store, default_path
-from tiny_gguf import CHAT_TEMPLATE, Vocabulary, write_model
 
 WORDS = Vocabulary(size=900, endings=SEQUENCES)
 """Most of its tokens are hostile, and so is most of what a model with random weights writes."""

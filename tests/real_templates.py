@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from setup_env.running import SetUpFailed
-from setup_env.stages import llama_version
-from setup_env.templates import find_templates
+from scripts.setup_env.running import SetUpFailed
+from scripts.setup_env.stages import llama_version
+from scripts.setup_env.templates import find_templates
 
 
 def _folder() -> Path | None:

@@ -14,8 +14,8 @@ if sys.platform != "linux":
     pytest.skip("the chats run in Linux's terminals", allow_module_level=True)
 
 from catalogue_files import CONTENT, FILE
-from faults.chat_terminal import Chat
 from hub_server import HubServer
+from scripts.support.chat_terminal import Chat
 from specchat.chat.store import Store
 
 QUICK = ("--temperature", "0", "--threads", "1")

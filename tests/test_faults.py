@@ -1,4 +1,4 @@
-"""Faults injected at random moments, in short; scripts/inject_faults.py plays hundreds."""
+"""Faults injected at random moments, in short; scripts/check/inject_faults.py plays hundreds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("faults are injected with Linux's means", allow_module_level=True)
 
-import cycle_heads
-import inject_faults
-from faults import chat_faults, engine_faults, store_faults
-from faults.chat_terminal import Failed
+from scripts.support import head_cycles
+from scripts.support.chat_terminal import Failed
+from scripts.support.faults import chat_faults, engine_faults, rounds, store_faults
 
 
 @pytest.fixture
@@ -48,14 +47,14 @@ def test_the_history_survives_the_chat(name: str, folder: Path) -> None:
 def test_engines_with_heads_are_switched_and_crash_without_leaving_anything(
     tmp_path: Path,
 ) -> None:
-    """As in the chat, each in a process of its own; scripts/cycle_heads.py plays 200 rounds."""
-    assert cycle_heads.run(5, tmp_path).total() == 5
+    """As in the chat, each in a process of its own; cycle_heads.py plays 200 rounds."""
+    assert head_cycles.run(5, tmp_path).total() == 5
 
 
 def test_a_fault_that_does_harm_is_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The table shows it, and the command fails."""
+    """The table shows it, and the rounds do not all hold."""
 
     def fail(*_: object) -> str:
         raise Failed("stored text is lost")
@@ -63,6 +62,6 @@ def test_a_fault_that_does_harm_is_counted(
     monkeypatch.setattr(store_faults, "play", fail)
     monkeypatch.setattr(chat_faults, "play", fail)
     monkeypatch.setattr(engine_faults, "play", lambda *_: "went on")
-    monkeypatch.setattr(sys, "argv", ["inject_faults.py", "--rounds", "20"])
-    assert inject_faults.main() == 1
-    assert "| history: power cut | 3 | 0 | |" in capsys.readouterr().out.replace("|  |", "| |")
+    tallies = rounds.run(20, seed=1)
+    assert not rounds.all_held(tallies)
+    assert "| history: power cut | 3 | 0 | |" in rounds.table(tallies).replace("|  |", "| |")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import checks, real_model, running
-from setup_env.running import CommandFailed, SetUpFailed
+from scripts.setup_env import checks, real_model, running
+from scripts.setup_env.running import CommandFailed, SetUpFailed
 
 CONTENT = b"GGUF and its weights"
 

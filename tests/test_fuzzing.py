@@ -1,4 +1,4 @@
-"""Damaged models and random templates, in short; scripts/fuzz_models.py tries many more."""
+"""Damaged models and random templates, in short; scripts/check/fuzz_models.py tries many more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fuzz_models
 from conftest import WriteModel
+from scripts.support import fuzzing
 
 SEEDS = st.integers(0, 2**64)
 
@@ -20,13 +20,13 @@ SEEDS = st.integers(0, 2**64)
 @settings(max_examples=20)
 def test_random_templates_are_rendered_or_refused(seed: int) -> None:
     """Within ten seconds, and with no escape sequence in the error."""
-    assert set(fuzz_models.fuzz_templates(1, random.Random(seed))) <= {"rendered", "refused"}
+    assert set(fuzzing.fuzz_templates(1, random.Random(seed))) <= {"rendered", "refused"}
 
 
 def test_damaged_headers_are_read_or_refused(tiny: WriteModel, tmp_path: Path) -> None:
     """Never with another error, and within ten seconds."""
     model = tiny("llama").read_bytes()
-    found = fuzz_models.fuzz_headers(model, 300, tmp_path, random.Random())
+    found = fuzzing.fuzz_headers(model, 300, tmp_path, random.Random())
     assert set(found) <= {"read", "refused"}
 
 
@@ -34,5 +34,5 @@ def test_damaged_headers_are_read_or_refused(tiny: WriteModel, tmp_path: Path) -
 def test_damaged_files_are_loaded_or_refused(tiny: WriteModel, tmp_path: Path) -> None:
     """Or end the child process that loads them; they never hang it."""
     model = tiny("llama").read_bytes()
-    found = fuzz_models.fuzz_loads(model, 20, tmp_path, random.Random())
+    found = fuzzing.fuzz_loads(model, 20, tmp_path, random.Random())
     assert set(found) <= {"loaded", "refused", "the child process ended"}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import (
+from scripts.setup_env import (
     backends,
     checks,
     devices,
@@ -30,8 +30,8 @@ from setup_env import (
     stages,
     wheels,
 )
-from setup_env.probe import Verdict
-from setup_env.recipes import (
+from scripts.setup_env.probe import Verdict
+from scripts.setup_env.recipes import (
     NATIVE,
     PORTABLE,
     WITHOUT_AMX,
@@ -40,7 +40,7 @@ from setup_env.recipes import (
     build_environment,
     recipes_for,
 )
-from setup_env.running import CommandFailed, SetUpFailed
+from scripts.setup_env.running import CommandFailed, SetUpFailed
 from specchat.doctor.repairs import TOOLKITS
 
 ROOT = Path(__file__).parents[1]
@@ -727,7 +727,8 @@ def clone(place: Path) -> Path:
     """Copy what a call needs, with an interpreter that prints its arguments."""
     (place / "scripts").mkdir(parents=True)
     shutil.copytree(ROOT / "scripts" / "setup_env", place / "scripts" / "setup_env")
-    shutil.copy(ROOT / "scripts" / "specchat", place / "scripts")
+    for name in ("__init__.py", "specchat"):
+        shutil.copy(ROOT / "scripts" / name, place / "scripts")
     shutil.copy(ROOT / "pyproject.toml", place)
     python = place / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -739,8 +740,8 @@ def clone(place: Path) -> Path:
 def make_ready(place: Path) -> None:
     """Write the stamp of a finished set-up."""
     code = (
-        f"import sys; sys.path.insert(0, {str(place / 'scripts')!r})\n"
-        "from setup_env import fast\n"
+        f"import sys; sys.path.insert(0, {str(place)!r})\n"
+        "from scripts.setup_env import fast\n"
         "import os; os.makedirs(fast.RECORDS)\n"
         "open(os.path.join(fast.RECORDS, 'ready'), 'w').write(fast.wanted_state())"
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import templates, wheels
-from setup_env.running import SetUpFailed
+from scripts.setup_env import templates, wheels
+from scripts.setup_env.running import SetUpFailed
 
 VERSION = "1.2.3"
 

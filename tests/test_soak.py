@@ -1,4 +1,4 @@
-"""The chat used for many turns, in short; scripts/soak.py does thousands."""
+"""The chat used for many turns, in short; scripts/check/soak.py does thousands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("what processes hold is read as on Linux", allow_module_level=True)
 
-import soak
+from scripts.support import chat_soak
 
 
 @pytest.mark.slow
@@ -19,8 +19,8 @@ def test_turns_of_every_kind_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After edits, versions, stops and switches: the same answers, descriptors and threads."""
-    monkeypatch.setattr(soak, "NUM_SWITCHES", 1)
-    found = asyncio.run(soak.run(12, 1, tmp_path))
+    monkeypatch.setattr(chat_soak, "NUM_SWITCHES", 1)
+    found = asyncio.run(chat_soak.run(12, 1, tmp_path))
 
     assert found.turn == 12
     assert found.counts["switch"] >= 1
@@ -34,12 +34,12 @@ def test_turns_of_every_kind_leave_nothing_behind(
 def test_growth_is_seen() -> None:
     """The warm-up is left out; the engine's is that of its last process."""
     samples = [
-        soak.Sample(
+        chat_soak.Sample(
             turn, turn if turn <= 50 else turn - 50, 100 + max(turn - 20, 0), 9, 4, 80, 9, 3
         )
         for turn in range(1, 101)
     ]
-    growths = {name: growth for name, *_, growth in soak.growths(samples)}
+    growths = {name: growth for name, *_, growth in chat_soak.growths(samples)}
 
-    assert growths["chat_mib"] > soak.MOST_GROWTH
+    assert growths["chat_mib"] > chat_soak.MOST_GROWTH
     assert growths["chat_descriptors"] == growths["engine_mib"] == 0

@@ -11,8 +11,7 @@ import pytest
 from llama_cpp import llama_cpp
 from numpy.typing import NDArray
 
-from specchat import Engine
-from tiny_gguf import (
+from scripts.support.tiny_gguf import (
     ARCHITECTURES,
     HALF_RIGHT,
     Piece,
@@ -26,6 +25,7 @@ from tiny_gguf import (
     write_model,
     write_parrot,
 )
+from specchat import Engine
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 MARKS = ("<think>", "</think>", "<|im_end|>")

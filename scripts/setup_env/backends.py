@@ -12,10 +12,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from setup_env import fast
-from setup_env.machine import command_for, distribution, find_nvcc, has_nvidia_gpu, output_of
-from setup_env.recipes import Backend
-from setup_env.running import SetUpFailed
+from scripts.setup_env import fast
+from scripts.setup_env.machine import (
+    command_for,
+    distribution,
+    find_nvcc,
+    has_nvidia_gpu,
+    output_of,
+)
+from scripts.setup_env.recipes import Backend
+from scripts.setup_env.running import SetUpFailed
 
 INCLUDE = Path("specchat", "doctor", "include")
 """A `vulkan/vulkan.hpp` that adds to Vulkan's what older releases lack."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setup_env import fast
-from setup_env.backends import MAKERS
-from setup_env.devices import (
+from scripts.setup_env import fast
+from scripts.setup_env.backends import MAKERS
+from scripts.setup_env.devices import (
     IF_POSSIBLE,
     OPTION,
     TESTS_FOLDER,
@@ -21,11 +21,11 @@ from setup_env.devices import (
     install_packages,
     provide_build,
 )
-from setup_env.hints import CHECK_NETWORK, next_step, reason
-from setup_env.real_model import fetch_model
-from setup_env.running import CommandFailed, SetUpFailed
-from setup_env.stages import llama_version
-from setup_env.templates import fetch_templates
+from scripts.setup_env.hints import CHECK_NETWORK, next_step, reason
+from scripts.setup_env.real_model import fetch_model
+from scripts.setup_env.running import CommandFailed, SetUpFailed
+from scripts.setup_env.stages import llama_version
+from scripts.setup_env.templates import fetch_templates
 
 CHECKS = {
     "format": ("-m", "ruff", "format", "--check", "."),

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from setup_env import fast, stages, wheels
-from setup_env.backends import (
+from scripts.setup_env import fast, stages, wheels
+from scripts.setup_env.backends import (
     DRIVER_FOLDERS,
     MAKERS,
     VULKAN_PACKAGES,
@@ -28,10 +28,10 @@ from setup_env.backends import (
     has_vulkan_driver,
     vulkan_gpu,
 )
-from setup_env.hints import reason
-from setup_env.machine import command_for, distribution
-from setup_env.recipes import recipes_for
-from setup_env.running import CommandFailed, SetUpFailed, only_one, run, run_pip, say
+from scripts.setup_env.hints import reason
+from scripts.setup_env.machine import command_for, distribution
+from scripts.setup_env.recipes import recipes_for
+from scripts.setup_env.running import CommandFailed, SetUpFailed, only_one, run, run_pip, say
 
 OPTION = "--device"
 IF_POSSIBLE = "--if-possible"

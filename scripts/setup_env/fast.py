@@ -54,7 +54,7 @@ def run_checks(arguments: "list[str]") -> int:
         if status:
             return status
     require_new_python()
-    from setup_env.checks import check_everything
+    from scripts.setup_env.checks import check_everything
 
     return check_everything(arguments)
 
@@ -157,7 +157,7 @@ def wait_for(command: "list[str]") -> int:
 def set_up(*, with_dev: bool) -> int:
     """Update the set-up; return 0 or the exit code of its failure."""
     require_new_python()
-    from setup_env.stages import run_set_up
+    from scripts.setup_env.stages import run_set_up
 
     return run_set_up(with_dev=with_dev)
 

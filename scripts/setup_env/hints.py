@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from setup_env.machine import command_for, how_to_get_a_compiler
+from scripts.setup_env.machine import command_for, how_to_get_a_compiler
 
 PIP_FRAME = " \t╰─>│×"  # noqa: RUF001 -- what pip draws around its errors
 IS_REASON = re.compile(r"\berror\b|^fatal|No space left|not available|Killed", re.IGNORECASE)

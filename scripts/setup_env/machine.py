@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setup_env.recipes import Backend
+from scripts.setup_env.recipes import Backend
 
 COMPILERS = ("c++", "g++", "clang++")
 PACKAGES = {

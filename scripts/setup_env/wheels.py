@@ -17,11 +17,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from setup_env import fast
-from setup_env.exact_kernels import CHANGES, add_switch
-from setup_env.machine import has_compiler, how_to_get_a_compiler, num_jobs
-from setup_env.recipes import LLAMA, Backend, Recipe, build_environment, user_choices
-from setup_env.running import SetUpFailed, run_pip, say
+from scripts.setup_env import fast
+from scripts.setup_env.exact_kernels import CHANGES, add_switch
+from scripts.setup_env.machine import has_compiler, how_to_get_a_compiler, num_jobs
+from scripts.setup_env.recipes import LLAMA, Backend, Recipe, build_environment, user_choices
+from scripts.setup_env.running import SetUpFailed, run_pip, say
 
 BUILD = Path(fast.RECORDS) / "build"
 

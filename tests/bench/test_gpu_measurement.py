@@ -1,9 +1,9 @@
-"""The limits and tables of scripts/measure_gpu.py."""
+"""The limits and tables of scripts/measure/measure_gpu.py."""
 
 import pytest
 
 from conftest import WriteModel
-from measure_gpu import EMBEDDINGS, Answer, Limit, limit_of, table
+from scripts.support.reading_limit import EMBEDDINGS, Answer, Limit, limit_of, table
 from specchat.gguf.reader import read_header
 
 GB = 10**9

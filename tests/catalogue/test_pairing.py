@@ -12,13 +12,13 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_ollama
+from scripts.support.tiny_gguf import write_model, write_with_head
+from scripts.support.tiny_gguf.vocabulary import Vocabulary
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
 from specchat.gguf.origin import Origin, fingerprint
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
-from tiny_gguf import write_model, write_with_head
-from tiny_gguf.vocabulary import Vocabulary
 
 Place: TypeAlias = Callable[..., Path]
 

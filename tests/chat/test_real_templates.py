@@ -1,7 +1,7 @@
 """The chat templates that come with llama.cpp, read as llama-server of the same llama.cpp does.
 
-`scripts/check_templates.py` recorded what llama-server makes of them. The templates are those that
-the set-up keeps; none is in the repository.
+`scripts/check/check_templates.py` recorded what llama-server makes of them. The templates are those
+that the set-up keeps; none is in the repository.
 """
 
 import dataclasses
@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-import template_check
-from check_templates import check_one, load, unexplained
 from real_templates import FOLDER, needs_templates, template_of
-from setup_env.templates import PATTERN
-from specchat.chat.formats import format_of
-from template_cases import (
+from scripts.setup_env.templates import PATTERN
+from scripts.support import template_check
+from scripts.support.template_cases import (
     AUTO,
     BOS,
     RECORD,
@@ -29,8 +27,10 @@ from template_cases import (
     tools,
     unpacked,
 )
-from template_check import check
-from tiny_gguf import CHAT_TEMPLATE
+from scripts.support.template_check import check
+from scripts.support.template_record import check_one, load, unexplained
+from scripts.support.tiny_gguf import CHAT_TEMPLATE
+from specchat.chat.formats import format_of
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ import pytest
 
 from conftest import WriteModel
 from pseudo_terminal import on_terminal
+from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
@@ -33,7 +34,6 @@ from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
-from tiny_gguf import write_model, write_with_head
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]

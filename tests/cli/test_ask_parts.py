@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pseudo_terminal import ROOT, on_terminal
-from tiny_gguf import CHAT_TEMPLATE, Words, pieces_of, write_parrot
+from scripts.support.tiny_gguf import CHAT_TEMPLATE, Words, pieces_of, write_parrot
 
 THINK = ("<think>", "</think>")
 CALL = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'

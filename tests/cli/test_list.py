@@ -13,10 +13,10 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
+from scripts.support.tiny_gguf import write_with_head
 from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
 from specchat.cli import main
 from specchat.planning.device import Device, keep_gpus
-from tiny_gguf import write_with_head
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--threads", "1", "--ctx", "512")

@@ -10,11 +10,11 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
+from scripts.support.tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.catalogue_file import find_entry
 from specchat.catalogue.entry import KINDS
 from specchat.cli import main
 from specchat.pacing.exactness_cache import Exactness, ExactnessCache
-from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 
 
 @pytest.fixture(autouse=True)

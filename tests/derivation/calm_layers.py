@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gguf
 
-from tiny_gguf import write_model
+from scripts.support.tiny_gguf import write_model
 
 BRANCHES = ("attn_output.weight", "ffn_down.weight")
 """The last matrices of a layer's two branches, which add to what passes by."""

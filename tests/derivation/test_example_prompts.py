@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections import Counter
-from pathlib import Path
 
+from scripts.support.held_out_prompts import held_out_prompts
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 
-HELD_OUT = Path(__file__).parents[2] / "scripts" / "training" / "held_out.toml"
 ANSWER = "The first sentence of an answer is here. " * 6
 
 
@@ -70,9 +68,7 @@ def test_given_questions_are_asked_once() -> None:
 
 def test_the_held_out_prompts_are_different() -> None:
     """None has the wording of a template, and none a topic of the training prompts."""
-    held_out = [
-        text for each in tomllib.loads(HELD_OUT.read_text("utf-8")).values() for text in each
-    ]
+    held_out = [text for each in held_out_prompts().values() for text in each]
     assert len(held_out) == len(set(held_out)) == 40
     prompts = ExamplePrompts(1)
     words = {

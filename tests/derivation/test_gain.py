@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import write_with_head
 from specchat import Engine
 from specchat.decoding.distribution import Distribution
 from specchat.derivation.derived_files import expectations
@@ -30,7 +31,6 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import write_with_head
 
 DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
 CHEAP = DEAR.where_passes_are_cheap()

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from derivation.calm_layers import scale_layer, write_calm_target
+from scripts.support.tiny_gguf import write_model
 from specchat.derivation.gain import Costs, guesses_of
 from specchat.derivation.skip_method import _Judge, layer_shares
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import write_model
 
 OPTIONS = ModelOptions(gpu_layers=0, threads=1)
 SAMPLING = Sampling()

@@ -10,12 +10,12 @@ import pytest
 
 from conftest import WriteModel
 from derivation.calm_layers import scale_layer, split_model
+from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat import Engine
 from specchat.errors import EngineFailed, IncompatibleDraft
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
-from tiny_gguf import write_model, write_with_head
 
 
 def derive(target: Path, draft: Path, **changes: str) -> Origin:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from conftest import WriteModel
 from derivation.made_answers import answers
+from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
@@ -49,7 +50,6 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import CHAT_TEMPLATE, Vocabulary
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
@@ -486,7 +486,8 @@ def test_heads_are_for_targets_of_usual_sizes(demo: Path, tiny: WriteModel) -> N
 def test_the_target_in_pytorch_is_llama_cpps(demo: Path) -> None:
     """The script that samples many answers gives the same greedy ones, and what layers read."""
     import torch
-    from llama_in_torch import Target, Wave, is_plain
+
+    from scripts.support.llama_in_torch import Target, Wave, is_plain
 
     header = read_header(demo)
     assert is_plain(header)
@@ -523,12 +524,12 @@ def test_a_target_without_a_template_is_asked_no_beginnings(
     template: str | None, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would be empty; a chat model goes on from its template's with a question."""
-    import make_draft
+    from scripts.support import prompt_waves
 
-    monkeypatch.setattr(make_draft, "PROMPTS_OF_A_WAVE", 8)
+    monkeypatch.setattr(prompt_waves, "PROMPTS_OF_A_WAVE", 8)
     target = tiny("llama", vocabulary=Vocabulary(chat_template=template))
     with Model(target, ModelOptions(threads=1)) as model:
-        wave = next(make_draft.wanted(model, ExamplePrompts(0), random.Random(0)))
+        wave = next(prompt_waves.wanted(model, ExamplePrompts(0), random.Random(0)))
     assert all(each.prompt for each in wave)
     assert any(each.origin is None for each in wave) == (template is not None)
 

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import WriteModel
 from device_options import WritePair
-from setup_env.devices import OPTION, VARIABLE
+from scripts.setup_env.devices import OPTION, VARIABLE
 from specchat.engine import pair_pacing
 from specchat.llama.device_list import list_devices
 from specchat.planning.device import Device, gpus_of

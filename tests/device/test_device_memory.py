@@ -12,12 +12,12 @@ from conftest import WriteModel
 from device_options import ALL, EXACT, SHORT_PASS, WritePair
 from llama_log import listening
 from memory_bench import bench
+from scripts.support.tiny_gguf import Shape, write_hollow
 from specchat.engine import Loading, loader, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.planning.device import Device, gpus_of
-from tiny_gguf import Shape, write_hollow
 
 TEXT = [3 + 7 * place % 240 for place in range(30)]
 DRAFT = [50, 60, 70, 80, 90]

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from documents import ROOT, Block, blocks
+from scripts.support.tiny_gguf import write_model
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.chat.store import Store
 from specchat.settings.sources import read_settings
-from tiny_gguf import write_model
 
 MODELS: dict[str, dict[str, Any]] = {
     "target.gguf": {"num_layers": 6, "width": 128, "feed_forward": 512},

@@ -44,7 +44,7 @@ def _anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_files_named_in_the_text_exist(page: Path) -> None:
-    """Code spans such as `scripts/compare_grid.py`, and maps of the code, name what is there."""
+    """Code spans such as `scripts/README.md`, and maps of the code, name what is there."""
     maps = [block.text for block in blocks("text") if block.page == page]
     words = [*code_spans(page), *(line.split()[0] for text in maps for line in text.splitlines())]
     named = [each for each in words if REPOSITORY_PATH.fullmatch(each)]

@@ -9,12 +9,20 @@ from typing import Any, TypeAlias
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import (
+    CHAT_TEMPLATE,
+    Piece,
+    Vocabulary,
+    Words,
+    bytes_of,
+    pieces_of,
+    write_parrot,
+)
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
-from tiny_gguf import CHAT_TEMPLATE, Piece, Vocabulary, Words, bytes_of, pieces_of, write_parrot
 
 Load: TypeAlias = Callable[..., LocalEngine]
 ASKED: list[ChatMessage] = [{"role": "user", "content": "Hi"}]

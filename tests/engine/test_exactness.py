@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine import Loading, exactness
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
@@ -17,7 +18,6 @@ from specchat.llama import exact_costs
 from specchat.llama.library import api
 from specchat.pacing import pacing_cache
 from specchat.pacing.exactness_cache import Exactness, ExactnessCache
-from tiny_gguf import ARCHITECTURES
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 USUAL: dict[str, Any] = {"ctx": 512, "threads": 1, "learn": False, "gpu_layers": 0}

@@ -12,13 +12,22 @@ from typing import Any
 
 import pytest
 
-from check_templates import load
 from real_templates import needs_templates, template_of
+from scripts.support.template_cases import (
+    BOS,
+    QUESTION,
+    RECORD,
+    Message,
+    Text,
+    families,
+    ideal,
+    tools,
+)
+from scripts.support.template_record import load
+from scripts.support.tiny_gguf import Words, bytes_of, pieces_of, write_parrot
 from specchat.chat.formats import format_of
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
-from template_cases import BOS, QUESTION, RECORD, Message, Text, families, ideal, tools
-from tiny_gguf import Words, bytes_of, pieces_of, write_parrot
 
 BAR = "[|\uff5c]"
 MARK = re.compile(

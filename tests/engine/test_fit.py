@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import Shape, write_hollow, write_with_head
 from specchat import Engine
 from specchat.engine import loader as loading
 from specchat.errors import InvalidOption, ModelWontLoad
@@ -20,7 +21,6 @@ from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
 from specchat.planning.planner import Planner
-from tiny_gguf import Shape, write_hollow, write_with_head
 
 MIB = 2**20
 QUICK: dict[str, Any] = {"threads": 1, "exact": "off"}

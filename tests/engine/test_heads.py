@@ -20,6 +20,7 @@ from scipy import stats
 
 from conftest import WriteModel
 from memory_in_use import native_bytes, num_objects
+from scripts.support.tiny_gguf import Vocabulary, write_with_head
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading, pair_pacing
@@ -39,7 +40,6 @@ from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
 from specchat.passes.padded_target import PaddedTarget
-from tiny_gguf import Vocabulary, write_with_head
 
 EXACT: dict[str, Any] = {
     "ctx": 512,

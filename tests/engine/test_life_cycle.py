@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
 from specchat.engine import remote_engine as remote
@@ -29,7 +30,6 @@ from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
 from specchat.planning.device import Device, Machine
-from tiny_gguf import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
 EXACT: dict[str, Any] = {

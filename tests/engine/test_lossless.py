@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding import loop
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
@@ -21,7 +22,6 @@ from specchat.engine.losslessness import check_prompt
 from specchat.pacing import pacer
 from specchat.pacing.knowledge import LONGEST_KNOWN
 from specchat.pacing.pass_costs import PassCosts
-from tiny_gguf import ARCHITECTURES
 
 EXACT: dict[str, Any] = {
     "ctx": 512,

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import Vocabulary
 from specchat.cli import main
 from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header, Value
 from specchat.gguf.reader import read_header
 from specchat.planning.notices import notices_of_file, notices_of_pair
-from tiny_gguf import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 TRAINED = "the context of {} tokens exceeds the {} that tiny llama 0 was trained on"

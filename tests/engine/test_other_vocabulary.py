@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from change_vocabulary import write_copy
-from compare_verifiers import QUESTIONS
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, WHOLE, first_tokens, homogeneity, tokens_of
+from scripts.support.demo_questions import QUESTIONS
+from scripts.support.other_vocabulary import write_copy
+from scripts.support.tiny_gguf import Vocabulary
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.errors import IncompatibleDraft
-from tiny_gguf import Vocabulary
 
 ARCHITECTURES = ["llama", "gemma3", "mamba", "lfm2"]
 """With a KV cache, a sliding window, checkpoints and snapshots."""

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
@@ -21,7 +22,6 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
 TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import Vocabulary
 from specchat.catalogue.pairs import find_pair
 from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf import reader
@@ -25,7 +26,6 @@ from specchat.gguf.vocabulary_facts import (
 from specchat.llama.library import api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import Vocabulary
 
 KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")
 """Names of llama.cpp's vocabulary types, by number (enum llama_vocab_type)."""

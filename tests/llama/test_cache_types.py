@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import write_with_head
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
@@ -19,7 +20,6 @@ from specchat.planning.cache_types import require_cache_types, why_unfit
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import plans_to_try
-from tiny_gguf import write_with_head
 
 TEXT = [20 + place % 200 for place in range(40)]
 QUANTISED = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]

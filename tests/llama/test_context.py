@@ -16,13 +16,13 @@ import pytest
 
 from conftest import WriteModel
 from llama_log import listening
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama import rollback
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import ARCHITECTURES
 
 EXACT = ModelOptions(
     ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1

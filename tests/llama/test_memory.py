@@ -10,9 +10,9 @@ import pytest
 
 from conftest import WriteModel
 from memory_bench import TOLERANCE, Bench, bench
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
-from tiny_gguf import ARCHITECTURES
 
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]
 DRAFT = [50, 60, 70, 80, 90]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import truncate
 from specchat.errors import (
     Cancelled,
     InvalidOption,
@@ -18,7 +19,6 @@ from specchat.errors import (
 from specchat.llama.model import Model
 from specchat.logs import log_path
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import truncate
 
 OPTIONS = ModelOptions(threads=1)
 

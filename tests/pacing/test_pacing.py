@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pacing.simulated_pair import (
+from scripts.support.simulated_pair import (
     CPU,
     FLAT,
     LINE,

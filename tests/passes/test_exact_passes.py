@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.llama import exact_passes
 from specchat.llama.context import Context
 from specchat.llama.exact_passes import longest_exact_pass
 from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.planning.context_shape import ModelOptions
-from tiny_gguf import ARCHITECTURES
 
 LONG = 60.0
 """Seconds that no comparison here takes."""

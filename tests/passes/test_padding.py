@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
-from pacing.simulated_pair import Machine, always, best_fixed, knowledge_of
+from scripts.support.simulated_pair import Machine, always, best_fixed, knowledge_of
 from specchat.decoding.toy import ToyLanguageModel, random_logits
 from specchat.options.declarations import Sampling
 from specchat.pacing import pacer as pacing

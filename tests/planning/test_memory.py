@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from llama_log import listening
+from scripts.support.tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
+from scripts.support.tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
 from specchat.engine import Loading
 from specchat.engine.loader import load_pair
 from specchat.gguf.reader import read_header
@@ -21,8 +23,6 @@ from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import HEAD_BATCH, ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
-from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
-from tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
 
 MIB = 2**20
 TOLERANCE = 0.1

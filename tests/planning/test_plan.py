@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.support.tiny_gguf import Shape, write_hollow
+from scripts.support.tiny_gguf.shapes import ASSISTANT
 from specchat.errors import ModelWontLoad
 from specchat.gguf.prediction_head import head_of
 from specchat.gguf.reader import read_header
@@ -17,8 +19,6 @@ from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
-from tiny_gguf import Shape, write_hollow
-from tiny_gguf.shapes import ASSISTANT
 
 GIB = 2**30
 WHOLE_TARGET, WHOLE_DRAFT = 37, 29

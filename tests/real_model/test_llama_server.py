@@ -1,6 +1,6 @@
 """A real model against llama.cpp's own tools: its tokens, its template and its greedy answers.
 
-The reference was recorded by scripts/record_llama_server.py, with the llama.cpp of the pinned
+The reference was recorded by scripts/lab/record_llama_server.py, with the llama.cpp of the pinned
 llama-cpp-python. Where LLAMA_SERVER in the environment names a llama-server (with llama-tokenize
 beside it), it is recorded again and compared too.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from real_model.near_ties import NEAR_TIE, distances, logits, require_near_tie
-from record_llama_server import ANSWER_TOKENS, record
+from scripts.support.tool_record import ANSWER_TOKENS, record
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine

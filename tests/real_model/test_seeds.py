@@ -34,7 +34,8 @@ def exact_pair(smollm2: Path) -> Iterator[LocalEngine]:
 def test_a_seed_has_one_text(exact_pair: LocalEngine, temperature: float) -> None:
     """As its own draft model, by suffix lookup and both, at draft lengths in turn.
 
-    `scripts/check_seeds.py` does the same with 100 seeds. Without exact passes nothing is drafted.
+    `scripts/check/check_seeds.py` does the same with 100 seeds. Without exact passes nothing is
+    drafted.
     """
     drafted = 0
     exact_pair.forget()

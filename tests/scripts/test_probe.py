@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import probe as asking
-from setup_env.probe import Verdict, ask, verdict
-from tiny_gguf import Quantisation, write_model
+from scripts.setup_env import probe as asking
+from scripts.setup_env.probe import Verdict, ask, verdict
+from scripts.support.tiny_gguf import Quantisation, write_model
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
 

@@ -1,4 +1,4 @@
-"""How scripts/template_server.py reads what llama-server makes of a text."""
+"""How scripts/support/template_server.py reads what llama-server makes of a text."""
 
 import io
 import json
@@ -11,9 +11,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-import template_server
-from template_cases import QUESTION, Asked, Family, Message, Text, digest
-from template_server import TemplateServer, recorded
+from scripts.support import template_server
+from scripts.support.template_cases import QUESTION, Asked, Family, Message, Text, digest
+from scripts.support.template_server import TemplateServer, recorded
 
 Answer: TypeAlias = Callable[..., dict[str, Any]]
 
@@ -53,7 +53,7 @@ def test_where_the_server_falls_back_on_the_whole_text_the_stream_counts(
     """Its parser found nothing yet, which only the stream shows."""
     events = [{"choices": [{"delta": delta}]} for delta in ({}, {"reasoning_content": "Hm"})]
     lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-    monkeypatch.setattr(template_server, "urlopen", lambda _: io.BytesIO(lines.encode()))
+    monkeypatch.setattr(template_server, "asking", lambda *_, **__: io.BytesIO(lines.encode()))
 
     assert parsed(monkeypatch, answering(content="Hm.")) == Message("Hm")
 

@@ -1,10 +1,10 @@
 """The widget that shows an answer while it grows: only new text is laid out and drawn.
 
 Textual's own `Markdown` with `MarkdownStream` makes a widget of every block, and measures slower
-(scripts/measure_markdown.py: CPU time, 3,300 words with code, lists and tables, 5 tokens an update,
-Textual 8.2): 9.0 ms a token against 1.7 here, growing from 3.0 to 15 ms while the answer grows;
-2.6 s against 0.6 s until a conversation of 40 messages is shown; 100 ms against 14 ms to scroll a
-page. Nor can it tint tokens by their origins.
+(scripts/measure/measure_markdown.py: CPU time, 3,300 words with code, lists and tables, 5 tokens an
+update, Textual 8.2): 9.0 ms a token against 1.7 here, growing from 3.0 to 15 ms while the answer
+grows; 2.6 s against 0.6 s until a conversation of 40 messages is shown; 100 ms against 14 ms to
+scroll a page. Nor can it tint tokens by their origins.
 """
 
 from collections.abc import Sequence

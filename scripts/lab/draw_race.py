@@ -1,0 +1,70 @@
+r"""Draw a race of plain and speculative decoding, as an animated SVG picture.
+
+The picture in README.md shows a real model, SmolLM2-135M-Instruct in Q4_1, without a draft model:
+
+    python scripts/lab/draw_race.py --target SmolLM2-135M-Instruct.Q4_1.gguf --threads 2
+        --system "Reply with code only." --stop "\n\n"
+        --question "Write a Python function that checks whether a number is prime."
+        --question "Add type hints to the function."
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from scripts.support.picture_arguments import greedy_options, picture_parser
+from specchat.bench.race_picture import animate, draw
+from specchat.bench.race_record import MAX_TOKENS, Race, run_race
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
+from specchat.chat.conversation import ChatMessage
+from specchat.engine import Engine
+
+ROUNDS = 3
+"""The median of these races is drawn."""
+QUESTIONS = ["What is speculative decoding?"]
+PICTURE = Path(__file__).with_name("race.svg")
+
+
+def race(words: argparse.Namespace) -> Race:
+    """Ask all questions but the last, and race the last one several times."""
+    demo = find_pair(DEMO)
+    files = (words.target, words.draft) if words.target else (demo.target, demo.draft)
+    options = greedy_options(words, max_tokens=MAX_TOKENS, drafter="auto")
+    turns: list[ChatMessage] = [{"role": "system", "content": words.system}] if words.system else []
+    *before, last = words.question or QUESTIONS
+    with Engine.load(*files, threads=words.threads) as engine:
+        for question in before:
+            turns.append({"role": "user", "content": question})
+            answer = "".join(chunk.text for chunk in engine.chat(turns, **options))
+            turns.append({"role": "assistant", "content": answer})
+        turns.append({"role": "user", "content": last})
+        races = [run_race(engine, turns, options, lambda *_: None) for _ in range(ROUNDS)]
+    races.sort(key=lambda each: each.speedup)
+    print("speedups:", *(f"{each.speedup:.2f}" for each in races))
+    return races[ROUNDS // 2]
+
+
+def _parsed() -> argparse.Namespace:
+    """Return the words of the command line."""
+    parser = picture_parser("Draw a race as an SVG picture.", PICTURE)
+    parser.add_argument("--record", type=Path, help="draw this record instead of a new race")
+    parser.add_argument("--keep", type=Path, help="also write the record, as JSON")
+    parser.add_argument("--moment", type=float, help="draw one moment: seconds after the start")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    parsed = _parsed()
+    if parsed.record is None:
+        drawn = race(parsed)
+    else:
+        drawn = Race.of_record(json.loads(parsed.record.read_text("utf-8"))) or race(parsed)
+    moment = parsed.moment
+    picture = animate(drawn) if moment is None else draw(drawn, moment)
+    parsed.output.write_text(picture, "utf-8")
+    if parsed.keep:
+        parsed.keep.write_text(json.dumps(drawn.as_record()), "utf-8")
+    print(f"wrote {parsed.output}: {drawn.summary()}")

@@ -1,0 +1,88 @@
+"""The tables in specchat/docs that come from the code: keys, slash commands, settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from textwrap import fill
+
+from specchat.options.option import Option
+from specchat.settings.schema import SETTINGS
+from specchat.settings.toml_file import as_toml
+from specchat.tui.commands import COMMANDS, COMPOSER_COMMANDS, Command, key_rows
+
+WIDTH = 120
+GENERATED = re.compile(
+    r"(?P<start><!-- generated: (?P<name>[\w ]+) -->\n).*?(?P<end>^<!-- end -->$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def settings_list() -> str:
+    """Return every setting with its default, its meaning and its values, by table."""
+    parts = []
+    for table in dict.fromkeys(each.table for each in SETTINGS):
+        items = [_item(each) for each in SETTINGS if each.table == table]
+        parts.append("\n".join([f"`[{table}]`", "", *items, "\n"]))
+    return "\n" + "".join(parts)
+
+
+def _item(option: Option) -> str:
+    """Return a list item about an option."""
+    default = option.write(option.default)
+    value = "" if default is None else f" = {as_toml(default)}"
+    text = f"- `{option.key}{value}`: {option.help} *{_sentence(option.description)}*"
+    return fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def keys_table() -> str:
+    """Return the keys of the chat's commands; Ctrl+P is Textual's own."""
+    palette = ("Ctrl+P", "Find any command, theme or preset by name")
+    return _table(("key", "what it does"), [*key_rows(), palette])
+
+
+def composer_keys_table() -> str:
+    """Return the keys of the composer; those that move in its text are Textual's own."""
+    fixed = [("Up, Down", "Recall earlier questions")]
+    return _table(("key", "what it does"), [*key_rows(commands=COMPOSER_COMMANDS), *fixed])
+
+
+def slash_table() -> str:
+    """Return the slash commands."""
+    rows = [(_slash_words(each), each.help) for each in COMMANDS if each.slash]
+    return _table(("command", "what it does"), rows)
+
+
+def actions_list() -> str:
+    """Return the commands whose key can be changed, with their default keys as in settings."""
+    return "\n" + "".join(f'- `{each.id} = "{each.key}"`\n' for each in COMMANDS if each.key) + "\n"
+
+
+def _slash_words(command: Command) -> str:
+    words = ", ".join(f"`/{word}`" for word in command.slash)
+    return f"{words} {' or '.join(command.takes)}".rstrip()
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+GENERATED_PARTS: dict[str, Callable[[], str]] = {
+    "keys": keys_table,
+    "composer keys": composer_keys_table,
+    "slash commands": slash_table,
+    "settings": settings_list,
+    "actions": actions_list,
+}
+
+
+def updated(page: str) -> str:
+    """Return a page with its generated parts up to date."""
+    return GENERATED.sub(
+        lambda found: f"{found['start']}{GENERATED_PARTS[found['name']]()}{found['end']}", page
+    )
