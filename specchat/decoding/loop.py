@@ -160,8 +160,10 @@ class _Answer:
         self._pacer.begin_step(depth, min(self._request.draft_length, room - 1, self._num_left - 1))
         draft = drafter.propose(self._pacer)
         drafted = perf_counter()
+        if draft:
+            self._target.mark()
         tokens = [each.token for each in draft]
-        rows = self._evaluate(tokens)
+        rows = self._target.evaluate([self._tokens[-1], *tokens], len(tokens) + 1)
         evaluated = perf_counter()
         verdict, chances = self._verify(draft, tokens, rows)
         chunk = self._emit(draft, tokens, verdict)
@@ -169,13 +171,6 @@ class _Answer:
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
         return Chunk(*chunk[:7], self._statistics.decode_s, chances)
-
-    def _evaluate(self, drafted: list[int]) -> Rows:
-        """Return the target's logits after the last token and each drafted one."""
-        if not drafted:
-            return self._target.evaluate(self._tokens[-1:], 1)
-        self._target.mark()
-        return self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
 
     def _verify(
         self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows

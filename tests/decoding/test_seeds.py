@@ -182,39 +182,42 @@ def test_an_identical_draft_is_always_accepted(draft_length: int) -> None:
 
 def test_noise_that_is_not_shared_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drafter with noise of its own leaves the text alone but loses acceptance."""
-    monkeypatch.setattr(Request, "draw", lambda _, q, place: Noise(12345).draw(q, place))
+    monkeypatch.setattr(Request, "draw", lambda _, q, index: Noise(12345).draw(q, index))
 
     assert acceptance_z() < -10
 
 
 def test_noise_shifted_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drafter that draws with the next place's noise loses acceptance too."""
-    monkeypatch.setattr(Request, "draw", lambda self, q, place: self.noise.draw(q, place + 1))
+    """A drafter that draws with the noise of the next index loses acceptance too."""
+    monkeypatch.setattr(Request, "draw", lambda self, q, index: self.noise.draw(q, index + 1))
 
     assert acceptance_z() < -10
 
 
 def test_noise_used_again_at_the_next_place_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two places in a row with the same numbers spoil the distribution of the second."""
+    """Two indices in a row with the same numbers spoil the distribution of the second."""
     draw = Noise.draw
-    monkeypatch.setattr(Noise, "draw", lambda self, p, place: draw(self, p, place // 2))
+    monkeypatch.setattr(Noise, "draw", lambda self, p, index: draw(self, p, index // 2))
     same = random_logits(5, 1), random_logits(5, 2)
 
     assert transition_p_value(*same, WHOLE, draft_length=3, is_seeded=True) < 1e-9
 
 
-def test_places_counted_by_drafts_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If every step began with the first noise again, drafts would change the text."""
+def test_indices_counted_by_drafts_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If every step began with the first noise again, drafts would change the text.
 
-    def verifier_at(self: Request, place: int) -> Verifier:
-        del place
+    A few seeds keep theirs by chance: with little noise the toy repeats itself.
+    """
+
+    def verifier_at(self: Request, index: int) -> Verifier:
+        del index
         assert self.noise is not None
         return verify_by_noise(self.noise, 0)
 
     monkeypatch.setattr(Request, "verifier_at", verifier_at)
-    texts = texts_by_draft(0.8, range(5))
+    texts = texts_by_draft(0.8, range(20))
 
-    assert not any(all(text == alike[0] for text in alike) for alike in texts)
+    assert sum(all(text == alike[0] for text in alike) for alike in texts) < 5
 
 
 def test_block_verification_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
