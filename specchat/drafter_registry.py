@@ -6,6 +6,8 @@ and one call of `register`.
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 AUTO = "auto"
 """The choice that picks the best drafter for the loaded models."""
@@ -91,6 +93,12 @@ def register(new: DrafterDescriptor) -> None:
             if other != each and (other.name == each.name or other.letter == each.letter):
                 raise ValueError(f"origin {each.name!r} conflicts with {other.name!r}")
     DRAFTERS[new.name] = new
+
+
+def resolve(named: str) -> Any:
+    """Return what "module:attribute" names."""
+    module, _, attribute = named.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def choices() -> tuple[str, ...]:

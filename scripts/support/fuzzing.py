@@ -10,7 +10,7 @@ from pathlib import Path
 
 from specchat.chat.template import render
 from specchat.errors import SpecchatError, TemplateError
-from specchat.gguf.reader import read_whole_model
+from specchat.gguf.model_files import read_whole_model
 from specchat.llama.child_process import child_python
 from specchat.planning.memory import Sizes
 

@@ -26,8 +26,9 @@ from specchat.catalogue.local_models import (
 )
 from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
+from specchat.gguf.draft_kinds import is_name_of_head
+from specchat.gguf.model_files import read_pair
 from specchat.gguf.origin import Origin, fingerprint, require_origin
-from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
@@ -45,7 +46,6 @@ FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for the same words in both names; a size that is off by a
 factor of two costs one point."""
 
-HEAD_NAME = re.compile(r"^mtp-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE)
 HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
 """Points for a head in a file beside its target, more than for any draft model but the catalogue's;
 and for a draft derived from the target, which was measured."""
@@ -163,7 +163,7 @@ class _Search:
         fitting: list[Draft] = []
         unfit: list[tuple[LocalModel, str]] = []
         for path in sorted(self._target.path.absolute().parent.glob("*.gguf")):
-            if not HEAD_NAME.search(path.name):
+            if not is_name_of_head(path.name):
                 continue
             model = LocalModel(path.name, path, None, path.stat().st_size)
             try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
-from specchat.gguf.prediction_head import read_pair
+from specchat.gguf.model_files import read_pair
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Machine
 from specchat.planning.memory import HOST, Sizes

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from specchat.catalogue.local_models import derived_folder
 from specchat.errors import SpecchatError
+from specchat.gguf.draft_kinds import is_head_only, why_no_head
 from specchat.gguf.origin import Origin, origin_of
-from specchat.gguf.prediction_head import why_no_head
 from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
@@ -95,7 +95,7 @@ def _read_facts(path: Path) -> HeaderFacts:
     except SpecchatError:
         return HeaderFacts("damaged")
     return HeaderFacts(
-        kind="other" if whole.is_head_only else purpose_of(header),
+        kind="other" if is_head_only(whole) else purpose_of(header),
         architecture=header.text("general.architecture"),
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,

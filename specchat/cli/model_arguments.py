@@ -26,6 +26,7 @@ from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
 from specchat.options.declarations import (
     AUTO_THINK,
@@ -153,8 +154,8 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
     """Return how to load a pair, with the draft model or the head that the drafter can use."""
     draft = pair.draft
     if draft and drafter != AUTO:
-        kind = "head" if read_header(draft).is_head_only else "model"
-        draft = draft if may_use(drafter, kind) else None
+        kind = kind_of_file(read_header(draft))
+        draft = draft if may_use(drafter, kind.sort) else None
     of_pair = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})
 

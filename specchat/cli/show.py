@@ -17,9 +17,9 @@ from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
+from specchat.gguf.draft_kinds import KINDS, has_head, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.origin import origin_of
-from specchat.gguf.prediction_head import has_head, why_no_head
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -38,11 +38,6 @@ Lines = Iterator[tuple[str, str]]
 MAX_TEXT_LENGTH = 200
 """Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""
 MAX_ARRAY_LENGTH = 20
-HEADS = {
-    "dflash": "a DFlash draft, a prediction head for another model",
-    "eagle3": "an EAGLE-3 draft, a prediction head for another model",
-}
-"""What files without a model hold, by architecture; the others hold heads of models."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -136,7 +131,7 @@ def _about_model(header: Header) -> dict[str, Any]:
     real = header.path.resolve()
     twins = [each for each in find_local_models() if each.path.resolve() == real]
     model = twins[0] if twins else model_at(header.path)
-    vocabulary = vocabulary_of(header)
+    vocabulary, kind = vocabulary_of(header), kind_of_file(header)
     return {
         "path": str(header.path),
         "local_name": model.name if model else header.path.name,
@@ -145,8 +140,9 @@ def _about_model(header: Header) -> dict[str, Any]:
         "num_files": len(header.parts),
         "name": header.name,
         "architecture": header.architecture,
-        "is_head_only": header.is_head_only,
-        "generates_text": not header.is_head_only and why_no_text(header) is None,
+        "is_head_only": kind.is_head,
+        "draft_kind": kind.name if kind.is_head else None,
+        "generates_text": not kind.is_head and why_no_text(header) is None,
         "purpose": why_no_text(header) or purpose_text(header),
         "origin": asdict(origin) if (origin := origin_of(header)) else None,
         "head": (why_no_head(header) or "") if has_head(header) else None,
@@ -225,7 +221,7 @@ def _file_lines(about: About) -> Lines:
     yield "from", about["from"]
     yield "kind", about["purpose"]
     if about["is_head_only"]:
-        yield "kind", HEADS.get(about["architecture"], "a prediction head (MTP) without its model")
+        yield "kind", KINDS[about["draft_kind"]].description
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))

@@ -17,7 +17,6 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import MIN_SPEEDUP, Origin
-from specchat.llama.head import Head
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -76,7 +75,7 @@ def _guesses(
     pair: LoadedPair, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> tuple[list[Guess], list[list[Guess]]]:
     """Return what a pair's target wants, and what its draft offers by position in a draft."""
-    if isinstance(pair.draft_context, Head):
+    if pair.draft_context and pair.kind and pair.kind.is_head:
         return head_guesses(pair.context, pair.draft_context, texts, sampling)
     models = [each.model for each in (pair.context, pair.draft_context) if each]
     wanted, offered = (expectations(each, texts, loading, sampling) for each in models)

@@ -33,8 +33,8 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.remote_engine import try_out
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
+from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import Origin, fingerprint, origin_of
-from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import StoredType
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag

@@ -30,8 +30,9 @@ from specchat.derivation.sampled_texts import sample_texts
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.header import Header
+from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import Origin, fingerprint, origin_of
-from specchat.gguf.reader import raw_metadata, read_whole_model
+from specchat.gguf.reader import raw_metadata
 from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling

@@ -1,8 +1,7 @@
 """The drafter factory: resolving a choice of drafter, and making drafters from loaded models."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 
 from specchat import drafter_registry
 from specchat.decoding.ports import Drafter, LanguageModel
@@ -15,18 +14,19 @@ from specchat.errors import InvalidOption
 class Materials:
     """What a drafter can be made from.
 
-    `kind` is that of `draft_model`, a key of `drafter_registry.MODELS`; `tokens` is how it reads
-    and drafts the target's. `no_model_reason` and `no_head_reason` say why there is none of these
-    kinds, or why it is unusable, and `no_rollback_reason` why the target cannot speculate at all;
-    each is None otherwise. `head_fit` is what is known of a head.
+    `kind` is the sort of `draft_model`, a key of `drafter_registry.MODELS`; a pass of one that
+    `drafts_blocks` gives all tokens of a draft. `tokens` is how it reads and drafts the target's.
+    `missing_reasons` says why there is no model of a sort, or why it is unusable, and
+    `no_rollback_reason` why the target cannot speculate at all, None if it can. `head_fit` is what
+    is known of a head.
     """
 
     draft_model: LanguageModel | None
     tokens: TokenMap
     end_tokens: Collection[int]
     kind: str = "model"
-    no_model_reason: str | None = None
-    no_head_reason: str | None = None
+    drafts_blocks: bool = False
+    missing_reasons: Mapping[str, str | None] = field(default_factory=dict)
     no_rollback_reason: str | None = None
     head_fit: HeadFit = field(default_factory=HeadFit)
 
@@ -54,12 +54,10 @@ def make_drafter(choice: str, materials: Materials) -> Drafter:
     advice = "use --drafter none"
     is_loaded = materials.draft_model is not None and described.needs == materials.kind
     if reason is None and described.needs and not is_loaded:
-        is_head = described.needs == "head"
-        reason = materials.no_head_reason if is_head else materials.no_model_reason
+        reason = materials.missing_reasons.get(described.needs)
         reason = reason or f"{drafter_registry.MODELS[described.needs]} is not loaded"
         advice = "name another draft with --draft FILE, or choose --drafter auto"
     if reason is not None:
         raise InvalidOption(f"drafter {described.name!r} cannot work here, {reason}: {advice}")
-    module, _, attribute = described.make.partition(":")
-    drafter: Drafter = getattr(import_module(module), attribute)(materials)
+    drafter: Drafter = drafter_registry.resolve(described.make)(materials)
     return drafter

@@ -84,9 +84,8 @@ def make(materials: Materials) -> HeadDrafter:
     """Return a drafter for a prediction head; there must be one."""
     if materials.draft_model is None:
         raise ValueError("no prediction head")
-    if isinstance(materials.draft_model, BlockModel):
-        return BlockDrafter(materials.draft_model, materials)
-    return HeadDrafter(materials.draft_model, materials)
+    drafter = BlockDrafter if materials.drafts_blocks else HeadDrafter
+    return drafter(materials.draft_model, materials)
 
 
 def make_combined(materials: Materials) -> CombinedDrafter:

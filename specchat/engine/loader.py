@@ -1,21 +1,20 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from specchat.drafter_registry import MODELS
-from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
+from specchat.drafter_registry import resolve
+from specchat.engine.api import EngineFacts, Loading, ProgressReport
 from specchat.errors import OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
+from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.header import Header
+from specchat.gguf.model_files import read_pair
 from specchat.gguf.origin import require_origin
-from specchat.gguf.prediction_head import read_pair
-from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
-from specchat.llama.eagle_head import EagleHead
-from specchat.llama.head import Head, SharedHead
 from specchat.llama.hidden_rows import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -35,21 +34,26 @@ class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
     `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
-    GPUs. `draft_kind` is the kind of model beside the target, loaded or not: a key of MODELS, or
-    "". The target's weights may be repacked on the CPU if it `is_repacked`. Models of different
-    vocabularies have a `common_vocabulary`. `no_head_reason` says why a head was left out, which
-    `loading` then lacks; None if there was none to leave out.
+    GPUs. `kind` is that of the draft, loaded or not, None without one. The target's weights may be
+    repacked on the CPU if it `is_repacked`. Models of different vocabularies have a
+    `common_vocabulary`. `no_head_reason` says why a head was left out, which `loading` then lacks;
+    None if there was none to leave out.
     """
 
     loading: Loading
     plan: Plan
     gpus: tuple[str, ...]
-    draft_kind: str
+    kind: DraftKind | None
     is_repacked: bool
     common_vocabulary: CommonVocabulary | None
     no_head_reason: str | None
     context: Context
     draft_context: Context | None = None
+
+    @property
+    def draft_kind(self) -> str:
+        """The sort of model beside the target, loaded or not: a key of MODELS, or ""."""
+        return self.kind.sort if self.kind else ""
 
     @property
     def uses_gpus(self) -> bool:
@@ -65,7 +69,9 @@ class LoadedPair:
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
-        target, *drafts = (context.model.header for context in contexts)
+        sizes = [context.model.sizes for context in contexts]
+        target, *drafts = (each.header for each in sizes)
+        has_own_file = len(sizes) > 1 and not sizes[1].is_part_of(sizes[0])
         off = _no_rollback_reason(self.context)
         common = self.common_vocabulary if self.draft_context else None
         common_text = f"the draft model has {common}" if common else ""
@@ -89,7 +95,7 @@ class LoadedPair:
             draft_bytes=drafts[0].num_bytes if drafts else 0,
             cache_bytes=sum(context.num_bytes for context in contexts),
             target_file_bytes=target.file_bytes,
-            draft_file_bytes=sum(each.file_bytes for each in drafts if each.role != "own head"),
+            draft_file_bytes=drafts[0].file_bytes if has_own_file else 0,
             idle_processors=max(0, num_processors() - self.num_threads),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
@@ -100,9 +106,8 @@ class LoadedPair:
     def _draft_off_reason(self) -> str | None:
         if self.draft_context:
             return _no_rollback_reason(self.draft_context)
-        if self.draft_kind:
-            what = MODELS[self.draft_kind].removeprefix("a ")
-            return f"not enough memory for the {what}"
+        if self.kind:
+            return f"not enough memory for the {self.kind.noun}"
         return self.no_head_reason or "no draft model is loaded"
 
 
@@ -118,33 +123,21 @@ def load_pair(
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))
     header, of_draft, no_head_reason = _headers_of(loading)
     loading = replace(loading, draft=None) if no_head_reason else loading
-    kind, common = _kind_of(of_draft), None
-    if of_draft and of_draft.role == "model":
-        common = common_vocabulary(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
+    kind, common = draft.kind if draft else None, None
+    if of_draft and kind and not kind.is_head:
+        common = common_vocabulary(header, of_draft)
     devices = list_devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
     names = tuple([gpu.label for gpu in gpus])
     planner = Planner(target, draft, devices, loading)
     plan = planner.first()
-    stages: tuple[Stage, Stage] = ("target", "draft")
     while True:
         try:
             with ExitStack() as attempt:
                 planned = planner.models(plan)
-                models: list[Model] = []
-                for stage, (sizes, options) in zip(stages, planned, strict=False):
-                    if sizes.header.role == "own head":
-                        models.append(models[0].part(sizes))
-                        continue
-                    on_progress = partial(report, stage)
-                    model = Model(sizes.header.path, options, on_progress, sizes)
-                    models.append(attempt.enter_context(model))
-                contexts: list[Context] = []
-                for model, (_, options) in zip(models, planned, strict=True):
-                    context = _make_context(model, options, abort, contexts)
-                    contexts.append(attempt.enter_context(context))
+                contexts = _load_planned(planned, abort, attempt, report)
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
                 return LoadedPair(
@@ -158,6 +151,32 @@ def load_pair(
             plan = replace(smaller, notice=notice)
 
 
+def _load_planned(
+    planned: Sequence[tuple[Sizes, ModelOptions]],
+    abort: AbortFlag,
+    stack: ExitStack,
+    report: ProgressReport,
+) -> list[Context]:
+    """Load the models of a plan, and return their contexts; the draft's kind says what makes its.
+
+    A head in the target's file is loaded with that, and needs its own context all the same.
+    """
+    (target, options), *drafts = planned
+    model = Model(target.header.path, options, partial(report, "target"), target)
+    models = [stack.enter_context(model)]
+    for draft, of_draft in drafts:
+        if draft.is_part_of(target):
+            models.append(model.part(draft))
+        else:
+            own = Model(draft.header.path, of_draft, partial(report, "draft"), draft)
+            models.append(stack.enter_context(own))
+    contexts = [stack.enter_context(Context(model, options, abort))]
+    for (draft, of_draft), own in zip(drafts, models[1:], strict=True):
+        make = resolve(draft.kind.runs)
+        contexts.append(stack.enter_context(make(own, of_draft, contexts[0], abort)))
+    return contexts
+
+
 def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
     """Return the headers of a target and its draft, and why a head is left out (None: it is not).
 
@@ -169,26 +188,6 @@ def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
     require_origin(header, draft)
     reason = why_not_runnable(draft)
     return header, None if reason else draft, reason
-
-
-def _kind_of(draft: Header | None) -> str:
-    if draft is None:
-        return ""
-    return "model" if draft.role == "model" else "head"
-
-
-def _make_context(
-    model: Model, options: ModelOptions, abort: AbortFlag, others: list[Context]
-) -> Context:
-    """Make a model's context, or a head's beside that of its target."""
-    if model.header.role == "model":
-        return Context(model, options, abort)
-    kinds: dict[str, type[Head | BlockHead]] = {
-        "assistant": SharedHead,
-        "block": BlockHead,
-        "eagle": EagleHead,
-    }
-    return kinds.get(model.header.role, Head)(model, options, others[0], abort)
 
 
 def _no_rollback_reason(context: Context) -> str | None:

@@ -28,7 +28,7 @@ from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import Prompt, facts_with_format, num_shared, tokenize_request
-from specchat.gguf.prediction_head import why_no_head
+from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.options.declarations import GenerateOptions
@@ -219,7 +219,10 @@ class LocalEngine(Engine):
             tokens=tokens,
             end_tokens=self.model.vocabulary.end_tokens,
             kind=pair.draft_kind,
-            no_model_reason=self.facts.draft_off_reason,
-            no_head_reason=pair.no_head_reason or why_no_head(self.model.header),
+            drafts_blocks=bool(pair.kind and pair.kind.drafts_blocks),
+            missing_reasons={
+                "model": self.facts.draft_off_reason,
+                "head": pair.no_head_reason or why_no_head(self.model.header),
+            },
             no_rollback_reason=self.facts.speculation_off_reason,
         )

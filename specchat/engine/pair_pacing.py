@@ -8,10 +8,8 @@ from specchat import drafter_registry
 from specchat.decoding.ports import LanguageModel
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.exact_passes import longest_without_tinyblas
-from specchat.llama.head import Head, SharedHead
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
@@ -37,11 +35,9 @@ class PairPacing:
         """Read or measure what passes cost; `report` may stop that."""
         self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
         self.knowledge = self.cache.read() if self.cache else Knowledge()
-        context = pair.draft_context
-        self.knowledge.drafts_blocks = isinstance(context, BlockHead)
-        self.knowledge.reads_accepted = isinstance(context, Head | BlockHead) and not isinstance(
-            context, SharedHead
-        )
+        kind = pair.kind if pair.draft_context else None
+        self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
+        self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self._draft_kind = pair.draft_kind
         self._longest_draft = pair.context.longest_draft
@@ -89,7 +85,7 @@ class PairPacing:
         if draft := pair.draft_context:
             costs = self.knowledge.costs_of(drafter_registry.pass_origin(self._draft_kind))
             lengths = DRAFT_LENGTHS
-            if isinstance(draft, Head):
+            if pair.kind and pair.kind.is_chain_head:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_rows_wait, pair.context, draft)
             measured.append((draft, costs, lengths, 1, prepare))
         unknown = [each for each in measured if not each[1].is_known]
@@ -129,7 +125,7 @@ def _longest_padded(pair: LoadedPair) -> int:
     return pair.context.longest_draft + 1 if can_pad else 0
 
 
-def _let_rows_wait(target: Context, head: Head, num_tokens: int) -> None:
+def _let_rows_wait(target: Context, head: Context, num_tokens: int) -> None:
     """Give a head what it finds in an answer before a pass over some tokens.
 
     A single one mostly follows a token just drafted, with the head's own row, and the head's

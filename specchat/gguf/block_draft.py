@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 
 from specchat.gguf.header import Header
+from specchat.gguf.vocabulary_facts import (
+    num_tokens,
+    why_another_model,
+    with_vocabulary_size,
+)
 
+ARCHITECTURE = "dflash"
 TARGETS = frozenset({"qwen3", "qwen3moe"})
 """Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
 others."""
@@ -38,7 +44,7 @@ def block_facts(header: Header) -> BlockFacts:
     )
 
 
-def why_no_block_draft(header: Header) -> str | None:
+def why_unusable(header: Header) -> str | None:
     """Return why a DFlash draft cannot be used, None if it can."""
     facts, name = block_facts(header), header.name
     if any(each in header.tensors for each in OTHER_KINDS):
@@ -58,11 +64,20 @@ def why_no_block_draft(header: Header) -> str | None:
     return None
 
 
-def why_unfit_block_draft(target: Header, draft: Header, num_tokens: int) -> str | None:
-    """Return why a DFlash draft does not fit a target of this many tokens, None if it does."""
-    facts = block_facts(draft)
+def why_unfit(target: Header, draft: Header) -> str | None:
+    """Return why a DFlash draft does not fit a target, None if it does."""
+    facts, width = block_facts(draft), "embedding_length"
+    widths = [("width", target.own(width), draft.own(width))]
+    if reason := why_another_model(target, draft, widths):
+        return reason
     if target.architecture not in TARGETS:
         return f"targets of {target.architecture} are not supported yet"
     if not all(0 <= layer < target.num_layers for layer in facts.layers):
         return f"it reads layers up to {max(facts.layers)}, the target has {target.num_layers}"
-    return None if facts.mask < num_tokens else "its mask token is not in the target's vocabulary"
+    is_known = facts.mask < num_tokens(target)
+    return None if is_known else "its mask token is not in the target's vocabulary"
+
+
+def as_model(header: Header) -> Header:
+    """Return the header as that of a model, which has no embeddings of its own."""
+    return with_vocabulary_size(header)

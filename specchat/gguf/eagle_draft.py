@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_part
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.gguf.vocabulary_facts import (
+    num_tokens,
+    why_another_model,
+    with_vocabulary_size,
+)
 
+ARCHITECTURE = "eagle3"
 TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
 """Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
 others."""
-WITH_LAST_ROWS = frozenset({"qwen35", "qwen35moe", "gpt-oss"})
-"""Those that also hand over what their last layer gives."""
+WITH_LAST_STATES = frozenset({"qwen35", "qwen35moe", "gpt-oss"})
+"""Those that also hand over the hidden states that their last layer gives."""
 NUM_LAYERS = 3
 """Of the target, which a draft reads."""
 MAP = "d2t"
@@ -39,7 +45,7 @@ def eagle_facts(header: Header) -> EagleFacts:
     )
 
 
-def why_no_eagle_draft(header: Header) -> str | None:
+def why_unusable(header: Header) -> str | None:
     """Return why an EAGLE-3 draft cannot be used, None if it can."""
     facts, name = eagle_facts(header), header.name
     if len(facts.layers) != NUM_LAYERS or facts.target_width < 1:
@@ -55,7 +61,7 @@ def why_no_eagle_draft(header: Header) -> str | None:
     if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1] or is_odd:
         return f"{name} has attention heads that do not fit together"
     if header.own("embedding_length_out", width) != width:
-        return f"{name} gives rows of another width than its own"
+        return f"{name} gives hidden states of another width than its own"
     if tokens := header.tensors.get(MAP):
         if STORED_TYPES[tokens.stored].name != "i64" or len(tokens.shape) != 1:
             return f"{name} has a map of tokens that is not one of 64-bit integers"
@@ -64,9 +70,18 @@ def why_no_eagle_draft(header: Header) -> str | None:
     return None
 
 
-def why_unfit_eagle_draft(target: Header, draft: Header, num_tokens: int) -> str | None:
-    """Return why an EAGLE-3 draft does not fit a target of this many tokens, None if it does."""
-    return _why_unreadable(target, draft) or _why_other_tokens(target, draft, num_tokens)
+def why_unfit(target: Header, draft: Header) -> str | None:
+    """Return why an EAGLE-3 draft does not fit a target, None if it does."""
+    return (
+        why_another_model(target, draft, ())
+        or _why_unreadable(target, draft)
+        or _why_other_tokens(target, draft, num_tokens(target))
+    )
+
+
+def as_model(header: Header) -> Header:
+    """Return the header as that of a model, which may lack embeddings of its own."""
+    return with_vocabulary_size(header)
 
 
 def _why_unreadable(target: Header, draft: Header) -> str | None:
@@ -80,7 +95,7 @@ def _why_unreadable(target: Header, draft: Header) -> str | None:
     last = target.num_layers - target.num_heads
     if not all(0 <= layer <= last for layer in facts.layers):
         return f"it reads layers up to {max(facts.layers)}, the target has {last}"
-    if last in facts.layers and kind not in WITH_LAST_ROWS:
+    if last in facts.layers and kind not in WITH_LAST_STATES:
         return f"it reads what the last layer gives, which targets of {kind} do not hand over"
     return None
 

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
-
-HEAD_KINDS = frozenset({"gemma4-assistant", "eagle3", "dflash"})
-"""Architectures of heads that are never part of a model's file."""
-
 
 SCALINGS = frozenset({"linear", "yarn", "longrope"})
 """llama.cpp's ways to scale positions."""
@@ -60,8 +56,8 @@ class Tensor:
 class Header:
     """A model's header; `parts` are all its files, in order.
 
-    Only the form is checked: llama.cpp may refuse the model. A prediction head's header is like
-    that of a model of one layer; its `role` says whether it is in the target's file.
+    Only the form is checked: llama.cpp may refuse the model. What drafts for a target has a header
+    like that of a model.
     """
 
     parts: tuple[Path, ...]
@@ -69,7 +65,8 @@ class Header:
     tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
-    role: Literal["model", "head", "own head", "assistant", "block", "eagle"] = "model"
+    draft_kind: str = "model"
+    """The name of its row in `specchat.gguf.draft_kinds`."""
     data_place: int = 0
     """Where the tensors' data begins in the file, in bytes; 0 if not read, or in several files."""
 
@@ -130,21 +127,6 @@ class Header:
     def chat_template(self) -> str | None:
         """The chat template in Jinja, None without one."""
         return self.text("tokenizer.chat_template") or None
-
-    @property
-    def is_head_only(self) -> bool:
-        """Whether the file holds a prediction head without the model it predicts for.
-
-        llama.cpp crashes when it makes an ordinary context of one.
-        """
-        is_read = self.num_heads > 0 and bool(self.tensors)
-        has_layers = "blk.0.attn_norm.weight" in self.tensors  # llama.cpp's own test
-        return self.architecture in HEAD_KINDS or (is_read and not has_layers)
-
-    @property
-    def reads_layers(self) -> bool:
-        """Whether it drafts from what several layers of its target read, which it joins first."""
-        return self.role in {"block", "eagle"}
 
     @cached_property
     def num_bytes(self) -> int:

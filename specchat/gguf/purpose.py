@@ -2,7 +2,8 @@
 
 from typing import Literal, TypeAlias
 
-from specchat.gguf.header import HEAD_KINDS, Header
+from specchat.gguf.draft_kinds import is_of_head
+from specchat.gguf.header import Header
 
 Purpose: TypeAlias = Literal["chat", "embedding", "adapter", "projector", "other", "damaged"]
 """What a GGUF file holds; only the first kind can generate text."""
@@ -43,7 +44,7 @@ def purpose_of(header: Header) -> Purpose:
     kind = header.architecture
     if kind in ENCODERS or header.own("pooling_type") > 0:
         return "embedding"
-    is_other = kind in MEDIA | DIFFUSION | HEAD_KINDS
+    is_other = kind in MEDIA | DIFFUSION or is_of_head(header)
     return BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
 
 
@@ -57,7 +58,7 @@ def purpose_text(header: Header) -> str:
     if purpose == "embedding":
         is_reranker = header.own("pooling_type") == RANKING
         return "a reranker" if is_reranker else "an embedding model"
-    if purpose == "chat" or kind in HEAD_KINDS:
+    if purpose == "chat" or is_of_head(header):
         return ""
     if kind in DIFFUSION:
         return "a diffusion model, which specchat does not support"

@@ -10,7 +10,6 @@ from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import LARGEST_HEADER, UINT64, Cursor, Damaged
 from specchat.gguf.foreign_file import describe, describe_folder, describe_version
 from specchat.gguf.header import Header, LongArray, Tensor, Value
-from specchat.gguf.purpose import why_no_text
 from specchat.gguf.tensor_types import STORED_TYPES
 
 MAGIC = b"GGUF"
@@ -74,26 +73,6 @@ def read_header(path: Path) -> Header:
         tensors={name: tensor for each in every for name, tensor in each.tensors.items()},
         file_bytes=sum(each.file_bytes for each in every),
     )
-
-
-def read_whole_model(path: Path) -> Header:
-    """Return the header of a model to load.
-
-    Also raises ModelWontLoad for a file that holds no model which generates text.
-    """
-    header = read_header(path)
-    require_text(header)
-    if header.is_head_only:
-        raise ModelWontLoad(
-            f"{path} holds only a prediction head, not a whole model: choose the full model"
-        )
-    return header
-
-
-def require_text(header: Header) -> None:
-    """Raise ModelWontLoad for a file that holds another thing than a model, or another model."""
-    if reason := why_no_text(header):
-        raise ModelWontLoad(f"{header.path} is {reason}")
 
 
 def read_beginning(path: Path) -> Header:

@@ -1,7 +1,7 @@
 """Facts about vocabularies, and the rule that decides whether a draft's fits a target's."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from specchat.gguf.cursor import UINT64
@@ -59,7 +59,7 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
     model = header.text("tokenizer.ggml.model") or "none"
     pre = model if model == "gemma4" else header.text("tokenizer.ggml.pre")
     kind = "none" if model == "no_vocab" else KINDS.get(model, model)
-    size = _num_tokens(header)
+    size = num_tokens(header)
     adds_bos = kind in {"SPM", "WPM"} or (kind == "BPE" and pre in ADDS_BOS | ALWAYS_ADDS_BOS)
     texts = _texts(header, FIRST_COMPARED_TOKEN)
     digest = blake2b(UINT64.pack(size) + texts, digest_size=16)
@@ -82,6 +82,26 @@ def lacks_pre_tokenizer(header: Header) -> bool:
     model = header.text("tokenizer.ggml.model")
     is_named = model == "gemma4" or bool(header.text("tokenizer.ggml.pre"))
     return KINDS.get(model) == "BPE" and not is_named
+
+
+def why_another_model(
+    target: Header, head: Header, facts: Iterable[tuple[str, object, object]]
+) -> str | None:
+    """Return the first fact that shows a head to be another target's, None if there is none.
+
+    `facts` are names with what the target has and what the head is for; vocabularies come last.
+    """
+    for what, ours, theirs in facts:
+        if ours != theirs:
+            return f"its {what} is {theirs}, the target's is {ours}"
+    is_same = vocabulary_of(target) == vocabulary_of(head)
+    return None if is_same else "its vocabulary is not the target's"
+
+
+def with_vocabulary_size(header: Header) -> Header:
+    """Return a header that says how many tokens there are, for a file without their embeddings."""
+    size = {f"{header.architecture}.vocab_size": num_tokens(header)}
+    return replace(header, metadata={**header.metadata, **size})
 
 
 def mismatch(
@@ -131,10 +151,11 @@ def _added(header: Header, name: str, kind: str, *, adds: bool) -> int | None:
         return None
     token = header.number(f"tokenizer.ggml.{name}_token_id", -1)
     default = DEFAULT_ENDS.get(kind, (None, None))[name == "eos"]
-    return token if 0 <= token < _num_tokens(header) else default
+    return token if 0 <= token < num_tokens(header) else default
 
 
-def _num_tokens(header: Header) -> int:
+def num_tokens(header: Header) -> int:
+    """Return the number of tokens in a model's vocabulary, 0 if unknown."""
     tokens = header.metadata.get(TOKENS)
     if isinstance(tokens, LongArray):
         return tokens.length

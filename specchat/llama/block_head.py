@@ -15,13 +15,14 @@ import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.gguf.block_draft import block_facts
+from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.llama.context import DONE, Batch, Context
 from specchat.llama.head import MOST_WAITING
 from specchat.llama.hidden_rows import keep_layers, layers_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
-from specchat.planning.context_shape import HEAD_BATCH, ModelOptions
+from specchat.planning.context_shape import ModelOptions
 
 
 class BlockHead(Context):

@@ -265,7 +265,7 @@ def _make(
     if hook:
         parameters.cb_eval = hook
     parameters.ctx_other = target
-    if target and not model.header.reads_layers:
+    if target and not model.sizes.kind.has_encoder:
         parameters.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
     parameters.n_ctx = shape.ctx
     parameters.n_batch = shape.batch

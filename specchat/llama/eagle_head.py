@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from specchat.decoding.ports import Rows
+from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.eagle_draft import NUM_LAYERS, eagle_facts
 from specchat.llama.context import DONE, Context
 from specchat.llama.head import Head
@@ -24,7 +25,7 @@ from specchat.llama.hidden_rows import (
 )
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
-from specchat.planning.context_shape import HEAD_BATCH, ModelOptions
+from specchat.planning.context_shape import ModelOptions
 
 
 class EagleHead(Head):

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
+from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.llama.context import Context
 from specchat.llama.hidden_rows import Rows2D, WaitingRows, keep_rows, rows_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
-from specchat.planning.context_shape import HEAD_BATCH, ModelOptions
+from specchat.planning.context_shape import ModelOptions
 
 MOST_WAITING = 64
 """If more rows than this wait to be used, their tokens are read."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from specchat.gguf.draft_kinds import Input, kind_of
 from specchat.gguf.header import Header
 from specchat.llama.library import api
 
@@ -103,10 +104,11 @@ can_read_layers = bool(_set_layer and _get_layer)
 
 def why_not_runnable(draft: Header) -> str | None:
     """Return why this build cannot run what drafts for a target, None if it can."""
-    is_runnable = can_read_layers or not draft.reads_layers
-    if draft.role not in {"model", "block"}:
-        is_runnable = is_runnable and can_read_rows
-    return None if is_runnable else NO_ROWS
+    can_read: dict[Input, bool] = {
+        "hidden states": can_read_rows,
+        "layer inputs": can_read_layers,
+    }
+    return None if all(can_read[each] for each in kind_of(draft).reads) else NO_ROWS
 
 
 def keep_rows(context: object) -> None:

@@ -11,7 +11,7 @@ from typing import get_args
 
 from specchat.errors import ModelWontLoad, OutOfMemory
 from specchat.gguf.header import Header
-from specchat.gguf.reader import read_whole_model
+from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
@@ -59,7 +59,7 @@ class Model(AbstractContextManager["Model"]):
         start()
         self.handle = _load(self.header, options, on_progress)
         self.lock_notice = lock_notice(self.header.name, last_errors()) if options.mlock else ""
-        if api.llama_model_has_encoder(self.handle) and not self.header.reads_layers:
+        if api.llama_model_has_encoder(self.handle) and not self.sizes.kind.has_encoder:
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)

@@ -17,8 +17,6 @@ LONGEST_OF_STATES = 8
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
-HEAD_BATCH = 64
-"""For prediction heads: the buffers of a second context grow with it."""
 MOST_SCORES = 2**29
 """The most bytes of attention scores, which are in memory without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from specchat.gguf.draft_kinds import DraftKind, kind_of
 from specchat.gguf.header import Header
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.planning.context_shape import ContextShape
@@ -48,6 +49,15 @@ class Sizes:
         self.header = header
         self.layout: ModelLayout = layout_of(header)
         self.num_layers = len(self.layout.layers)
+
+    @property
+    def kind(self) -> DraftKind:
+        """The kind of model: what it reads, and how its passes are made."""
+        return kind_of(self.header)
+
+    def is_part_of(self, target: "Sizes") -> bool:
+        """Return True for a prediction head in its target's file."""
+        return self.kind.is_head and self.header.parts == target.header.parts
 
     def needs(self, shape: ContextShape, places: Sequence[int]) -> tuple[Need, ...]:
         """Return the memory needed on each device, the host first.
@@ -119,8 +129,8 @@ class Sizes:
         return FLOAT * work + (self._masks(layers, shape) if layers else 0)
 
     def _num_rows(self, shape: ContextShape) -> int:
-        """Return the rows of logits of a pass: an EAGLE-3 draft's graph has one for each token."""
-        return shape.num_tokens if self.header.role == "eagle" else shape.num_rows
+        """Return the rows of logits of a pass."""
+        return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows
 
     @property
     def _num_mapped(self) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from specchat.gguf.draft_kinds import kind_of
 from specchat.gguf.header import Header
 from specchat.gguf.purpose import purpose_text
 from specchat.gguf.vocabulary_facts import lacks_pre_tokenizer
@@ -24,7 +25,7 @@ def notices_of_pair(target: Header, draft: Header | None, wanted: int, ctx: int)
             " quality may drop beyond that"
         )
     yield from notices_of_file(target)
-    if draft and draft.role == "model" and lacks_pre_tokenizer(draft):
+    if draft and not kind_of(draft).is_head and lacks_pre_tokenizer(draft):
         yield f"the draft model {_is_old(draft)}; look for a newer conversion"
 
 

@@ -67,7 +67,7 @@ def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
     smaller = [(contexts[:2][-1], kinds) for kinds in types]
     whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
     plans = [Plan(layers, draft_layers, ctx, *kinds) for ctx, kinds in whole]
-    is_head = draft is not None and draft.header.role != "model"
+    is_head = draft is not None and draft.kind.is_head
     if is_head:  # it goes before layers of the target leave the GPU
         plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
     if named is None:

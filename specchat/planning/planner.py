@@ -12,7 +12,7 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_types
-from specchat.planning.context_shape import HEAD_BATCH, USUAL_TYPE, ModelOptions, shape_context
+from specchat.planning.context_shape import USUAL_TYPE, ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
 from specchat.planning.plan import MOST, Plan, plans_to_try
@@ -35,8 +35,7 @@ class Planner:
         self._target, self._draft, self._options = target, draft, options
         require_cache_types(target, options)
         if draft is not None:
-            is_model = draft.header.role == "model"
-            require_cache_types(draft, options, ", or --draft none" if is_model else "")
+            require_cache_types(draft, options, "" if draft.kind.is_head else ", or --draft none")
         self._host = host_of(devices)
         gpus = gpus_of(devices)
         is_split = options.split_mode != "none"
@@ -69,7 +68,7 @@ class Planner:
     def models(self, plan: Plan) -> list[tuple[Sizes, ModelOptions]]:
         """Return the models of a plan, the target first, each with how it is loaded.
 
-        The draft model evaluates one token per pass, so it needs no states of the last pass.
+        A draft that evaluates one token per pass needs no states of the last pass.
         """
         chosen = {
             "ctx": plan.ctx,
@@ -83,23 +82,22 @@ class Planner:
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
         if self._draft is None or plan.draft_gpu_layers is None:
             return [(self._target, options)]
-        role = self._draft.header.role
+        kind = self._draft.kind
         of_draft = replace(
             options,
+            batch=kind.batch or options.batch,
             gpu_layers=plan.draft_gpu_layers,
-            rollback_length=LONGEST_DRAFT if role == "block" else 0,
+            rollback_length=LONGEST_DRAFT if kind.drafts_blocks else 0,
             is_repacked=plan.is_repacked,
-            with_head=role != "model",
+            with_head=kind.is_head,
         )
-        if role != "model":
-            of_draft = replace(of_draft, batch=1 if role == "assistant" else HEAD_BATCH)
-        if role == "assistant":
+        if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
-        options = replace(options, with_head=role == "own head")
+        options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
 
     def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
-        """Return how an assistant is loaded: on the device of the target's last cache.
+        """Return how a head that reads the target's cache is loaded: on the device of its end.
 
         With that on another device, llama.cpp is reported to crash (llama.cpp#25522).
         """
@@ -212,8 +210,7 @@ class Planner:
             runs = on_host if choice.gpu_layers else "the target runs"
             parts.append(f"{runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
-            is_model = self._draft.header.role == "model"
-            parts.append(f"the {'draft model' if is_model else 'prediction head'} is not used")
+            parts.append(f"the {self._draft.kind.noun} is not used")
         best = self._plans[0]
         if choice.ctx < best.ctx:
             parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")

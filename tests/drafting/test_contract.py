@@ -309,10 +309,9 @@ def test_the_factory_chooses_what_can_work() -> None:
     assert choose_drafter("auto", Materials(None, TokenMap(5), ())) == "suffix"
     with pytest.raises(InvalidOption, match=r"unheard-of.*auto.*model.*suffix.*none"):
         choose_drafter("unheard-of", Materials(model, TokenMap(5), ()))
+    reasons = {"model": "it cannot take tokens back"}
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
-        make_drafter(
-            "model", Materials(None, TokenMap(5), (), no_model_reason="it cannot take tokens back")
-        )
+        make_drafter("model", Materials(None, TokenMap(5), (), missing_reasons=reasons))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
         make_drafter(
             "suffix",

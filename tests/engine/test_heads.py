@@ -26,9 +26,9 @@ from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
-from specchat.gguf.eagle_draft import why_unfit_eagle_draft
+from specchat.gguf.draft_kinds import why_no_head
+from specchat.gguf.eagle_draft import why_unfit
 from specchat.gguf.header import Tensor
-from specchat.gguf.prediction_head import why_no_head
 from specchat.gguf.reader import read_header, read_part
 from specchat.llama import head
 from specchat.llama.block_head import BlockHead
@@ -528,7 +528,7 @@ def test_an_eagle_draft_whose_map_leaves_the_vocabulary_is_refused(
         ({"eagle3.attention.value_length": 8}, None, "attention heads"),
         ({"eagle3.rope.dimension_count": 32}, None, "attention heads"),
         ({"eagle3.rope.dimension_count": 3}, None, "attention heads"),
-        ({"eagle3.embedding_length_out": 32}, None, "rows of another width"),
+        ({"eagle3.embedding_length_out": 32}, None, "hidden states of another width"),
         ({}, Tensor("d2t", (310,), 0), "64-bit integers"),
         ({}, Tensor("d2t", (31, 10), 27), "64-bit integers"),
     ],
@@ -567,8 +567,8 @@ def test_eagle_drafts_for_other_targets_are_refused(
     changed = replace(
         header, metadata={**header.metadata, **changes}, tensors={**header.tensors, **more}
     )
-    assert why_unfit_eagle_draft(target, header, 320) is None
-    assert reason in (why_unfit_eagle_draft(target, changed, 320) or "")
+    assert why_unfit(target, header) is None
+    assert reason in (why_unfit(target, changed) or "")
 
 
 def test_a_step_takes_one_pass_of_a_dflash_draft(

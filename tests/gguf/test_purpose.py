@@ -16,8 +16,9 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.cli import main
 from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
+from specchat.gguf.model_files import require_text
 from specchat.gguf.purpose import purpose_of, purpose_text
-from specchat.gguf.reader import read_header, require_text
+from specchat.gguf.reader import read_header
 from specchat.hub.pins import keep_pin
 from specchat.hub.references import parse
 

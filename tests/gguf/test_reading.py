@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 from specchat.errors import ModelNotFound, ModelWontLoad
+from specchat.gguf.draft_kinds import is_head_only
 from specchat.gguf.header import LongArray
-from specchat.gguf.reader import read_beginning, read_header, read_whole_model
+from specchat.gguf.model_files import read_whole_model
+from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api
 from specchat.llama.model import Model
@@ -476,7 +478,7 @@ def test_a_prediction_head_is_not_a_whole_model(tmp_path: Path) -> None:
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
     whole = write_model(tmp_path / "model.gguf", "qwen35")
 
-    assert read_header(head).is_head_only
-    assert not read_whole_model(whole).is_head_only
+    assert is_head_only(read_header(head))
+    assert not is_head_only(read_whole_model(whole))
     with pytest.raises(ModelWontLoad, match=r"mtp\.gguf holds only a prediction head"):
         read_whole_model(head)

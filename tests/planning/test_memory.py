@@ -16,12 +16,13 @@ from scripts.support.tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_
 from scripts.support.tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
 from specchat.engine import Loading
 from specchat.engine.loader import load_pair
+from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, logits_address
 from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
-from specchat.planning.context_shape import HEAD_BATCH, ContextShape, ModelOptions, shape_context
+from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 
 MIB = 2**20

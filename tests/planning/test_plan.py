@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripts.support.tiny_gguf import Shape, write_hollow
 from scripts.support.tiny_gguf.shapes import ASSISTANT
 from specchat.errors import ModelWontLoad
-from specchat.gguf.prediction_head import head_of
+from specchat.gguf.draft_kinds import kind_of_file, own_head
 from specchat.gguf.reader import read_header
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device
@@ -345,7 +345,9 @@ def test_an_assistant_goes_where_the_cache_is_that_it_reads(
     """To the device of the target's last layer, all of it, whatever is said of drafts."""
     shape = Shape(32_000, num_layers=16, width=1024, feed_forward=3072, head_width=64)
     files = [write_hollow(tmp_path / f"{kind}.gguf", kind, shape) for kind in ("gemma4", ASSISTANT)]
-    target, head = Sizes(read_header(files[0])), Sizes(head_of(read_header(files[1])))
+    assistant = read_header(files[1])
+    target = Sizes(read_header(files[0]))
+    head = Sizes(kind_of_file(assistant).header(assistant))
     devices = [host(32), *(gpu(free, number=number) for number, free in enumerate(cards))]
     for own in (None, 0, 1):
         options = LoadOptions(gpu_layers=gpu_layers, tensor_split=split, draft_gpu_layers=own)
@@ -367,7 +369,9 @@ def test_a_head_goes_before_layers_leave_the_gpu(tmp_path: Path) -> None:
         151_936, num_layers=16, width=2048, feed_forward=6144, head_width=128, has_head=True
     )
     whole = read_header(write_hollow(tmp_path / "x.gguf", "glm4moe", shape, quantisation="q4_0"))
-    pair = Sizes(whole), Sizes(head_of(whole))
+    head = own_head(whole)
+    assert head
+    pair = Sizes(whole), Sizes(head)
     seen = []
     for tenths in range(60, 2, -1):
         made = plan(pair, gpu(tenths / 10), host(32))

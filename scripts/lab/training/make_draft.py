@@ -30,8 +30,8 @@ from specchat.derivation.draft_format import can_have_head, head_layers
 from specchat.derivation.example_prompts import ExamplePrompts
 from specchat.derivation.train_method import TrainRequest, work_folder
 from specchat.errors import SpecchatError
+from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import fingerprint
-from specchat.gguf.reader import read_whole_model
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from specchat.private_files import make_private

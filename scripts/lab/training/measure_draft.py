@@ -13,6 +13,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.derivation.derived_files import measured_costs
 from specchat.engine import Engine
 from specchat.engine.api import Loading
+from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
 
 DRAFT_LENGTH = 4
@@ -30,7 +31,7 @@ def main() -> None:
     options = parser.parse_args()
     loading = Loading(options.target, options.draft, threads=options.threads)
     prompts = held_out_prompts()
-    drafter = "head" if read_header(options.draft).is_head_only else "model"
+    drafter = kind_of_file(read_header(options.draft)).sort
     with Engine.load(target=loading.target, draft=loading.draft, threads=options.threads) as engine:
         for temperature in TEMPERATURES:
             runs = options.runs if temperature else 1

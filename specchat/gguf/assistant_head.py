@@ -1,0 +1,52 @@
+"""Gemma 4's assistants: prediction heads that read their target's memory and have none."""
+
+from dataclasses import replace
+from operator import mod
+
+from specchat.gguf.header import Header
+from specchat.gguf.vocabulary_facts import why_another_model
+
+ARCHITECTURE, TARGET = "gemma4-assistant", "gemma4"
+
+
+def why_unusable(header: Header) -> str | None:
+    """Return why an assistant cannot be used, None if it can."""
+    is_whole = 0 < header.num_heads == header.num_layers
+    return None if is_whole else f"{header.name} has other layers than those of the head"
+
+
+def why_unfit(target: Header, head: Header) -> str | None:
+    """Return why an assistant does not fit a target, None if it does.
+
+    llama.cpp does not compare what it reads in the target's memory.
+    """
+    keys = "attention.key_length"
+    facts = [
+        ("architecture", target.architecture, TARGET),
+        ("width", target.own("embedding_length"), head.own("embedding_length_out")),
+        *[("width of keys", target.own(each), head.own(each)) for each in (keys, f"{keys}_swa")],
+    ]
+    if reason := why_another_model(target, head, facts):
+        return reason
+    if _last_two(target, "sliding_window_pattern") != (True, False):
+        return "the target's last two layers are not a sliding and a full one"
+    queries, keys_of = _last_two(head, "head_count"), _last_two(target, "head_count_kv")
+    if not all(keys_of) or any(map(mod, queries, keys_of)):
+        return f"its {queries} attention heads cannot share the target's {keys_of}"
+    return None
+
+
+def as_model(header: Header) -> Header:
+    """Return the header as that of a model whose layers keep nothing in memory."""
+    no_cache = {
+        f"{ARCHITECTURE}.attention.head_count_kv": 0,
+        f"{ARCHITECTURE}.nextn_predict_layers": 0,
+    }
+    return replace(header, metadata={**header.metadata, **no_cache})
+
+
+def _last_two(header: Header, key: str) -> tuple[int, ...]:
+    """Return a number of the attention of the last two layers, zeros where it is not given."""
+    value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
+    last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
+    return tuple(each if isinstance(each, int) else 0 for each in last)

@@ -1,0 +1,238 @@
+"""The kinds of models that draft for a target, a row for each, which all other code asks.
+
+A new kind of prediction head takes three files: a reader of what its GGUF files say, a class that
+runs it beside its target's context, and a row, here or in a call of `register`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from specchat.drafter_registry import MODELS
+from specchat.gguf import assistant_head, block_draft, eagle_draft, prediction_head
+from specchat.gguf.header import Header
+
+Input: TypeAlias = Literal["hidden states", "layer inputs"]
+"""What a head reads of its target: what its last layer gives, or what some of its layers read."""
+
+
+def _never(_: Header) -> bool:
+    return False
+
+
+def _no_reason(*_: Header) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftKind:
+    """What is known of one kind of draft, before a file of it is loaded.
+
+    `runs` names, as "module:attribute", what makes the context from a model, its options, a flag
+    that stops it, and its target's context; it has the methods of `specchat.llama.draft_context`.
+    """
+
+    name: str
+    sort: str = "head"
+    """The sort of model that it is to drafters: a key of `drafter_registry.MODELS`."""
+    description: str
+    """What a file of this kind holds, for users."""
+    runs: str
+
+    architectures: frozenset[str] = frozenset()
+    """Those of files that hold a draft of this kind and nothing else."""
+    is_alone: Callable[[Header], bool] = _never
+    """Whether a file of another architecture does, too."""
+    is_inside: Callable[[Header], bool] = _never
+    """Whether a file holds such a draft, with or without its target."""
+    file_names: str = ""
+    """A pattern of names by which such a file is found beside its target."""
+    why_unusable: Callable[[Header], str | None] = _no_reason
+    """The reason not to use the draft in a file: llama.cpp ends the process for some."""
+    why_unfit: Callable[[Header, Header], str | None] = _no_reason
+    """The reason not to use it with a target, whose header comes first."""
+    as_model: Callable[[Header], Header] = lambda header: header
+    """The header of the draft in a file, as if it were a model with a context of its own."""
+
+    reads: frozenset[Input] = frozenset()
+    """What it reads of its target beside the tokens; nothing if it is a whole model."""
+    drafts_blocks: bool = False
+    """Whether a pass gives all tokens of a draft. Others are chains: a pass for each token."""
+    rereads_accepted: bool = False
+    """Whether the first pass of a step reads all tokens that the last step accepted: those read
+    while drafting were read without the target's hidden states."""
+    gives_all_logits: bool = False
+    """Whether llama.cpp computes logits for every token of a pass, and gives the first of them."""
+    shares_memory: bool = False
+    """Whether it reads its target's KV cache, and must be on the device of that."""
+    batch: int | None = None
+    """The most tokens of a pass, None for the user's number: buffers grow with it."""
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it is a prediction head, with the vocabulary of the target that it follows."""
+        return bool(self.reads)
+
+    @property
+    def is_chain_head(self) -> bool:
+        """Whether it is a head that goes on from its own hidden states while it drafts."""
+        return self.is_head and not self.drafts_blocks
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether what it reads goes through an encoder, which joins several layers."""
+        return "layer inputs" in self.reads
+
+    @property
+    def noun(self) -> str:
+        """What users call it, without an article."""
+        return MODELS[self.sort].removeprefix("a ")
+
+    def header(self, of_file: Header) -> Header:
+        """Return the header of the draft in a file as that of a model of this kind."""
+        return replace(self.as_model(of_file), draft_kind=self.name)
+
+
+KINDS: dict[str, DraftKind] = {}
+"""All kinds by name, in the order of their registration; see `register`."""
+
+
+def register(new: DraftKind) -> None:
+    """Add a kind; adding the same one again does nothing.
+
+    Raises ValueError if its name or one of its architectures is taken, or `runs` is malformed.
+    """
+    taken = {each for kind in KINDS.values() if kind != new for each in kind.architectures}
+    if KINDS.get(new.name, new) != new or taken & new.architectures:
+        raise ValueError(f"there is already a kind of draft like {new.name!r}")
+    if ":" not in new.runs:
+        raise ValueError(f"runs must be 'module:attribute', not {new.runs!r}")
+    KINDS[new.name] = new
+
+
+def kind_of(header: Header) -> DraftKind:
+    """Return the kind of a model that is loaded, or of the draft in a file, by its header."""
+    return KINDS[header.draft_kind]
+
+
+def kind_of_file(header: Header) -> DraftKind:
+    """Return the kind of draft that a file holds: a head without its target, or a whole model."""
+    if named := _kind_of_architecture(header):
+        return named
+    return next((each for each in KINDS.values() if each.is_alone(header)), MODEL)
+
+
+def is_head_only(header: Header) -> bool:
+    """Return True if a file holds a prediction head without the model that it predicts for.
+
+    llama.cpp crashes when it makes an ordinary context of one.
+    """
+    return kind_of_file(header).is_head
+
+
+def is_of_head(header: Header) -> bool:
+    """Return True for an architecture that only prediction heads have."""
+    return _kind_of_architecture(header) is not None
+
+
+def has_head(header: Header) -> bool:
+    """Return True if a model's file has a prediction head, too."""
+    return _kind_inside(header) is not None
+
+
+def is_name_of_head(file: str) -> bool:
+    """Return True if a file with this name beside a target may hold a head for it."""
+    patterns = (each.file_names for each in KINDS.values() if each.file_names)
+    return any(re.search(pattern, file, re.IGNORECASE) for pattern in patterns)
+
+
+def why_no_head(header: Header) -> str | None:
+    """Return why the prediction head in a file cannot be used, None if it can."""
+    kind = kind_of_file(header)
+    found = kind if kind.is_head else _kind_inside(header)
+    return found.why_unusable(header) if found else f"{header.name} has no prediction head"
+
+
+def own_head(target: Header) -> Header | None:
+    """Return the header of the head in a target's file, None without one that can be used."""
+    kind = _kind_inside(target)
+    return kind.header(target) if kind and kind.why_unusable(target) is None else None
+
+
+def _kind_of_architecture(header: Header) -> DraftKind | None:
+    named = (each for each in KINDS.values() if header.architecture in each.architectures)
+    return next(named, None)
+
+
+def _kind_inside(header: Header) -> DraftKind | None:
+    return next((each for each in KINDS.values() if each.is_inside(header)), None)
+
+
+HEAD_BATCH = 64
+MODEL = DraftKind(
+    name="model",
+    sort="model",
+    description="a model",
+    runs="specchat.llama.draft_context:of_draft_model",
+)
+"""A whole model: a target, or a smaller model that drafts for one."""
+
+for _each in (
+    MODEL,
+    DraftKind(
+        name="prediction head",
+        description="a prediction head (MTP) without its model",
+        runs="specchat.llama.head:Head",
+        is_alone=prediction_head.is_alone,
+        is_inside=prediction_head.is_inside,
+        file_names="^mtp-",
+        why_unusable=prediction_head.why_unusable,
+        why_unfit=prediction_head.why_unfit,
+        as_model=prediction_head.as_model,
+        reads=frozenset({"hidden states"}),
+        rereads_accepted=True,
+        batch=HEAD_BATCH,
+    ),
+    DraftKind(
+        name="assistant",
+        description="a prediction head (MTP) without its model",
+        runs="specchat.llama.head:SharedHead",
+        architectures=frozenset({assistant_head.ARCHITECTURE}),
+        why_unusable=assistant_head.why_unusable,
+        why_unfit=assistant_head.why_unfit,
+        as_model=assistant_head.as_model,
+        reads=frozenset({"hidden states"}),
+        shares_memory=True,
+        batch=1,
+    ),
+    DraftKind(
+        name="EAGLE-3",
+        description="an EAGLE-3 draft, a prediction head for another model",
+        runs="specchat.llama.eagle_head:EagleHead",
+        architectures=frozenset({eagle_draft.ARCHITECTURE}),
+        file_names=r"eagle-?3(?!\d*\.?\d*b)",
+        why_unusable=eagle_draft.why_unusable,
+        why_unfit=eagle_draft.why_unfit,
+        as_model=eagle_draft.as_model,
+        reads=frozenset({"hidden states", "layer inputs"}),
+        rereads_accepted=True,
+        gives_all_logits=True,
+        batch=HEAD_BATCH,
+    ),
+    DraftKind(
+        name="DFlash",
+        description="a DFlash draft, a prediction head for another model",
+        runs="specchat.llama.block_head:BlockHead",
+        architectures=frozenset({block_draft.ARCHITECTURE}),
+        file_names="dflash",
+        why_unusable=block_draft.why_unusable,
+        why_unfit=block_draft.why_unfit,
+        as_model=block_draft.as_model,
+        reads=frozenset({"layer inputs"}),
+        drafts_blocks=True,
+        rereads_accepted=True,
+        batch=HEAD_BATCH,
+    ),
+):
+    register(_each)

@@ -1,0 +1,53 @@
+"""The files of a pair: which of them can be a target, and which can draft for it."""
+
+from pathlib import Path
+
+from specchat.errors import IncompatibleDraft, ModelWontLoad
+from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head
+from specchat.gguf.header import Header
+from specchat.gguf.purpose import why_no_text
+from specchat.gguf.reader import read_header
+
+
+def read_whole_model(path: Path) -> Header:
+    """Return the header of a model to load.
+
+    Raises as `read_header` does, and ModelWontLoad for a file that holds no model which generates
+    text.
+    """
+    header = read_header(path)
+    require_text(header)
+    if is_head_only(header):
+        raise ModelWontLoad(
+            f"{path} holds only a prediction head, not a whole model: choose the full model"
+        )
+    return header
+
+
+def require_text(header: Header) -> None:
+    """Raise ModelWontLoad for a file that holds another thing than a model, or another model."""
+    if reason := why_no_text(header):
+        raise ModelWontLoad(f"{header.path} is {reason}")
+
+
+def read_pair(
+    target: Path, draft: Path | None, *, with_head: bool = True
+) -> tuple[Header, Header | None]:
+    """Return the headers of a target and of what drafts for it: a model, a head, or None.
+
+    Without a `draft`, that is the head in the target's file, if it can be used and `with_head`.
+    Raises as `read_whole_model` does, and IncompatibleDraft for a head that does not fit.
+    """
+    model = read_whole_model(target)
+    if draft is None:
+        return model, own_head(model) if with_head else None
+    of_file = read_header(draft)
+    kind = kind_of_file(of_file)
+    if not kind.is_head:
+        require_text(of_file)
+    elif reason := kind.why_unusable(of_file) or kind.why_unfit(model, of_file):
+        raise IncompatibleDraft(
+            f"{draft.name} cannot draft for {target.name}: {reason}; choose the head that belongs"
+            " to the target, or --draft none"
+        )
+    return model, kind.header(of_file)
