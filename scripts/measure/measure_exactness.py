@@ -20,15 +20,11 @@ from typing import Any
 
 from scripts.support.machine_line import machine_line
 from scripts.support.quantised_model import quantised
+from specchat.llama import tinyblas
 from specchat.llama.context import Context
-from specchat.llama.exact_costs import costs_at
-from specchat.llama.exact_passes import (
-    LONGEST_PASS,
-    has_choice,
-    longest_exact_pass,
-    without_tinyblas,
-)
 from specchat.llama.model import Model
+from specchat.passes.exact_costs import costs_at
+from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
 
 PASSES = (2, 4, 8, 16)
@@ -44,7 +40,7 @@ def main() -> None:
     parser.add_argument("--depths", nargs="*", type=int, default=[16, 500, 1500, 3500])
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    if not has_choice():
+    if not tinyblas.is_optional():
         sys.exit("this build of llama.cpp has no switch: run scripts/specchat once to rebuild it")
     print(f"{machine_line()}; {options.threads} threads; time with exact kernels / without\n")
     columns = [f"{count} at {depth}" for depth in options.depths for count in PASSES]
@@ -62,8 +58,8 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
     load: dict[str, Any] = {"ctx": 4096, "threads": options.threads, "gpu_layers": 0, "batch": 128}
     shape = ModelOptions(**load, rollback_length=32, flash_attention="off", is_repacked=is_repacked)
     with Model(path, shape) as model, Context(model, shape) as context:
-        with without_tinyblas(LONGEST_PASS):
-            longest, is_all = longest_exact_pass(context, PATIENCE)
+        with tinyblas.left_out(LONGEST_PASS):
+            longest, is_all = longest_exact_pass(context, tinyblas, PATIENCE)
         cells = [
             f"{statistics.median(cost):.2f}"
             for depth in options.depths
@@ -76,7 +72,7 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
 
 def costs(context: Context, depth: int) -> list[float]:
     """Return the costs of passes at a depth."""
-    return list(costs_at(context, depth, PASSES, math.inf).values())
+    return list(costs_at(context, tinyblas, depth, PASSES, math.inf).values())
 
 
 if __name__ == "__main__":

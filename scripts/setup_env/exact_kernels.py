@@ -3,7 +3,7 @@
 On CPUs, tinyBLAS (`llamafile_sgemm`) multiplies matrices of two columns and more, and adds up in
 another order than the kernel for a single one. It makes prompts 10 to 20 % faster, so it is not
 left out. The switch is the number of columns it begins with, an exported variable: without a change
-by specchat (`specchat.llama.exact_passes`) llama.cpp computes what it always does.
+by specchat (`specchat.llama.tinyblas`) llama.cpp computes what it always does.
 """
 
 from __future__ import annotations

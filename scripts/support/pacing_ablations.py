@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, outcomes, pacer, pass_costs, trials
+from specchat.pacing import acceptance, outcomes, pacer, trials
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pass_costs import PLAIN, PassCosts
 from specchat.pacing.trials import TrialBudget
-from specchat.passes import padding
+from specchat.passes import padding, pass_costs
+from specchat.passes.pass_costs import PLAIN, PassCosts
 
 __all__ = ["ABLATIONS", "ablated"]
 

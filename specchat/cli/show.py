@@ -26,7 +26,7 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.options.declarations import think_values
-from specchat.pacing.exactness_cache import ExactnessCache
+from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import find_machine
 from specchat.planning.notices import notices_of_file
 from specchat.wording import exact_drafts, percent, size_text
@@ -119,7 +119,7 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
 
 def _about_exactness(target: Path) -> dict[str, Any]:
     """Return the longest exact drafts, and what they cost, by how the target was loaded."""
-    known = ExactnessCache(target).all()
+    known = LearnedCache(target).exactness()
     return {
         "exact": {way: found.longest - 1 for way, found in known.items()},
         "exact_cost": {way: found.largest_cost for way, found in known.items()},

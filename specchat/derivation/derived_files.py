@@ -23,7 +23,7 @@ from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.pass_costs import PLAIN
+from specchat.passes.pass_costs import PLAIN
 from specchat.planning.context_shape import ModelOptions
 from specchat.private_files import make_private
 

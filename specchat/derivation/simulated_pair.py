@@ -15,7 +15,7 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
-from specchat.pacing.pass_costs import PassCosts
+from specchat.passes.pass_costs import PassCosts
 
 RIGHT, WRONG = 1, 2
 SURE = {token: Distribution.certain(token) for token in (RIGHT, WRONG)}

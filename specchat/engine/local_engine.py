@@ -24,7 +24,7 @@ from specchat.engine.api import (
     stopping_report,
 )
 from specchat.engine.chat_reading import read_parts
-from specchat.engine.exactness import facts_with_exactness
+from specchat.engine.exact_drafts import facts_with_exactness
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import Prompt, facts_with_format, num_shared, tokenize_request

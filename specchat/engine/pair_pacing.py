@@ -8,21 +8,21 @@ from specchat import drafter_registry
 from specchat.decoding.ports import LanguageModel
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
+from specchat.llama import tinyblas
 from specchat.llama.context import Context
-from specchat.llama.exact_passes import longest_without_tinyblas
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_measurement import (
+from specchat.passes.learned_cache import LearnedCache, LearnedPair
+from specchat.passes.padded_target import PaddedTarget
+from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
     TARGET_LENGTHS,
     measure_passes,
     measure_plain,
 )
-from specchat.passes.padded_target import PaddedTarget
 
 MOST_SECONDS = 2.5
 """How long a new model may be measured while it is loaded."""
@@ -33,8 +33,10 @@ class PairPacing:
 
     def __init__(self, pair: LoadedPair, report: ProgressReport) -> None:
         """Read or measure what passes cost; `report` may stop that."""
-        self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
-        self.knowledge = self.cache.read() if self.cache else Knowledge()
+        self.cache = LearnedCache(pair.loading.target, build()) if pair.loading.learn else None
+        self.subject = _subject(pair)
+        learned = self.cache.pair(self.subject) if self.cache else LearnedPair()
+        self.knowledge = Knowledge.of_record(learned)
         kind = pair.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
@@ -74,7 +76,7 @@ class PairPacing:
     def save(self) -> None:
         """Save what was learned."""
         if self.cache:
-            self.cache.write(self.knowledge)
+            self.cache.keep_pair(self.subject, self.knowledge.as_record())
 
     def _measure(self, pair: LoadedPair, report: ProgressReport) -> None:
         """Measure what passes cost, unless it is known."""
@@ -162,8 +164,6 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     return {
         **options,
         **planned,
-        "target": files[0],
         "draft": files[1:] or (["head"] if pair.draft_context else []),
-        "llama.cpp": build(),
-        "without tinyBLAS": longest_without_tinyblas(),
+        "without tinyBLAS": tinyblas.longest_without(),
     }

@@ -69,7 +69,7 @@ class Context(AbstractContextManager["Context"]):
         self._chunk = int(api.llama_n_ubatch(self.handle))
         self.longest_replay = self._chunk
         self._batch = Batch(self._chunk)
-        self._vocabulary = model.vocabulary.size
+        self.vocabulary_size = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])
@@ -233,8 +233,8 @@ class Context(AbstractContextManager["Context"]):
         if address != known or len(rows) < num_rows:
             if not address:
                 raise EngineFailed(_no_text(self.model))
-            values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
-            rows = list(np.ctypeslib.as_array(values).reshape(num_rows, self._vocabulary))
+            values = (ctypes.c_float * (num_rows * self.vocabulary_size)).from_address(address)
+            rows = list(np.ctypeslib.as_array(values).reshape(num_rows, self.vocabulary_size))
             self._rows_at = (address, rows)
         return rows[:num_rows]
 

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.llama import tinyblas
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, all_devices
-from specchat.llama.exact_passes import LONGEST_PASS, leave_out_tinyblas, longest_exact_pass
 from specchat.llama.hidden_rows import can_read_layers, can_read_rows
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
+from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
 
 LARGEST_BATCH = 16
@@ -46,7 +47,7 @@ def describe_build() -> BuildReport:
 def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
     """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU, and compare."""
     layers = None if on_gpu else 0
-    leave_out_tinyblas(LONGEST_PASS)
+    tinyblas.leave_out(LONGEST_PASS)
     options = ModelOptions(ctx=1024, batch=LARGEST_BATCH, gpu_layers=layers, exact="on")
     sizes = range(1, LARGEST_BATCH + 1)
     with Model(path, options) as model, Context(model, options) as context:
@@ -55,7 +56,7 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             tokens = [1 + index % (model.vocabulary.size - 1) for index in range(size)]
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
-        exact_draft = longest_exact_pass(context, MOST_SECONDS)[0] - 1
+        exact_draft = longest_exact_pass(context, tinyblas, MOST_SECONDS)[0] - 1
     return ProbeReport(len(sizes), sum(sizes), exact_draft)
 
 

@@ -1,10 +1,13 @@
 """What is known of a pair on a machine: what passes cost, and how likely drafts are accepted."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.pass_costs import PassCosts
+from specchat.passes.learned_cache import LearnedPair
+from specchat.passes.pass_costs import PassCosts
 
 LONGEST_KNOWN = 33
 """Passes over up to this many tokens have a measured cost."""
@@ -30,6 +33,26 @@ class Knowledge:
     reads_accepted: bool = False
     """Whether the first draft pass of a step reads all tokens that the last step accepted: what a
     prediction head made of them was made of its own rows."""
+
+    @classmethod
+    def of_record(cls, record: LearnedPair) -> Knowledge:
+        """Return what an earlier session learned."""
+        knowledge = cls()
+        knowledge.target.learn_record(record.target)
+        for origin, costs in record.drafts.items():
+            knowledge.costs_of(origin).learn_record(costs)
+        for name, numbers in record.acceptance.items():
+            origin, _, kind = name.rpartition(" ")
+            knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
+        return knowledge
+
+    def as_record(self) -> LearnedPair:
+        """Return what is known, for later sessions."""
+        return LearnedPair(
+            self.target.as_record(),
+            {origin: costs.as_record() for origin, costs in self.drafts.items() if costs.is_known},
+            {name: each.as_record() for name, each in self.acceptance.items() if each.num_observed},
+        )
 
     def add_origin(self, origin: str) -> None:
         """Count an origin among those of draft passes; a new one's costs are unknown."""

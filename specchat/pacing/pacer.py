@@ -24,8 +24,8 @@ from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import outcomes
-from specchat.pacing.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
 from specchat.pacing.trials import TrialBudget, is_plain_due
+from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
 from specchat.wording import percent
 
 FEW, ENOUGH = 2, 4

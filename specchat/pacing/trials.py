@@ -2,7 +2,7 @@
 
 import math
 
-from specchat.pacing.pass_costs import MAX_SURPRISE, PLAIN, SETTLED, PassCosts
+from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN, SETTLED, PassCosts
 
 INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.015, 8.0
 """In tokens of plain decoding: at first, for each emitted token, and at most."""

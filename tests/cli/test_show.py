@@ -14,7 +14,8 @@ from scripts.support.tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.catalogue_file import find_entry
 from specchat.catalogue.entry import KINDS
 from specchat.cli import main
-from specchat.pacing.exactness_cache import Exactness, ExactnessCache
+from specchat.passes.exactness import Exactness
+from specchat.passes.learned_cache import LearnedCache
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +84,9 @@ def test_exact_drafts_are_shown_by_how_the_model_was_loaded(
     """With what they cost, and also where no draft is exact."""
     model = put(home / "model.gguf", tiny("llama").read_bytes())
     assert shown(capsys, model)["exact"] == {}
-    cache = ExactnessCache(model)
-    cache.write("a build", "one way", Exactness(33, ((2, 1.0), (4, 1.12))))
-    cache.write("a build", "another", Exactness(1))
+    cache = LearnedCache(model, "a build")
+    cache.keep_exactness("one way", Exactness(33, ((2, 1.0), (4, 1.12))))
+    cache.keep_exactness("another", Exactness(1))
 
     assert shown(capsys, model)["exact"] == {"one way": 32, "another": 0}
     assert shown(capsys, model)["exact_cost"] == {"one way": 1.12, "another": None}

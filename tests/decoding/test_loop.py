@@ -32,7 +32,7 @@ from specchat.errors import ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pass_costs import PassCosts
+from specchat.passes.pass_costs import PassCosts
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
 

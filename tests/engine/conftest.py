@@ -6,7 +6,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat.engine import pair_pacing
-from specchat.pacing import pass_measurement
+from specchat.passes import pass_measurement
 
 MEASURED_LENGTHS = (1, 4, 2, 8)
 """Measured once each, where all lengths in four rounds take most of the time to load a model."""

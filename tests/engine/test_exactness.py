@@ -11,13 +11,14 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.engine import Loading, exactness
+from specchat.engine import Loading, exact_drafts
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
-from specchat.llama import exact_costs
+from specchat.llama import tinyblas
 from specchat.llama.library import api
-from specchat.pacing import pacing_cache
-from specchat.pacing.exactness_cache import Exactness, ExactnessCache
+from specchat.passes import exact_costs, exact_passes, learned_cache
+from specchat.passes.exactness import Exactness
+from specchat.passes.learned_cache import LearnedCache
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 USUAL: dict[str, Any] = {"ctx": 512, "threads": 1, "learn": False, "gpu_layers": 0}
@@ -38,8 +39,8 @@ def tokens_of(engine: LocalEngine, drafter: str, **options: Any) -> list[int]:
 
 def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Let every comparison find that passes of up to `longest` tokens are exact, and cheap."""
-    monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: (longest, True))
-    monkeypatch.setattr(exactness, "exact_costs", lambda *_: dict.fromkeys((2, 4, 8, 16), 1.0))
+    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (longest, True))
+    monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: dict.fromkeys((2, 4, 8, 16), 1.0))
 
 
 @pytest.mark.parametrize("quantisation", ["f32", "f16", "q8_0", "q4_0"])
@@ -61,7 +62,7 @@ def test_exact_on_gives_the_bits_of_plain_decoding(
             assert "--exact" in str(engine.facts.speculation_off_reason)
             tokens_of(engine, "auto")
             assert engine.stats.drafted == 0
-            assert engine.stats.speculation_off_reason == exactness.NOT_EXACT
+            assert engine.stats.speculation_off_reason == exact_drafts.NOT_EXACT
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "F16", "IQ4_XS"])
@@ -154,11 +155,11 @@ def test_the_exact_length_is_measured_once(
         assert engine.facts.exact_draft == 3
     with loaded(path, **options, cache_type_k="f32") as engine:
         assert engine.facts.exact_draft == 8
-    assert sorted(each.longest for each in ExactnessCache(path).all().values()) == [4, 9]
-    monkeypatch.setattr(exactness, "build", lambda: "another build")
+    assert sorted(each.longest for each in LearnedCache(path).exactness().values()) == [4, 9]
+    monkeypatch.setattr(exact_drafts, "build", lambda: "another build")
     with loaded(path, **options) as engine:
         assert engine.facts.exact_draft == 8
-    assert [each.longest for each in ExactnessCache(path).all().values()] == [9]
+    assert [each.longest for each in LearnedCache(path).exactness().values()] == [9]
 
 
 @pytest.mark.parametrize(
@@ -170,15 +171,15 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
     """With auto up to the passes that take 5 % longer, without a limit on drafts; with on, all."""
     claim(monkeypatch, 33)
     left_out: list[int] = []
-    monkeypatch.setattr(exact_costs, "has_choice", lambda: True)
-    monkeypatch.setattr(exactness, "leave_out_tinyblas", left_out.append)
-    monkeypatch.setattr(exactness, "exact_costs", lambda *_: {2: 1.0, 4: 1.03, 8: 1.4})
+    monkeypatch.setattr(tinyblas, "is_optional", lambda: True)
+    monkeypatch.setattr(tinyblas, "leave_out", left_out.append)
+    monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: {2: 1.0, 4: 1.03, 8: 1.4})
     path = shallow("llama", seed=41)
     with loaded(path, exact=exact, learn=True) as engine:
         facts = engine.facts
         assert (facts.exact_draft, facts.exact_cost, facts.longest_draft) == (allowed, cost, 32)
     assert left_out == [allowed + 1]
-    kept_by_way = ExactnessCache(path).all().items()
+    kept_by_way = LearnedCache(path).exactness().items()
     way, kept = next((way, kept) for way, kept in kept_by_way if exact in way.split(",")[0])
     assert way.startswith(f"--exact {exact}, flash attention o")
     assert (kept.longest, kept.costs[1]) == (allowed + 1, (4, 1.03))
@@ -189,7 +190,7 @@ def test_what_lacked_time_is_measured_again(
 ) -> None:
     """On a busy machine nothing may be proved at first; after three loads it is left at that."""
     found = iter([(1, False), (5, False), (3, False), (33, True)])
-    monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: next(found))
+    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: next(found))
     path = shallow("llama", seed=42)
     drafts = []
     for _ in range(4):
@@ -201,16 +202,16 @@ def test_what_lacked_time_is_measured_again(
 
 def test_the_exactness_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest models are dropped, and of one model the ways that were measured first."""
-    monkeypatch.setattr(pacing_cache, "MAX_FILES", 5)
+    monkeypatch.setattr(learned_cache, "MAX_FILES", 5)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     models = [tmp_path / f"{number}.gguf" for number in range(8)]
     for model in models:
         model.write_bytes(b"GGUF")
         for way in range(20):
-            ExactnessCache(model).write("build", f"way {way}", Exactness(2))
+            LearnedCache(model, "build").keep_exactness(f"way {way}", Exactness(2))
 
     assert len(list((tmp_path / "state").rglob("*.json"))) == 5
-    assert list(ExactnessCache(models[-1]).all()) == [f"way {way}" for way in range(4, 20)]
+    assert list(LearnedCache(models[-1]).exactness()) == [f"way {way}" for way in range(4, 20)]
 
 
 def test_replayed_tokens_take_exact_passes(

@@ -21,7 +21,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.pacing import pacer
 from specchat.pacing.knowledge import LONGEST_KNOWN
-from specchat.pacing.pass_costs import PassCosts
+from specchat.passes.pass_costs import PassCosts
 
 EXACT: dict[str, Any] = {
     "ctx": 512,

@@ -15,13 +15,13 @@ from conftest import WriteModel
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, InvalidOption
-from specchat.pacing import pacing_cache
-from specchat.pacing import pass_measurement as measurement
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_costs import PLAIN, PassCosts
-from specchat.pacing.pass_measurement import measure_passes, measure_plain
+from specchat.passes import learned_cache
+from specchat.passes import pass_measurement as measurement
+from specchat.passes.learned_cache import LearnedCache, LearnedPair
+from specchat.passes.pass_costs import PLAIN, PassCosts
+from specchat.passes.pass_measurement import measure_passes, measure_plain
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.plan import Plan
 from specchat.wording import speculation_line
@@ -139,37 +139,54 @@ def test_plain_decoding_is_measured_among_its_like(
     assert costs.seconds(PLAIN, 0) == pytest.approx(expected)
 
 
-def test_a_cache_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
-    """A file that cannot be read counts as missing."""
-    cache = PacingCache({"a": 1})
+def caches_in(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> list[LearnedCache]:
+    """Return the caches of some targets, in a folder for the user's state."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    targets = [folder / f"{number}.gguf" for number in range(count)]
+    for target in targets:
+        target.write_bytes(b"GGUF")
+    return [LearnedCache(target, "a build") for target in targets]
+
+
+def test_a_cache_is_the_users_alone_and_may_be_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot be read, or is about another build of llama.cpp, counts as missing."""
+    cache, other = caches_in(tmp_path, monkeypatch, 2)
     knowledge = Knowledge()
     knowledge.target.observe(1, 0, 0.5)
     knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 1.0)
-    cache.write(knowledge)
+    cache.keep_pair({"a": 1}, knowledge.as_record())
 
     assert cache.path.stat().st_mode & 0o077 == 0
-    assert cache.read().target.seconds(1, 0) == pytest.approx(0.5)
-    for content in ("", "[]", '{"format": 1}', '{"format": 1, "target": 3}', "\0"):
+    found = Knowledge.of_record(cache.pair({"a": 1}))
+    assert found.target.seconds(1, 0) == pytest.approx(0.5)
+    assert found.acceptance_of("draft", is_greedy=True).num_observed == 1
+    assert cache.pair({"a": 2}) == LearnedPair()
+    assert LearnedCache(tmp_path / "0.gguf", "another build").pair({"a": 1}) == LearnedPair()
+    whole = cache.path.read_text("utf-8")
+    old = whole.replace(f'"format": {learned_cache.FORMAT}', '"format": 8')
+    assert old != whole
+    for content in ("", "[]", old, '{"format": 9, "pairs": 3}', "\0"):
         cache.path.write_text(content, "utf-8")
-        assert not cache.read().target.is_known
-    assert PacingCache({"a": 2}).path != cache.path
+        assert cache.pair({"a": 1}) == LearnedPair()
+    assert other.path != cache.path
 
 
 def test_old_caches_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing a cache deletes the oldest beyond the limit, and those past the maximum age."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(pacing_cache, "MAX_FILES", 3)
-    caches = [PacingCache({"number": number}) for number in range(6)]
+    monkeypatch.setattr(learned_cache, "MAX_FILES", 3)
+    caches = caches_in(tmp_path, monkeypatch, 6)
     for age, cache in enumerate(reversed(caches[:5])):
-        cache.write(Knowledge())
+        cache.keep_pair({}, LearnedPair())
         written = time.time() - 1000 * (age + 1)
         os.utime(cache.path, (written, written))
-    caches[5].write(Knowledge())
+    caches[5].keep_pair({}, LearnedPair())
     assert [cache.path.exists() for cache in caches] == [False] * 3 + [True] * 3
 
-    written = time.time() - pacing_cache.MAX_AGE_SECONDS - 1
+    written = time.time() - learned_cache.MAX_AGE_SECONDS - 1
     os.utime(caches[4].path, (written, written))
-    caches[0].write(Knowledge())
+    caches[0].keep_pair({}, LearnedPair())
     assert [cache.path.exists() for cache in caches] == [True, False, False, True, False, True]
 
 
@@ -247,14 +264,13 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write fails as on a full disk."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    cache = PacingCache({"a": 3})
+    (cache,) = caches_in(tmp_path, monkeypatch, 1)
 
     def full(*given: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    cache.write(Knowledge())
+    cache.keep_pair({"a": 3}, LearnedPair())
     assert sorted(cache.path.parent.glob("*")) == []
 
 
@@ -265,12 +281,11 @@ def test_ways_of_loading_have_caches_of_their_own(
 
     Without exact kernels, as "auto" takes them by a measured cost, and costs depend on them too.
     """
-    paths = []
+    ways = []
     for ctx in (1024, 2048, 4096):
         with load(tiny, ctx=ctx, exact="off") as engine:
-            assert engine.pacing.cache
-            paths.append(engine.pacing.cache.path)
-    assert paths[0] == paths[1] != paths[2]
+            ways.append(engine.pacing.subject)
+    assert ways[0] == ways[1] != ways[2]
     context = SimpleNamespace(shape=ContextShape(64))
     pair = SimpleNamespace(
         context=context, draft_context=None, is_repacked=True, loading=Loading(tiny("llama"))

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from conftest import WriteModel
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
-from specchat.llama import layer_skipping
-from specchat.llama.exact_passes import without_tinyblas
+from specchat.llama import layer_skipping, tinyblas
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -26,7 +25,7 @@ TEXTS = [(list(range(10, 70)), 40), (list(range(200, 230)), 7)]
 @pytest.fixture(autouse=True)
 def _usual_kernels() -> Iterator[None]:
     """Use the same kernels for all passes, whatever other engines of this process need."""
-    with without_tinyblas(1):
+    with tinyblas.left_out(1):
         yield
 
 

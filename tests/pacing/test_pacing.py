@@ -34,7 +34,7 @@ from specchat.pacing.acceptance import MIN_CHANCE, AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pass_costs import PLAIN, SETTLED
+from specchat.passes.pass_costs import PLAIN, SETTLED
 
 
 def paced(

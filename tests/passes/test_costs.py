@@ -8,7 +8,7 @@ import pytest
 from specchat.decoding.proposal import Hint
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics
-from specchat.pacing.pass_costs import PLAIN, PassCosts
+from specchat.passes.pass_costs import PLAIN, PassCosts
 
 STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
 

@@ -10,10 +10,13 @@ import pytest
 
 from conftest import WriteModel
 from passes.test_exact_passes import context_of
-from specchat.llama import exact_costs as costs
+from specchat.llama import tinyblas
 from specchat.llama.context import Context
-from specchat.llama.exact_costs import exact_costs, longest_cheap
-from specchat.llama.exact_passes import NUM_COPIED
+from specchat.passes import exact_costs as costs
+from specchat.passes import exact_passes
+from specchat.passes.exact_costs import exact_costs, longest_cheap
+from specchat.passes.exact_passes import NUM_COPIED
+from specchat.passes.exactness import Exactness, measure_exactness
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def context(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conte
     now, exact, slow = 0.0, 1, 1.2
 
     @contextmanager
-    def without_tinyblas(longest: int) -> Iterator[None]:
+    def left_out(longest: int) -> Iterator[None]:
         nonlocal exact
         exact = longest
         yield
@@ -45,33 +48,36 @@ def context(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conte
 
         monkeypatch.setattr(context, "evaluate", timed)
         monkeypatch.setattr(context.rollback_kind, "repeat", repeated)
-        monkeypatch.setattr(costs, "has_choice", lambda: True)
-        monkeypatch.setattr(costs, "without_tinyblas", without_tinyblas)
+        monkeypatch.setattr(tinyblas, "is_optional", lambda: True)
+        monkeypatch.setattr(tinyblas, "left_out", left_out)
         monkeypatch.setattr(costs, "perf_counter", lambda: now)
         yield context
 
 
 def test_costs_are_the_largest_of_shallow_and_deep_contexts(context: Context) -> None:
     """Each length is timed with and without tinyBLAS, and the memory is left empty."""
-    assert exact_costs(context, 33, 1e6) == pytest.approx({2: 1.0, 4: 1.0, 8: 1.5, 16: 1.5})
-    assert exact_costs(context, 4, 1e6) == pytest.approx({2: 1.0, 4: 1.0})
+    assert exact_costs(context, tinyblas, 33, 1e6) == pytest.approx(
+        {2: 1.0, 4: 1.0, 8: 1.5, 16: 1.5}
+    )
+    assert exact_costs(context, tinyblas, 4, 1e6) == pytest.approx({2: 1.0, 4: 1.0})
     assert context.length == 0
 
 
 def test_what_the_time_does_not_reach_has_no_cost(context: Context) -> None:
     """Lengths are timed from the shortest on, at both depths."""
-    assert list(exact_costs(context, 33, 100.0)) == [2, 4]
-    assert exact_costs(context, 33, 0.0) == {}
+    assert list(exact_costs(context, tinyblas, 33, 100.0)) == [2, 4]
+    assert exact_costs(context, tinyblas, 33, 0.0) == {}
 
 
 def test_a_build_without_the_choice_has_no_costs(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is timed, and what was found exact costs nothing more."""
-    monkeypatch.setattr(costs, "has_choice", lambda: False)
+    monkeypatch.setattr(tinyblas, "is_optional", lambda: False)
+    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (7, True))
 
-    assert exact_costs(context, 33, 1e6) == {}
-    assert longest_cheap({}, 7) == 7
+    assert exact_costs(context, tinyblas, 33, 1e6) == {}
+    assert measure_exactness(context, tinyblas, "auto") == Exactness(7)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +92,7 @@ def test_a_build_without_the_choice_has_no_costs(
     ],
 )
 def test_exact_kernels_are_cheap_up_to_a_pass_that_takes_longer(
-    known: dict[int, float], longest: int, cheap: int, monkeypatch: pytest.MonkeyPatch
+    known: dict[int, float], longest: int, cheap: int
 ) -> None:
     """Up to 5 % more time is cheap; what was not timed is not."""
-    monkeypatch.setattr(costs, "has_choice", lambda: True)
-
     assert longest_cheap(known, longest) == cheap

@@ -12,11 +12,11 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.llama import exact_passes
+from specchat.llama import tinyblas
 from specchat.llama.context import Context
-from specchat.llama.exact_passes import longest_exact_pass
 from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
+from specchat.passes.exact_passes import NUM_COPIED, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
 
 LONG = 60.0
@@ -37,7 +37,7 @@ def batches_changed(
     context: Context, monkeypatch: pytest.MonkeyPatch, shortest: int, copies: int = 1
 ) -> Iterator[None]:
     """Make passes exact, then change a logit of those over `shortest` tokens in deep contexts."""
-    monkeypatch.setattr(exact_passes, "longest_without_tinyblas", lambda: LONGEST_DRAFT + 1)
+    monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
     evaluate, repeat = context.evaluate, context.rollback_kind.repeat
     num_copies = 1
 
@@ -64,7 +64,7 @@ def batches_changed(
 def test_the_measured_lengths_are_exact(tiny: WriteModel, architecture: str) -> None:
     """A text evaluated in passes of the measured length gives the bits of single tokens."""
     with context_of(tiny(architecture), ctx=512, exact="on") as context:
-        longest, _ = longest_exact_pass(context, LONG)
+        longest, _ = longest_exact_pass(context, tinyblas, LONG)
         tokens = [1 + 11 * place % 300 for place in range(8 * longest)]
         context.prefill([])
         single = [context.evaluate([token], 1)[0].copy() for token in tokens]
@@ -88,23 +88,23 @@ def test_one_changed_logit_is_found(
         context_of(tiny("llama"), ctx=512, exact="on") as context,
         batches_changed(context, monkeypatch, shortest),
     ):
-        assert longest_exact_pass(context, LONG) == (longest, True)
+        assert longest_exact_pass(context, tinyblas, LONG) == (longest, True)
 
 
 def test_deep_contexts_are_compared_too(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes that differ only after a thousand tokens are inexact."""
     with (
         context_of(tiny("llama"), exact="on") as context,
-        batches_changed(context, monkeypatch, 4, copies=1000 // exact_passes.NUM_COPIED),
+        batches_changed(context, monkeypatch, 4, copies=1000 // NUM_COPIED),
     ):
-        assert longest_exact_pass(context, LONG) == (3, True)
+        assert longest_exact_pass(context, tinyblas, LONG) == (3, True)
 
 
 def test_the_comparison_leaves_an_empty_memory(tiny: WriteModel) -> None:
     """Afterwards a text gives the logits that it gave before."""
     with context_of(tiny("gemma3")) as context:
         before = context.evaluate([5, 6, 7], 1)[0].copy()
-        longest_exact_pass(context, LONG)
+        longest_exact_pass(context, tinyblas, LONG)
 
         assert context.length == 0
         assert np.array_equal(context.evaluate([5, 6, 7], 1)[0], before)
@@ -112,6 +112,6 @@ def test_the_comparison_leaves_an_empty_memory(tiny: WriteModel) -> None:
 
 def test_without_time_nothing_is_proved(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the time does not reach counts as inexact, and the result says so."""
-    monkeypatch.setattr(exact_passes, "longest_without_tinyblas", lambda: LONGEST_DRAFT + 1)
+    monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
     with context_of(tiny("llama")) as context:
-        assert longest_exact_pass(context, 0.0) == (1, False)
+        assert longest_exact_pass(context, tinyblas, 0.0) == (1, False)

@@ -5,7 +5,7 @@ from statistics import median_low
 from time import perf_counter
 
 from specchat.decoding.ports import LanguageModel
-from specchat.pacing.pass_costs import PLAIN, SETTLED, PassCosts
+from specchat.passes.pass_costs import PLAIN, SETTLED, PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""

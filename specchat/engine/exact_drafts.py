@@ -1,30 +1,16 @@
-"""Exactness of a loaded target: which drafts it verifies with the bits of plain decoding.
-
-What is measured depends on how the model is loaded, so it is kept by that.
-"""
+"""Which drafts a loaded target verifies with the bits of plain decoding."""
 
 from dataclasses import replace
 from functools import partial
 
 from specchat.engine.api import EngineFacts, ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.llama.exact_costs import exact_costs, longest_cheap
-from specchat.llama.exact_passes import (
-    LONGEST_PASS,
-    depths_of,
-    has_choice,
-    leave_out_tinyblas,
-    longest_exact_pass,
-    without_tinyblas,
-)
+from specchat.llama import tinyblas
 from specchat.llama.library import build
-from specchat.pacing.exactness_cache import MOST_TRIES, Exactness, ExactnessCache
+from specchat.passes.exact_passes import depths_of
+from specchat.passes.exactness import Exactness, measure_exactness
+from specchat.passes.learned_cache import LearnedCache
 
-MOST_SECONDS = {"auto": 2.0, "on": 15.0}
-"""How long passes of a new model are compared while it is loaded: what is not reached is not
-drafted with "on". With "auto" it only decides about kernels, so it may not hold up the first answer
-for long."""
-MOST_SECONDS_OF_COSTS = 4.0
 NOT_EXACT = (
     "no pass over several tokens gives the same bits as single ones here, and --exact is on: use"
     " --exact auto"
@@ -41,7 +27,7 @@ def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFact
     if not is_wanted or facts.speculation_off_reason:
         return facts
     found = _exactness(pair, report)
-    leave_out_tinyblas(found.longest)
+    tinyblas.leave_out(found.longest)
     facts = replace(facts, exact_draft=found.longest - 1, exact_cost=found.largest_cost)
     if loading.exact == "auto":
         return facts
@@ -56,30 +42,20 @@ def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFact
 
 
 def _exactness(pair: LoadedPair, report: ProgressReport) -> Exactness:
-    """Read or measure the target's longest exact pass, and what exact kernels cost.
-
-    With "auto", exact kernels are only taken where they are cheap.
-    """
-    loading = pair.loading
-    cache = ExactnessCache(loading.target) if loading.learn else None
-    way = f"--exact {loading.exact}, {_way(pair)}"
-    known = cache.read(build(), way) if cache else None
-    if known and known.tries >= MOST_TRIES:
-        return known
-    most_seconds, on_share = MOST_SECONDS[loading.exact], partial(report, "comparing")
-    with without_tinyblas(LONGEST_PASS):
-        longest, is_complete = longest_exact_pass(pair.context, most_seconds, on_share)
-    costs = exact_costs(pair.context, longest, MOST_SECONDS_OF_COSTS)
-    is_complete &= bool(costs) or longest == 1 or not has_choice()
-    if loading.exact == "auto":
-        longest = longest_cheap(costs, longest)
-    found = Exactness(longest, tuple(costs.items())).after(known, is_complete=is_complete)
-    if cache:
-        cache.write(build(), way, found)
-    return found
+    """Read or measure how exact the target's passes are, as it is loaded."""
+    exact, on_share = pair.loading.exact, partial(report, "comparing")
+    if not pair.loading.learn:
+        return measure_exactness(pair.context, tinyblas, exact, None, on_share)
+    cache, way = LearnedCache(pair.loading.target, build()), f"--exact {exact}, {_way(pair)}"
+    known = cache.exactness().get(way)
+    if known is None or not known.is_final:
+        known = measure_exactness(pair.context, tinyblas, exact, known, on_share)
+        cache.keep_exactness(way, known)
+    return known
 
 
 def _way(pair: LoadedPair) -> str:
+    """Return how a target is loaded, as far as exactness depends on it, for `specchat show`."""
     shape, plan = pair.context.shape, pair.plan
     depth = max(depths_of(pair.context), default=0)
     parts = [

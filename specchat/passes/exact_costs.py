@@ -1,44 +1,43 @@
-"""What exact kernels cost: passes without tinyBLAS, timed in turn with passes with it."""
+"""What exact kernels cost: passes with fast, inexact kernels and without, timed in turn."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from specchat.llama.context import Context
-from specchat.llama.exact_passes import depths_of, fill, has_choice, text_of, without_tinyblas
+from specchat.passes.exact_passes import ComparedModel, InexactKernels, depths_of, fill, text_of
 
 LENGTHS, ROUNDS = (2, 4, 8, 16), 3
 """Passes to time, the shortest first: llama.cpp's kernels change about there."""
 CHEAP = 1.05
 """Exact kernels are cheap if passes take up to this many times as long."""
-WITH_TINYBLAS = 1
 
 
-def exact_costs(context: Context, longest: int, most_seconds: float) -> dict[int, float]:
+def exact_costs(
+    model: ComparedModel, kernels: InexactKernels, longest: int, most_seconds: float
+) -> dict[int, float]:
     """Return how many times as long passes take with exact kernels, by their number of tokens.
 
     The larger figure of a shallow and a deep context counts. Passes of up to `longest` tokens are
     timed, as far as the time allows. Empty if this build has no choice. The memory is empty
     afterwards.
     """
-    began, depths = perf_counter(), depths_of(context)
+    if not kernels.is_optional():
+        return {}
+    began, depths = perf_counter(), depths_of(model)
     depths = list(dict.fromkeys([*depths[:1], *depths[-1:]]))
-    found = {length: 0.0 for length in LENGTHS if length <= longest and depths and has_choice()}
+    found = {length: 0.0 for length in LENGTHS if length <= longest and depths}
     for number, depth in enumerate(depths, 1):
         deadline = began + most_seconds * number / len(depths)
-        here = costs_at(context, depth, list(found), deadline)
+        here = costs_at(model, kernels, depth, list(found), deadline)
         found = {length: max(found[length], cost) for length, cost in here.items()}
-    context.prefill([])
+    model.prefill([])
     return found
 
 
 def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
     """Return the longest pass, up to `longest`, for which exact kernels are cheap.
 
-    Passes between two timed lengths cost as much more as the longer one. Without a choice of
-    kernels, nothing costs more.
+    Passes between two timed lengths cost as much more as the longer one.
     """
-    if not has_choice():
-        return longest
     cheap = 1
     for length in [length for length in LENGTHS if length <= longest]:
         if costs.get(length, 2 * CHEAP) > CHEAP:
@@ -48,11 +47,15 @@ def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
 
 
 def costs_at(
-    context: Context, depth: int, lengths: Sequence[int], deadline: float
+    model: ComparedModel,
+    kernels: InexactKernels,
+    depth: int,
+    lengths: Sequence[int],
+    deadline: float,
 ) -> dict[int, float]:
     """Return the costs of passes at a depth, of those lengths that the time allows."""
     found: dict[int, float] = {}
-    if not fill(context, depth, deadline):
+    if not fill(model, depth, deadline):
         return found
     took = 0.0
     for length in lengths:
@@ -61,21 +64,21 @@ def costs_at(
             break
         taken: tuple[list[float], list[float]] = ([], [])
         for _ in range(ROUNDS):
-            for seconds, exact in zip(taken, (WITH_TINYBLAS, length), strict=True):
-                seconds.append(_seconds(context, depth, length, exact))
+            for seconds, exact in zip(taken, (1, length), strict=True):
+                with kernels.left_out(exact):
+                    seconds.append(_seconds(model, depth, length))
         took = perf_counter() - began
         fast, exactly = map(min, taken)
         found[length] = exactly / fast
     return found
 
 
-def _seconds(context: Context, depth: int, length: int, exact: int) -> float:
-    """Return the seconds of a pass, computed without tinyBLAS if it has at most `exact` tokens."""
-    base = context.length
-    tokens = text_of(context, depth, depth + length)
-    with without_tinyblas(exact):
-        began = perf_counter()
-        context.evaluate(tokens, length)
-        took = perf_counter() - began
-    context.rollback(base)
+def _seconds(model: ComparedModel, depth: int, length: int) -> float:
+    """Return the seconds of a pass, and take it back."""
+    base = model.length
+    tokens = text_of(model, depth, depth + length)
+    began = perf_counter()
+    model.evaluate(tokens, length)
+    took = perf_counter() - began
+    model.rollback(base)
     return took

@@ -1,0 +1,60 @@
+"""tinyBLAS, the kernels with which llama.cpp multiplies several columns at once on CPUs.
+
+It adds up in another order than the kernels for a single column, so passes over several tokens
+round differently. The set-up builds llama.cpp with a variable for where it begins
+(scripts/setup_env/exact_kernels.py), so that prompts still have its speed and verification does not
+need it. Other builds have none.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from specchat.llama.library import api
+from specchat.options.declarations import LONGEST_DRAFT
+
+
+def leave_out(longest: int) -> None:
+    """Compute passes of up to `longest` tokens without tinyBLAS, in this process.
+
+    What another engine in it needs is kept.
+    """
+    columns = _columns()
+    if columns is not None:
+        columns.value = max(columns.value, longest + 1)
+
+
+@contextmanager
+def left_out(longest: int) -> Iterator[None]:
+    """Compute passes of up to `longest` tokens without tinyBLAS for a while, longer ones with it.
+
+    Only for measurements. It changes nothing in a build without the variable.
+    """
+    columns = _columns() or ctypes.c_int()
+    before, columns.value = columns.value, longest + 1
+    try:
+        yield
+    finally:
+        columns.value = before
+
+
+def is_optional() -> bool:
+    """Whether this build can compute passes with or without tinyBLAS."""
+    return _columns() is not None
+
+
+def longest_without() -> int:
+    """Return the longest pass that tinyBLAS has no part in: any verification if it is not used."""
+    system = api.llama_print_system_info() or b""
+    if b"LLAMAFILE = 1" not in system or api.llama_supports_gpu_offload():
+        return LONGEST_DRAFT + 1
+    columns = _columns()
+    return columns.value - 1 if columns is not None else 1
+
+
+def _columns() -> ctypes.c_int | None:
+    """Return the variable; None in a build without it."""
+    try:
+        return ctypes.c_int.in_dll(api._lib, "specchat_min_columns")  # noqa: SLF001  # the one handle there is
+    except ValueError:
+        return None
