@@ -18,9 +18,10 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from hub_server import HubServer
-from scripts.setup_env.real_model import find_model
-from scripts.setup_env.running import SetUpFailed
 from scripts.support.tiny_gguf import HALF_RIGHT, write_model
+from specchat.catalogue.catalogue_file import find_entry
+from specchat.hub.cache import find_present
+from specchat.hub.references import Reference
 
 WriteModel: TypeAlias = Callable[..., Path]
 settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +32,8 @@ UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """Variables that change what is drawn; readline sets the size for the processes it starts."""
 ROOT = Path(__file__).parents[1]
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
+MODEL_FOLDER = ROOT / ".venv" / "setup" / "hub"
+"""The cache of models that scripts/test pulls into."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,16 +47,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _real_model() -> Path | None:
-    try:
-        return find_model()
-    except SetUpFailed as failure:
-        raise pytest.UsageError(str(failure)) from failure
+    """Return the real model's path: the copy that SMOLLM2 names, or what scripts/test pulls."""
+    if given := os.environ.get("SMOLLM2"):
+        if not Path(given).is_file():
+            raise pytest.UsageError(f"SMOLLM2 names {given}, which is not a file: correct it")
+        return Path(given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_CACHE", str(MODEL_FOLDER))
+        target = find_entry("smollm2-135m").target
+        return find_present(target) if isinstance(target, Reference) else None
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """Return the path of the real model; tests that use this are skipped where it is missing."""
-    path = find_model()
+    path = _real_model()
     assert path is not None
     return path
 

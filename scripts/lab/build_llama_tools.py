@@ -20,9 +20,9 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from scripts.support.llama_tools import PACKAGE, find_tool, installed_version
+from specchat.doctor.toolchains import WITHOUT_AMX
 
 TOOLS = ("llama-speculative-simple", "llama-bench")
-WITHOUT_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 
 def main() -> int:
@@ -104,7 +104,7 @@ def build_environment(*, without_amx: bool) -> dict[str, str]:
     environment = dict(os.environ)
     if without_amx:
         for name in ("CFLAGS", "CXXFLAGS"):
-            environment[name] = f"{environment.get(name, '')} {WITHOUT_AMX}".strip()
+            environment[name] = f"{environment.get(name, '')} {' '.join(WITHOUT_AMX)}".strip()
     return environment
 
 

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scripts.setup_env import fast
-from scripts.setup_env.machine import (
+from scripts.setup_env.machine import has_nvidia_gpu, output_of
+from scripts.setup_env.recipes import Backend
+from scripts.setup_env.running import SetUpFailed
+from specchat.doctor.toolchains import (
+    DEFINITIONS,
+    HEADERS,
+    TOOLKITS,
     command_for,
     distribution,
     find_nvcc,
-    has_nvidia_gpu,
-    output_of,
 )
-from scripts.setup_env.recipes import Backend
-from scripts.setup_env.running import SetUpFailed
 
-INCLUDE = Path("specchat", "doctor", "include")
-"""A `vulkan/vulkan.hpp` that adds to Vulkan's what older releases lack."""
 RENDER_NODES = Path("/sys/class/drm")
 GPU_VENDORS = {"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel"}
 DRIVERS = {"NVIDIA": ("nvidia", "nouveau"), "AMD": ("radeon", "amd"), "Intel": ("intel",)}
@@ -32,12 +32,6 @@ DRIVERS = {"NVIDIA": ("nvidia", "nouveau"), "AMD": ("radeon", "amd"), "Intel": (
 DRIVER_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 SYSTEM_INCLUDES = (Path("/usr/include"), Path("/usr/local/include"))
 VULKAN_HEADERS = ("vulkan/vulkan.hpp", "spirv/unified1/spirv.hpp")
-VULKAN_PACKAGES = {
-    "debian": "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers",
-    "fedora": "sudo dnf install vulkan-loader-devel glslc spirv-headers-devel mesa-vulkan-drivers",
-    "arch": "sudo pacman -S vulkan-headers vulkan-icd-loader shaderc spirv-headers",
-}
-"""The command that installs what a build for Vulkan needs, by the family of the distribution."""
 
 
 def backends_to_try() -> list[Backend]:
@@ -95,7 +89,7 @@ def how_to_use_the_gpu() -> str:
         return ""
     lacking = "its Vulkan driver" if can_build_vulkan() else "what Vulkan's backend is built with"
     again = f"SPECCHAT_BACKEND=vulkan {Path(fast.ROOT) / 'scripts' / 'specchat'}"
-    install = command_for(distribution(), VULKAN_PACKAGES)
+    install = command_for(distribution(), TOOLKITS["Vulkan"])
     command = f"{install} && {again}" if install else f"install glslc and Vulkan's headers, {again}"
     return f"found an {maker} GPU without {lacking}: {command}"
 
@@ -114,7 +108,7 @@ def _cuda() -> Backend:
     compiler = find_nvcc()
     return Backend(
         "CUDA",
-        definitions=("-DGGML_CUDA=ON",),
+        definitions=(DEFINITIONS["CUDA"],),
         core_minutes=80,
         toolkit=output_of(compiler or "nvcc", "--version").strip().rpartition("\n")[2],
         compiler="" if shutil.which("nvcc") else compiler,
@@ -122,13 +116,13 @@ def _cuda() -> Backend:
 
 
 def _vulkan() -> Backend:
-    include = str(Path(fast.ROOT) / INCLUDE)
-    return Backend("Vulkan", ("-DGGML_VULKAN=ON",), core_minutes=20, include=include)
+    definitions = (DEFINITIONS["Vulkan"],)
+    return Backend("Vulkan", definitions, core_minutes=20, include=str(HEADERS))
 
 
 def _rocm() -> Backend:
     version = output_of("hipconfig", "--version").strip()
-    return Backend("ROCm", ("-DGGML_HIP=ON",), core_minutes=60, toolkit=version)
+    return Backend("ROCm", (DEFINITIONS["ROCm"],), core_minutes=60, toolkit=version)
 
 
 MAKERS: dict[str, Callable[[], Backend]] = {

@@ -22,8 +22,7 @@ from scripts.setup_env.devices import (
     provide_build,
 )
 from scripts.setup_env.hints import CHECK_NETWORK, next_step, reason
-from scripts.setup_env.real_model import fetch_model
-from scripts.setup_env.running import CommandFailed, SetUpFailed
+from scripts.setup_env.running import CommandFailed, SetUpFailed, only_one, run, say
 from scripts.setup_env.stages import llama_version
 from scripts.setup_env.templates import fetch_templates
 
@@ -45,6 +44,9 @@ SIDE_BY_SIDE = ("--numprocesses", str(min(12, 2 * (os.cpu_count() or 1))), "--di
 """Twice as many workers as cores, because tests of the chat and of processes wait half the time."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Waiting threads of llama.cpp must not hold cores that other tests need."""
+REAL_MODEL = "smollm2-135m"
+MODEL_FOLDER = Path(fast.RECORDS, "hub")
+"""The cache of models that the tests find the real one in; tests/conftest.py looks there."""
 DROPPED_VARIABLES = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
 """Hundreds of tests start Python, and without byte code each would compile all its imports. With CI
 set, pytest's summary repeats texts of any length, and the names of failed tests are lost above."""
@@ -62,7 +64,7 @@ def check_everything(arguments: Sequence[str]) -> int:
         with ThreadPoolExecutor(1) as beside:  # the checks need one core
             beside.submit(_python, *COMPILE, output=subprocess.PIPE)
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
-    _provide("the real model", fetch_model)
+    _provide("the real model", pull_model)
     _provide("llama.cpp's set of chat templates", lambda: fetch_templates(llama_version()))
     if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
@@ -119,7 +121,18 @@ def passes(name: str, command: Sequence[str]) -> bool:
     return done.returncode == 0
 
 
-def _provide(what: str, fetch: Callable[[], Path]) -> None:
+def pull_model() -> None:
+    """Pull the real model of the tests as users do, unless the environment names another copy."""
+    if os.environ.get("SMOLLM2"):
+        return
+    if not MODEL_FOLDER.exists():
+        say("downloading a small model for the tests (94 MB, once)")
+    command = [fast.venv_python(), "-P", "-m", "specchat", "pull", REAL_MODEL]
+    with only_one():
+        run(command, {**os.environ, "HF_HUB_CACHE": str(MODEL_FOLDER)})
+
+
+def _provide(what: str, fetch: Callable[[], object]) -> None:
     """Fetch something; if that fails, print why, and the tests that want it are skipped."""
     try:
         fetch()

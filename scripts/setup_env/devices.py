@@ -23,15 +23,14 @@ from scripts.setup_env import fast, stages, wheels
 from scripts.setup_env.backends import (
     DRIVER_FOLDERS,
     MAKERS,
-    VULKAN_PACKAGES,
     can_build_vulkan,
     has_vulkan_driver,
     vulkan_gpu,
 )
 from scripts.setup_env.hints import reason
-from scripts.setup_env.machine import command_for, distribution
 from scripts.setup_env.recipes import recipes_for
 from scripts.setup_env.running import CommandFailed, SetUpFailed, only_one, run, run_pip, say
+from specchat.doctor.toolchains import TOOLKITS, command_for, distribution
 
 OPTION = "--device"
 IF_POSSIBLE = "--if-possible"
@@ -57,7 +56,7 @@ APT = (
 
 def install_packages(name: str) -> None:
     """Install Debian's packages for a build for Vulkan, where they lack and this user may."""
-    packages = VULKAN_PACKAGES["debian"].partition("install ")[2].split()
+    packages = TOOLKITS["Vulkan"]["debian"].partition("install ")[2].split()
     has_driver = has_vulkan_driver(vulkan_gpu()) or _software_drivers()
     if name != "vulkan" or (can_build_vulkan() and has_driver):
         return
@@ -78,7 +77,9 @@ def provide_build(name: str) -> Path:
     if name not in MAKERS:
         raise SetUpFailed(f"{OPTION} {name} is unknown: use {', '.join(MAKERS)}")
     if name == "vulkan" and not can_build_vulkan():
-        packages = command_for(distribution(), VULKAN_PACKAGES) or "install glslc and the headers"
+        packages = (
+            command_for(distribution(), TOOLKITS["Vulkan"]) or "install glslc and the headers"
+        )
         raise SetUpFailed(f"the device tests need a build for Vulkan: {packages}")
     version, backend = stages.llama_version(), MAKERS[name]()
     recipe = recipes_for(platform.machine(), sys.platform)[0]
@@ -88,7 +89,7 @@ def provide_build(name: str) -> Path:
         if not folder.exists():
             wheel = entry.wheel or entry.keep(wheels.build(version, backend, recipe))
             wheels.forget_build()
-            half = folder.with_suffix(".half")
+            half = folder.with_name(f"{folder.name}.half")
             shutil.rmtree(half, ignore_errors=True)
             run_pip("install", "--no-deps", "--target", str(half), str(wheel))
             half.replace(folder)

@@ -19,6 +19,7 @@ INPUTS = (
     "scripts/requirements-dev.txt",
     "scripts/setup_env/recipes.py",
     "scripts/setup_env/exact_kernels.py",
+    "specchat/doctor/toolchains.py",
 )
 """If one of these files changes, the next call updates the set-up."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from scripts.setup_env.machine import command_for, how_to_get_a_compiler
+from scripts.setup_env.machine import how_to_get_a_compiler
 
 PIP_FRAME = " \t╰─>│×"  # noqa: RUF001 -- what pip draws around its errors
 IS_REASON = re.compile(r"\berror\b|^fatal|No space left|not available|Killed", re.IGNORECASE)
@@ -31,7 +31,7 @@ NEXT_STEPS = (
         CHECK_NETWORK,
     ),
 )
-VENV_PACKAGES = {"debian": "sudo apt install python3-venv"}
+VENV_PACKAGE = "sudo apt install python3-venv"
 
 
 def reason(output: Sequence[str]) -> str:
@@ -54,6 +54,5 @@ def _advice(step: str) -> str:
     if step == "COMPILER":
         return f"install a C++ compiler: {how_to_get_a_compiler()}"
     if step == "VENV":
-        command = command_for(["debian"], VENV_PACKAGES)
-        return f"install Python's venv module (Debian, Ubuntu: {command})"
+        return f"install Python's venv module (Debian, Ubuntu: {VENV_PACKAGE})"
     return step

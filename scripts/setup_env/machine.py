@@ -1,16 +1,14 @@
-"""The machine to build on: its NVIDIA GPU and toolkit, C++ compiler, cores and memory."""
+"""The machine to build on: its NVIDIA GPU, C++ compiler, cores and memory."""
 
 from __future__ import annotations
 
 import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from scripts.setup_env.recipes import Backend
+from specchat.doctor.toolchains import command_for, distribution
 
 COMPILERS = ("c++", "g++", "clang++")
 PACKAGES = {
@@ -24,7 +22,6 @@ PACKAGES = {
 """The command that installs a C++ compiler, by the family of the distribution."""
 DARWIN_COMPILER = "xcode-select --install"
 WINDOWS_COMPILER = "install Visual Studio's build tools with the C++ workload"
-CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 CUDA_BYTES_PER_JOB = 3 * 1024**3
 
 
@@ -46,11 +43,6 @@ def how_to_get_a_compiler() -> str:
     if sys.platform == "win32":
         return WINDOWS_COMPILER
     return command_for(distribution(), PACKAGES) or "install g++ or clang++"
-
-
-def command_for(families: list[str], commands: dict[str, str]) -> str:
-    """Return the command for the first of these families that has one; "" if none has."""
-    return next((commands[family] for family in families if family in commands), "")
 
 
 def num_jobs(backend: Backend) -> int:
@@ -76,19 +68,3 @@ def output_of(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
-
-
-def find_nvcc() -> str:
-    """Return the path of CUDA's compiler, on the PATH or beside it; "" if there is none."""
-    homes = [os.environ[name] for name in CUDA_HOMES if os.environ.get(name)]
-    places = [str(Path(home) / "bin") for home in (*homes, "/usr/local/cuda")]
-    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places)) or ""
-
-
-def distribution() -> list[str]:
-    """Return the names of this Linux distribution and of those it is like."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return []
-    return re.findall(r"[a-z]+", f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".lower())

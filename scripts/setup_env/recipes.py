@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from specchat.doctor import toolchains
+
 LLAMA = "llama-cpp-python"
 X86 = frozenset({"x86_64", "amd64", "i386", "i686"})
 
@@ -28,7 +30,7 @@ NATIVE = Recipe("native", definitions=("-DGGML_NATIVE=ON",))
 WITHOUT_AMX = Recipe(
     "without AMX",
     # CMake's GGML_AMX_* options have no effect in native builds
-    compiler_flags=("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
+    compiler_flags=toolchains.WITHOUT_AMX,
     definitions=("-DGGML_NATIVE=ON",),
 )
 PORTABLE = Recipe("portable", definitions=("-DGGML_NATIVE=OFF",))

@@ -26,6 +26,8 @@ RECORDS = Path(fast.RECORDS)
 RUNTIME = ROOT / "scripts" / "requirements.txt"
 BUILDING = ROOT / "scripts" / "requirements-build.txt"
 TESTING = ROOT / "scripts" / "requirements-dev.txt"
+BUILT_BY = [ROOT / name for name in fast.INPUTS if name.endswith(".py")]
+"""The files that say how llama.cpp is built."""
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 BUILD_INSTEAD = "name another wheel, or set SPECCHAT_LLAMA_WHEEL= to build one"
 
@@ -168,9 +170,8 @@ def llama_version() -> str:
 
 def _llama_key() -> str:
     """Return what the installed llama.cpp depends on, except the user's own settings."""
-    files = (ROOT / "scripts" / "setup_env" / name for name in ("recipes.py", "exact_kernels.py"))
     facts = [llama_version(), fast.cpu(), str(TARGET.exists()), fast.choices()]
-    return "\n".join([*facts, _text(*files)])
+    return "\n".join([*facts, _text(*BUILT_BY)])
 
 
 def _install_llama() -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.doctor import Finding
-from specchat.doctor.repairs import WITHOUT_AMX, distribution, rebuild, reinstall, wanted_version
+from specchat.doctor.repairs import WITHOUT_AMX, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
+from specchat.doctor.toolchains import distribution
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
 from specchat.planning.device import Device, gpus_of
 from specchat.wording import size_text

@@ -2,39 +2,18 @@
 
 import importlib.metadata
 import importlib.util
-import os
-import platform
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from specchat.doctor import toolchains
+
 LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]
-DEFINITIONS = {
-    "CUDA": "-DGGML_CUDA=on",
-    "Metal": "-DGGML_METAL=on",
-    "ROCm": "-DGGML_HIP=on",
-    "Vulkan": "-DGGML_VULKAN=on",
-}
-HEADERS = Path(__file__).with_name("include")
-"""A header that completes Vulkan's where it is older than ggml expects."""
-COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
-TOOLKITS = {
-    ("CUDA", "debian"): "sudo apt install nvidia-cuda-toolkit",
-    ("CUDA", "arch"): "sudo pacman -S cuda",
-    ("Vulkan", "debian"): "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers",
-    ("Vulkan", "fedora"): (
-        "sudo dnf install vulkan-loader-devel glslc spirv-headers-devel mesa-vulkan-drivers"
-    ),
-    ("Vulkan", "arch"): ("sudo pacman -S vulkan-headers vulkan-icd-loader shaderc spirv-headers"),
-}
-"""The commands that install a backend's compiler, by family of distribution."""
-
-NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-WITHOUT_AMX = {"CFLAGS": NO_AMX, "CXXFLAGS": NO_AMX}
-"""Flags that avoid instructions which some virtual machines announce but do not have."""
+WITHOUT_AMX = {name: " ".join(toolchains.WITHOUT_AMX) for name in ("CFLAGS", "CXXFLAGS")}
+"""Variables that leave out instructions which some virtual machines announce but do not have."""
 
 
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -42,9 +21,9 @@ def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> 
     before = tuple(filter(None, [toolkit_command(backend)]))
     if _is_clone():  # its set-up finds the right CPU instructions by itself
         return (*before, *_set_up_again({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
-    definitions = {"CMAKE_ARGS": DEFINITIONS[backend]} if backend else {}
+    definitions = {"CMAKE_ARGS": toolchains.DEFINITIONS[backend]} if backend else {}
     if backend == "Vulkan":
-        definitions["CPLUS_INCLUDE_PATH"] = str(HEADERS)
+        definitions["CPLUS_INCLUDE_PATH"] = str(toolchains.HEADERS)
     chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
     version = wanted_version()
     has_needs = importlib.util.find_spec("llama_cpp") is not None
@@ -62,11 +41,12 @@ def reinstall() -> tuple[str, ...]:
 
 def toolkit_command(backend: str) -> str:
     """Return the command that installs a backend's compiler, empty if it is installed."""
-    compiler = COMPILERS.get(backend)
+    compiler = toolchains.COMPILERS.get(backend)
     if compiler is None or shutil.which(compiler) or _compiler_place(backend):
         return ""
-    commands = [TOOLKITS.get((backend, family), "") for family in distribution()]
-    return next(filter(None, commands), f"# install the compiler for {backend} ({compiler})")
+    commands = toolchains.TOOLKITS.get(backend, {})
+    command = toolchains.command_for(toolchains.distribution(), commands)
+    return command or f"# install the compiler for {backend} ({compiler})"
 
 
 def wanted_version() -> str:
@@ -77,15 +57,6 @@ def wanted_version() -> str:
         return ""
     requirement = next((each for each in required if each.startswith(LLAMA)), "")
     return requirement.partition(">=")[2].partition(",")[0]
-
-
-def distribution() -> list[str]:
-    """Return the id of this Linux distribution and those of its family; none on other systems."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return []
-    return f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()
 
 
 def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -130,7 +101,5 @@ def _compiler_place(backend: str) -> Mapping[str, str]:
     """Return the variable that points to CUDA's compiler if it is not on the PATH."""
     if backend != "CUDA" or shutil.which("nvcc"):
         return {}
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    places = os.pathsep.join(str(Path(home) / "bin") for home in homes if home)
-    found = shutil.which("nvcc", path=places)
+    found = toolchains.find_nvcc()
     return {"CUDACXX": found} if found else {}

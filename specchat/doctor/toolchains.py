@@ -1,0 +1,60 @@
+"""What llama.cpp is built with, by backend, and the commands that install it.
+
+The set-up of a clone reads this too, before any package is installed: standard library only.
+"""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+DEFINITIONS = {
+    "CUDA": "-DGGML_CUDA=on",
+    "Metal": "-DGGML_METAL=on",
+    "ROCm": "-DGGML_HIP=on",
+    "Vulkan": "-DGGML_VULKAN=on",
+}
+"""What CMake is told to build a backend."""
+COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
+TOOLKITS: Mapping[str, Mapping[str, str]] = {
+    "CUDA": {
+        "debian": "sudo apt install nvidia-cuda-toolkit",
+        "arch": "sudo pacman -S cuda",
+    },
+    "Vulkan": {
+        "debian": "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers",
+        "fedora": (
+            "sudo dnf install vulkan-loader-devel glslc spirv-headers-devel mesa-vulkan-drivers"
+        ),
+        "arch": "sudo pacman -S vulkan-headers vulkan-icd-loader shaderc spirv-headers",
+    },
+}
+"""The commands that install what a backend is built with, by the family of the distribution."""
+HEADERS = Path(__file__).with_name("include")
+"""A header that completes Vulkan's where it is older than ggml expects."""
+WITHOUT_AMX = ("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16")
+"""Compiler flags that avoid instructions which some virtual machines announce but do not have."""
+CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
+
+
+def distribution() -> list[str]:
+    """Return the names of this Linux distribution and of those it is like; none elsewhere."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return []
+    return re.findall(r"[a-z]+", f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".lower())
+
+
+def command_for(families: Iterable[str], commands: Mapping[str, str]) -> str:
+    """Return the command for the first of these families that has one; "" if none has."""
+    return next((commands[family] for family in families if family in commands), "")
+
+
+def find_nvcc() -> str:
+    """Return the path of CUDA's compiler, on the PATH or beside it; "" if there is none."""
+    homes = [os.environ[name] for name in CUDA_HOMES if os.environ.get(name)]
+    folders = os.pathsep.join(str(Path(home) / "bin") for home in (*homes, "/usr/local/cuda"))
+    return shutil.which("nvcc") or shutil.which("nvcc", path=folders) or ""

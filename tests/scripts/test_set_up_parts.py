@@ -1,0 +1,290 @@
+"""Parts of the set-up that a run on this machine cannot show: other machines, headers and pins."""
+
+import ast
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scripts.setup_env import backends, devices, exact_kernels, fast, running, stages, wheels
+from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
+from scripts.setup_env.running import SetUpFailed
+from specchat.doctor import toolchains
+
+ROOT = Path(__file__).parents[2]
+CPU = Backend("CPU")
+VERSION = "0.3.36"
+
+
+# --- other machines -----------------------------------------------------------------------------
+
+
+def test_recipes_fit_the_machine() -> None:
+    """AMX can only be left out on x86, by compilers with GCC's flags."""
+    assert recipes_for("x86_64", "linux") == (NATIVE, WITHOUT_AMX, PORTABLE)
+    assert recipes_for("AMD64", "win32") == (NATIVE, PORTABLE)
+    assert recipes_for("arm64", "darwin") == (NATIVE, PORTABLE)
+
+
+def test_metal_needs_no_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS llama-cpp-python enables Metal itself."""
+    monkeypatch.delenv("SPECCHAT_BACKEND", raising=False)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert backends.backends_to_try() == [Backend("Metal"), Backend("CPU", ("-DGGML_METAL=OFF",))]
+
+
+class Machine:
+    """The files and tools by which a Linux machine's GPU, driver and headers are found."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Begin with a machine that has none of them."""
+        self.folder = folder
+        self.tools = {"nvidia-smi": ""}
+        monkeypatch.setattr(sys, "platform", "linux")
+        monkeypatch.setattr(backends, "RENDER_NODES", folder)
+        monkeypatch.setattr(backends, "DRIVER_FOLDERS", (folder / "icd.d",))
+        monkeypatch.setattr(backends, "SYSTEM_INCLUDES", (folder / "include",))
+        monkeypatch.setattr(shutil, "which", lambda name, **_: self.tools.get(name))
+        monkeypatch.setattr(backends, "has_nvidia_gpu", lambda: bool(self.tools["nvidia-smi"]))
+        release = {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}
+        monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+        for name in ("VULKAN_SDK", "CMAKE_ARGS", "SPECCHAT_BACKEND"):
+            monkeypatch.delenv(name, raising=False)
+
+    def file(self, name: str, text: str = "") -> None:
+        """Write a file."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Return a machine without a GPU."""
+    return Machine(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("maker", "vendor", "driver"),
+    [
+        ("AMD", "0x1002", "radeon_icd.x86_64.json"),
+        ("Intel", "0x8086", "intel_icd.x86_64.json"),
+        ("NVIDIA", "", "nvidia_icd.json"),
+    ],
+)
+def test_any_gpu_is_used_through_vulkan(
+    machine: Machine, maker: str, vendor: str, driver: str
+) -> None:
+    """With its driver, the shader compiler and both headers; without one of them it is the CPU.
+
+    Until then one command is named that installs them and sets specchat up again.
+    """
+    assert backends.how_to_use_the_gpu() == ""
+    machine.file("renderD128/device/vendor", f"{vendor or '0x1af4'}\n")
+    machine.tools["nvidia-smi"] = "" if vendor else "GPU 0"
+    advice = backends.how_to_use_the_gpu()
+    assert advice.startswith(
+        f"found an {maker} GPU without what Vulkan's backend is built with: sudo apt install "
+    )
+    assert "glslc spirv-headers mesa-vulkan-drivers && SPECCHAT_BACKEND=vulkan " in advice
+    assert advice.endswith(f"scripts{os.sep}specchat")
+    machine.file("icd.d/lvp_icd.x86_64.json")
+    machine.tools["glslc"] = "glslc"
+    for name in (f"icd.d/{driver}", *(f"include/{each}" for each in backends.VULKAN_HEADERS)):
+        assert backends.find_backend().name == "CPU"
+        machine.file(name)
+    backend = backends.find_backend()
+    assert (backend.name, backend.definitions) == ("Vulkan", ("-DGGML_VULKAN=on",))
+    machine.tools["glslc"] = ""
+    del machine.tools["glslc"]
+    assert backends.find_backend().name == "CPU"
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32" or not shutil.which("c++"), reason="it takes a C++ compiler"
+)
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_the_header_compiles_with_old_and_new_ones(tmp_path: Path, is_complete: bool) -> None:
+    """It adds what ggml names where Vulkan's header lacks it, and nothing where it does not."""
+    system = tmp_path / "system"
+    (system / "vulkan").mkdir(parents=True)
+    completed = toolchains.HEADERS / "vulkan" / "vulkan.hpp"
+    own = completed.read_text().partition("namespace")[2]
+    types = "namespace" + own.partition("#endif")[0]
+    extension = f"#define VK_EXT_layer_settings 1\n{types}" if is_complete else ""
+    old = "#include <cstdint>\n#define VULKAN_HPP_NAMESPACE vk\nusing VkStructureType = int;\n"
+    (system / "vulkan" / "vulkan.hpp").write_text(f"#pragma once\n{old}{extension}")
+    source = tmp_path / "ggml.cpp"
+    source.write_text(
+        "#include <vulkan/vulkan.hpp>\n#include <vector>\nint main() { unsigned yes = 1;\n"
+        "std::vector<vk::LayerSettingEXT> settings = {\n"
+        '{ "layer", "setting", vk::LayerSettingTypeEXT::eBool32, 1, &yes } };\n'
+        "vk::LayerSettingsCreateInfoEXT info(settings); return info.next != nullptr; }\n"
+    )
+    paths = {"CPLUS_INCLUDE_PATH": f"{toolchains.HEADERS}:{system}"}
+    command = ["c++", "-std=c++17", "-fsyntax-only", str(source)]
+    subprocess.run(command, env={**os.environ, **paths}, check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        (fast, "cpu", lambda: "another one"),
+        (wheels, "user_choices", lambda: ("CMAKE_ARGS=-DGGML_VULKAN=ON",)),
+        (wheels, "CHANGES", ()),
+    ],
+)
+def test_what_a_wheel_depends_on_makes_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: object, name: str, value: object
+) -> None:
+    """Machines that share a home folder share no wheel, nor do builds of different source."""
+    monkeypatch.setattr(wheels, "cache_folder", lambda: tmp_path)
+    here = wheels.entry_for(VERSION, CPU, NATIVE)
+    monkeypatch.setattr(module, name, value)
+    assert wheels.entry_for(VERSION, CPU, NATIVE) != here
+
+
+def test_only_compiler_flags_distinguish_cpus() -> None:
+    """The clock and the kernel's own flags, which change between boots, are ignored."""
+    first = "model name\t: X\nflags\t: fpu avx2 amx_tile new_mitigation\ncpu MHz\t: 1\n\nother: Y"
+    again = "model name\t: X\nflags\t\t: amx_tile avx2\ncpu MHz\t: 2\n\n"
+    assert fast.cpu_facts(first) == fast.cpu_facts(again) == ["X", "amx_tile avx2"]
+
+
+def test_a_source_without_a_place_for_the_switch_is_left_as_it_is(tmp_path: Path) -> None:
+    """One that has it already, and one of another shape."""
+    source = tmp_path / exact_kernels.SOURCE
+    source.parent.mkdir(parents=True)
+    text = "// kernels\nbool llamafile_sgemm(int n) {\n    if (n < 2)\n        return 0;\n"
+    source.write_text(text)
+    assert exact_kernels.add_switch(tmp_path)
+    changed = source.read_text()
+    assert not exact_kernels.add_switch(tmp_path)
+    assert source.read_text() == changed
+    assert not exact_kernels.add_switch(tmp_path / "elsewhere")
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text"), [(1, "this CPU (about 7 minutes, once)"), (16, "(about 1 minute, once)")]
+)
+def test_the_build_says_how_long_it_takes(jobs: int, text: str) -> None:
+    """The message before the build names the device and the minutes it takes on these cores."""
+    assert text in wheels._announcement(CPU, NATIVE, jobs)
+
+
+def test_progress_is_read_from_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build's own counter is shown as a percentage."""
+    monkeypatch.setattr(running, "LOG", tmp_path / "setup.log")
+    running.LOG.write_text("[1/80] first\n[20/80] second\n")
+    assert running._progress(83, 0) == "1:23 elapsed, 25 %"
+    running.LOG.write_text("nothing yet")
+    assert running._progress(5, 0) == "0:05 elapsed"
+
+
+# --- what the set-up runs on, and what it installs ----------------------------------------------
+
+
+def test_an_old_python_can_run_the_first_files() -> None:
+    """The files that run before the version check use old syntax and only os and sys."""
+    for name in ("scripts/specchat", "scripts/test", "scripts/setup_env/fast.py"):
+        tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 7))
+        imported = {
+            alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert imported == {"os", "sys"}
+
+
+def test_the_set_up_runs_before_any_package_is_installed() -> None:
+    """What it shares with the package, too, needs the standard library only."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import scripts.setup_env.checks"
+    subprocess.run([sys.executable, "-SE", "-c", code], check=True)
+
+
+def test_every_requirement_is_an_exact_version() -> None:
+    """Requirements have names, versions and markers, but no index, host or path."""
+    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9.]*( ; [a-z_]+ (==|in) \"[A-Za-z0-9_ ]+\")?")
+    for path in sorted((ROOT / "scripts").glob("requirements*.txt")):
+        for line in stages.requirements(path):
+            assert pin.fullmatch(line), f"{path.name}: {line}"
+
+
+def test_no_package_is_pinned_twice() -> None:
+    """All files go into one environment, so each package is in one file."""
+    paths = (ROOT / "scripts").glob("requirements*.txt")
+    names = [line.partition("==")[0] for path in paths for line in stages.requirements(path)]
+    assert len(names) == len(set(names))
+
+
+def test_everything_specchat_depends_on_is_pinned() -> None:
+    """The set-up installs pinned packages only, so each dependency must be pinned."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {re.split(r"[<>=]", line)[0] for line in project["dependencies"]}
+    pinned = {
+        line.partition("==")[0] for line in stages.requirements(ROOT / "scripts/requirements.txt")
+    }
+    assert wanted <= pinned
+    assert f"llama-cpp-python>={VERSION},<0.3.37" in project["dependencies"]
+
+
+# --- tests on a device, and CI ------------------------------------------------------------------
+
+
+def test_the_software_renderer_stands_in_for_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver and llama.cpp's consent are set where there is no GPU; the user's choice wins."""
+    monkeypatch.setattr(devices, "DRIVER_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(devices, "has_vulkan_driver", lambda _maker: False)
+    with pytest.raises(SetUpFailed, match="mesa-vulkan-drivers"):
+        devices.device_environment("vulkan", tmp_path, {})
+    driver = tmp_path / "lvp_icd.x86_64.json"
+    driver.touch()
+    made = devices.device_environment("vulkan", tmp_path, {"PYTHONPATH": "mine"})
+    assert made == {
+        "TEST_DEVICE": "vulkan",
+        "VK_ICD_FILENAMES": str(driver),
+        "GGML_VK_VISIBLE_DEVICES": "0",
+        "MESA_SHADER_CACHE_DIR": str(wheels.cache_folder().with_name("shaders")),
+        "MALLOC_MMAP_THRESHOLD_": "33554432",
+        "MALLOC_TRIM_THRESHOLD_": "67108864",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}mine",
+    }
+    own = devices.device_environment("vulkan", tmp_path, {"GGML_VK_VISIBLE_DEVICES": "1"})
+    assert own["GGML_VK_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setattr(devices, "has_vulkan_driver", lambda _maker: True)
+    assert "VK_ICD_FILENAMES" not in devices.device_environment("vulkan", tmp_path, {})
+
+
+def test_arguments_choose_among_the_device_tests() -> None:
+    """Without a file, options narrow the tests of the folder."""
+    assert devices.arguments_of([]) == ["tests/device"]
+    assert devices.arguments_of(["-k", "cache"]) == ["tests/device", "-k", "cache"]
+    assert devices.arguments_of([f"{__file__}::x"]) == [f"{__file__}::x"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a script of a shell")
+@pytest.mark.parametrize(("plain", "device"), [(0, 0), (1, 0), (0, 1)])
+def test_ci_runs_the_plain_tests_and_then_those_on_a_device(
+    tmp_path: Path, plain: int, device: int
+) -> None:
+    """The failure of either fails it."""
+    python, log = tmp_path / "python3", tmp_path / "log"
+    python.write_text(
+        f'#!/bin/sh\necho "$*" >> {log}\ncase "$*" in *--device*) exit {device};; esac\n'
+        f"exit {plain}\n"
+    )
+    python.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run([ROOT / ".ci" / "run"], env={**os.environ, "PATH": path}, check=False)
+    assert done.returncode == plain + device
+    wanted = ["scripts/test", "scripts/test --device vulkan --if-possible"]
+    assert log.read_text().splitlines() == wanted[: 2 - plain]
