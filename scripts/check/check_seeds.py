@@ -1,4 +1,4 @@
-"""Check that a seed has one text, whatever drafts and however much, with `--exact on`.
+"""Check that a seed gives one text with any drafter and draft length, with `--exact on`.
 
     python scripts/check/check_seeds.py TARGET.gguf [--draft DRAFT.gguf] [--seeds 100] [--lengths 8]
 

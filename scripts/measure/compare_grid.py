@@ -3,9 +3,9 @@
 Each folder holds a pair made by `make_pair.py`. On each pair and at temperatures 0 and 1 (top-k 40)
 specchat decodes plainly, at fixed draft lengths and with `auto`; with --tool,
 `llama-speculative-simple` of the same llama.cpp does at fixed draft lengths. All take turns round
-by round. After the first round only the three best fixed lengths of each go on; the best is the one
-with the best median of the rounds it was in, which favours fixed lengths a little. Nothing is known
-of a pair when its first round begins. Decode rates exclude the prompt.
+by round. After the first round only the three best fixed lengths of each continue; the best is the
+one with the best median of the rounds it was in, which favours fixed lengths a little. Nothing is
+known of a pair when its first round begins. Decode rates exclude the prompt.
 
     python scripts/lab/make_pair.py FOLDER --agreement 0.7 --draft-layers 3 --layers 32 ...
     python scripts/lab/build_llama_tools.py

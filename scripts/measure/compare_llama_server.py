@@ -195,7 +195,7 @@ def compare_prompt(options: argparse.Namespace, engine: Engine) -> dict[str, lis
 def compare_drafters(
     options: argparse.Namespace, engine: Engine
 ) -> dict[str, dict[str, list[Run]]]:
-    """Decode each task in turns; servers start anew in each round and remember nothing of it."""
+    """Decode each task in turns; servers restart in each round, so they remember nothing."""
     names = ["plain", "suffix", *NGRAMS]
     runs: dict[str, dict[str, list[Run]]] = {task: {n: [] for n in names} for task in TASKS}
     for number in range(options.rounds):

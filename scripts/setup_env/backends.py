@@ -87,11 +87,11 @@ def how_to_use_the_gpu() -> str:
     maker = vulkan_gpu()
     if not maker or sys.platform == "darwin":
         return ""
-    lacking = "its Vulkan driver" if can_build_vulkan() else "what Vulkan's backend is built with"
+    missing = "its Vulkan driver" if can_build_vulkan() else "Vulkan's build tools"
     again = f"SPECCHAT_BACKEND=vulkan {Path(fast.ROOT) / 'scripts' / 'specchat'}"
     install = command_for(distribution(), TOOLKITS["Vulkan"])
     command = f"{install} && {again}" if install else f"install glslc and Vulkan's headers, {again}"
-    return f"found an {maker} GPU without {lacking}: {command}"
+    return f"found an {maker} GPU without {missing}: {command}"
 
 
 def _cpu() -> Backend:

@@ -65,7 +65,7 @@ def check_everything(arguments: Sequence[str]) -> int:
             beside.submit(_python, *COMPILE, output=subprocess.PIPE)
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
     _provide("the real model", pull_model)
-    _provide("llama.cpp's set of chat templates", lambda: fetch_templates(llama_version()))
+    _provide("the set of llama.cpp's chat templates", lambda: fetch_templates(llama_version()))
     if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
     if failed:
@@ -76,7 +76,7 @@ def check_everything(arguments: Sequence[str]) -> int:
 def check_device(name: str, arguments: Sequence[str]) -> int:
     """Run the tests that need a device, with a build for it.
 
-    With `--if-possible`, skip a device that cannot be had, but not a build that fails.
+    With `--if-possible`, skip a device that is not available, but not a build that fails.
     """
     is_optional = name in MAKERS and IF_POSSIBLE in arguments
     arguments = [each for each in arguments if each != IF_POSSIBLE]
@@ -142,7 +142,7 @@ def _provide(what: str, fetch: Callable[[], object]) -> None:
         why = str(failure)
     else:
         return
-    print(f"{what} cannot be had, so its tests are skipped: {why}", flush=True)
+    print(f"{what} is not available, so its tests are skipped: {why}", flush=True)
 
 
 def _python(

@@ -34,7 +34,7 @@ from specchat.doctor.toolchains import TOOLKITS, command_for, distribution
 
 OPTION = "--device"
 IF_POSSIBLE = "--if-possible"
-"""After the name of the backend: installs the packages that lack, and skips what cannot be had."""
+"""After the backend's name: installs missing packages, and skips the tests if that fails."""
 VARIABLE = "TEST_DEVICE"
 """Names the backend whose device the tests are to run on; without it they are skipped."""
 TESTS_FOLDER = Path("tests", "device")
@@ -55,13 +55,13 @@ APT = (
 
 
 def install_packages(name: str) -> None:
-    """Install Debian's packages for a build for Vulkan, where they lack and this user may."""
+    """Install Debian's packages for a Vulkan build if they are missing and this user may."""
     packages = TOOLKITS["Vulkan"]["debian"].partition("install ")[2].split()
     has_driver = has_vulkan_driver(vulkan_gpu()) or _software_drivers()
     if name != "vulkan" or (can_build_vulkan() and has_driver):
         return
     if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which(APT[0]):
-        return  # what lacks is named next
+        return  # `provide_build` names what is missing
     say(f"installing {' '.join(packages)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with suppress(CommandFailed):  # what is listed already may do

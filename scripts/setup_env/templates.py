@@ -47,7 +47,7 @@ def keep_templates(version: str, source: Path) -> Path:
 def fetch_templates(version: str) -> Path:
     """Return the folder of a release's templates, fetching its source first if necessary.
 
-    Raises SetUpFailed, CommandFailed or OSError if it cannot be had.
+    Raises SetUpFailed, CommandFailed or OSError if the source cannot be fetched.
     """
     with only_one():
         if found := find_templates(version):

@@ -109,8 +109,10 @@ def build(version: str, backend: Backend, recipe: Recipe) -> Path:
 
 def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> None:
     if not has_compiler():
-        cure = how_to_get_a_compiler()
-        raise SetUpFailed(f"building llama.cpp needs a C++ compiler: {cure}, then run this again")
+        command = how_to_get_a_compiler()
+        raise SetUpFailed(
+            f"building llama.cpp needs a C++ compiler: {command}, then run this again"
+        )
     jobs = num_jobs(backend)
     say(_announcement(backend, recipe, jobs))
     root = source(version)

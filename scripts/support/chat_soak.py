@@ -185,7 +185,7 @@ class Soak:
 
 
 async def run(turns: int, seed: int, folder: Path) -> Soak:
-    """Use a chat for a number of turns; Failed if it does not go on, or an answer changed."""
+    """Use a chat for a number of turns; Failed if it gets stuck or an answer changes."""
     demo = find_pair(DEMO)
     pairs = [
         PairChoice(name, "", Loading(demo.target, draft, threads=1), OPTIONS)

@@ -25,13 +25,13 @@ before = chat.generate_options
 chat.generate_options = lambda *given: {**before(*given), "ignore_end": True}
 raise SystemExit(main())
 """
-"""Runs the chat with answers that go on: those of the demo pair end within half a second."""
+"""Runs the chat with endless answers: those of the demo pair end within half a second."""
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|.)")
 ROWS, COLUMNS = 40, 120
 
 
 class Failed(Exception):
-    """What must hold does not."""
+    """Raised where something that must hold does not."""
 
 
 class Chat:

@@ -21,9 +21,9 @@ NUMBERS = torch.bfloat16
 MASKED = -1e4
 PROMPTS_AT_ONCE, ROWS_AT_ONCE, LOGITS_AT_ONCE = 16, 256, 8
 FEWEST = 1 / 32
-"""A wave ends when this share of its answers goes on."""
+"""A wave ends when this share of its answers is unfinished."""
 CROWDED = 0.8
-"""The memory of a wave is made smaller when this share of its texts goes on."""
+"""The memory of a wave is made smaller when this share of its texts is unfinished."""
 LOOK_EVERY = 10
 
 PLAIN = re.compile(
@@ -210,7 +210,7 @@ class Wave:
         return [rows[number, len(each.prompt) - 1] for number, each in enumerate(answers)]
 
     def _choose(self, count: int, ends: Collection[int], random: torch.Generator) -> Tensor:
-        """Add a token to each text that goes on; return a token for all, (texts, 1)."""
+        """Add a token to each unfinished text; return a token for all, (texts, 1)."""
         tokens, logs = self._target.likeliest(self._rows)
         temperatures = torch.tensor([each.temperature for each in self._answers])
         weights = (logs / temperatures.clamp_min(1e-3)[:, None]).softmax(-1)

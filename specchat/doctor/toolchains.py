@@ -16,7 +16,7 @@ DEFINITIONS = {
     "ROCm": "-DGGML_HIP=on",
     "Vulkan": "-DGGML_VULKAN=on",
 }
-"""What CMake is told to build a backend."""
+"""The CMake definition that enables a backend."""
 COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
 TOOLKITS: Mapping[str, Mapping[str, str]] = {
     "CUDA": {

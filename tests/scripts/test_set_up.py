@@ -496,13 +496,13 @@ def test_with_arguments_only_pytest_runs(clone: Clone) -> None:
     assert clone.calls("ruff") == clone.calls("mypy") == clone.calls("specchat") == []
 
 
-def test_the_tests_run_without_the_real_model_where_it_cannot_be_had(clone: Clone) -> None:
+def test_the_tests_run_without_the_real_model_where_it_is_not_available(clone: Clone) -> None:
     """One line says so, and why."""
     why = "specchat: smollm2-135m: the hub cannot be reached"
     clone.plan("specchat", {"code": 1, "output": why})
     done = clone.call("-k", "cache", script="test")
     assert done.returncode == 0
-    said = f"the real model cannot be had, so its tests are skipped: {why}"
+    said = f"the real model is not available, so its tests are skipped: {why}"
     assert said in done.stdout.splitlines()
     assert len(clone.calls("pytest")) == 1
 
@@ -523,7 +523,7 @@ def test_device_tests_without_what_they_are_built_with_name_the_packages(clone: 
 
 
 def test_packages_for_device_tests_are_installed_where_that_is_asked_for(clone: Clone) -> None:
-    """By root alone, all in one command; what cannot be had is skipped by one line."""
+    """By root alone, all in one command; what is not available is skipped with one line."""
     clone.tool("apt-get")
     done = clone.call("--device", "vulkan", "--if-possible", script="test")
 

@@ -90,7 +90,7 @@ def test_any_gpu_is_used_through_vulkan(
     machine.tools["nvidia-smi"] = "" if vendor else "GPU 0"
     advice = backends.how_to_use_the_gpu()
     assert advice.startswith(
-        f"found an {maker} GPU without what Vulkan's backend is built with: sudo apt install "
+        f"found an {maker} GPU without Vulkan's build tools: sudo apt install "
     )
     assert "glslc spirv-headers mesa-vulkan-drivers && SPECCHAT_BACKEND=vulkan " in advice
     assert advice.endswith(f"scripts{os.sep}specchat")

@@ -92,7 +92,7 @@ def engine_killed(number: signal.Signals) -> Fault:
 
 
 def engine_out_of_memory(chat: Chat, chance: random.Random) -> str:
-    """Let the engine have no more memory; it fails or goes on, and is restarted."""
+    """Let the engine have no more memory; it fails or carries on, and is restarted."""
     engine = chat.engine()
     with suppress(ProcessLookupError):
         resource.prlimit(engine.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))

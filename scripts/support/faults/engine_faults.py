@@ -79,7 +79,7 @@ def killed_while_answering(number: signal.Signals, chance: random.Random) -> str
 
 
 def out_of_memory(number: signal.Signals, chance: random.Random) -> str:
-    """Take the process's memory away while it answers a long question; it may go on or fail."""
+    """Take the process's memory away while it answers a long question; it may carry on or fail."""
     del number
     with load() as engine:
         with suppress(SpecchatError):
