@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("pyproject.toml", "specchat/__init__.py", "specchat/doctor", "scripts")
@@ -20,25 +20,30 @@ NOTED = (
     *("CMAKE_ARGS", "CFLAGS", "CXXFLAGS", "CMAKE_BUILD_PARALLEL_LEVEL", "CUDACXX"),
     *("CPLUS_INCLUDE_PATH", "PIP_USER", "PYTHONPATH", "HF_HUB_CACHE"),
 )
+UNSET = "(unset)"
 SIGILL = -4
-PYTHON = '''#!PYTHON -SE
-"""Stands in for the Python of the environment."""
+SHELL = """#!/bin/sh
+case "$*" in
+  "-c "*) kind=checked ;;
+  *specchat.llama.probe*" gpu") kind="gpu probe" ;;
+  *specchat.llama.probe*) kind=probe ;;
+  "-m pip "*) kind="pip $4" ;;
+  *) kind="$3" ;;
+esac
+{ printf '%s\\t' "$kind" NOTED; printf '%s\\t' "$@"; echo; } >> "FOLDER/calls"
+case "$kind $*" in
+  "pip wheel"*|"pip download"*|*--target*) exec PYTHON -SE "FOLDER/python.py" "$kind" "$@" ;;
+esac
+[ -e "FOLDER/plan $kind" ] && exec PYTHON -SE "FOLDER/python.py" "$kind" "$@"
+[ "$kind" = specchat ] && printf '%s\\n' "$@"
+exit 0
+"""
+"""Stands in for the environment's Python; a shell starts much faster than a Python does."""
+PLANNED = r"""
 import io, json, os, shutil, sys, tarfile, time, zipfile
 
 HERE = "FOLDER"
-words = sys.argv[1:]
-named = [word for word in words if not word.startswith("-")]
-if words[:1] == ["-c"]:
-    kind = "checked"
-elif "specchat.llama.probe" in words:
-    kind = "gpu probe" if words[-1] == "gpu" else "probe"
-elif "pip" in words:
-    kind = "pip " + named[1]
-else:
-    kind = named[0]
-note = {"kind": kind, "words": words, "environment": {n: os.environ.get(n) for n in NOTED}}
-with open(HERE + "/calls", "a") as log:
-    log.write(json.dumps(note) + "\\n")
+kind, *words = sys.argv[1:]
 
 def folder(option):
     path = words[words.index(option) + 1]
@@ -46,7 +51,7 @@ def folder(option):
     return path
 
 def leave():
-    """Leave what the real command would."""
+    "Leave what the real command would."
     if kind == "pip wheel":
         with zipfile.ZipFile(folder("--wheel-dir") + "/llama_cpp_python-1-py3-none-any.whl", "w"):
             pass
@@ -67,7 +72,7 @@ def leave():
     elif "--target" in words:
         folder("--target")
 
-SGEMM = b"// kernels\\nbool llamafile_sgemm(int n) {\\n    if (n < 2)\\n        return 0;\\n"
+SGEMM = b"// kernels\nbool llamafile_sgemm(int n) {\n    if (n < 2)\n        return 0;\n"
 plan = HERE + "/plan " + kind
 steps = json.load(open(plan)) if os.path.exists(plan) else []
 step = steps.pop(0) if steps else {}
@@ -77,13 +82,14 @@ if not step.get("code"):
     leave()
 if "output" in step:
     print(step["output"], flush=True)
+elif kind == "specchat":
+    print("\n".join(words), flush=True)
 time.sleep(step.get("seconds", 0))
-if kind == "specchat" and "output" not in step:
-    print("\\n".join(words))
 if step.get("code", 0) < 0:
     os.kill(os.getpid(), -step["code"])
 sys.exit(step.get("code", 0))
-'''
+"""
+"""Does what a command would leave behind, and answers as planned."""
 VENV = """
 import os, shutil, sys
 if os.path.exists("FOLDER/plan venv"):
@@ -102,6 +108,14 @@ class Call:
     """pip and its command, probe, gpu probe, checked (whether it runs), or the module."""
     words: list[str]
     environment: dict[str, str | None]
+
+    @classmethod
+    def read(cls, line: str) -> Self:
+        """Read a line that the stand-in wrote."""
+        kind, *values = line.split("\t")[:-1]
+        noted, words = values[: len(NOTED)], values[len(NOTED) :]
+        pairs = zip(NOTED, noted, strict=True)
+        return cls(kind, words, {name: None if text == UNSET else text for name, text in pairs})
 
 
 class Clone:
@@ -126,8 +140,10 @@ class Clone:
         self.tools = folder / "bin"
         for each in (self.tools, folder / "modules"):
             each.mkdir()
-        python = PYTHON.replace("PYTHON", sys.executable, 1).replace("NOTED", repr(NOTED))
-        self._write(folder / "python", python)
+        noted = " ".join(f'"${{{name}-{UNSET}}}"' for name in NOTED)
+        shell = SHELL.replace("PYTHON", f'"{sys.executable}"').replace("NOTED", noted)
+        self._write(folder / "python", shell)
+        self._write(folder / "python.py", PLANNED)
         self._write(folder / "modules" / "venv.py", VENV)
         self.tool("c++")
 
@@ -189,7 +205,7 @@ class Clone:
         """Return the calls of a kind so far, or all but those that only look at what is there."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
-        found = [Call(**json.loads(line)) for line in lines]
+        found = [Call.read(line) for line in lines]
         return [each for each in found if each.kind == (kind or each.kind) != "checked"]
 
     def tools_used(self) -> Sequence[str]:
