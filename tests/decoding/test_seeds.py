@@ -76,11 +76,11 @@ def texts_by_draft(
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(temperature: float, models: ToyModels) -> None:
-    """100 seeds, without drafts and with each drafter, at draft lengths 1 to 8 among them."""
-    texts = texts_by_draft(temperature, range(100), models)
+    """40 seeds, without drafts and with each drafter, at draft lengths 1 to 8 among them."""
+    texts = texts_by_draft(temperature, range(40), models)
 
     assert all(text == alike[0] for alike in texts for text in alike)
-    assert len({tuple(alike[0]) for alike in texts}) > 70
+    assert len({tuple(alike[0]) for alike in texts}) > 28
 
 
 class Fickle(LearningPacer):
@@ -117,10 +117,13 @@ def test_no_pace_changes_the_text(wrap: Callable[[Drafter], Drafter]) -> None:
     assert drafted > 0
 
 
-@pytest.mark.parametrize("draft_length", [0, 1, 3, 8])
+@pytest.mark.parametrize("draft_length", [0, 3])
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
 def test_texts_over_seeds_fit_the_exact_distribution(sampling: Sampling, draft_length: int) -> None:
-    """Every token of 60 seeds' answers fits (20 tests, false alarm 1e-5 each: 2e-4 in all)."""
+    """Every token of 60 seeds' answers fits (10 tests, false alarm 1e-5 each: 1e-4 in all).
+
+    Drafts of all lengths give the same texts: `test_a_seed_has_one_text`.
+    """
     p_value = transition_p_value(
         random_logits(5, 1),
         random_logits(5, 2),
