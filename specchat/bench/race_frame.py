@@ -1,4 +1,4 @@
-"""A moment of a race in lines of a terminal; tokens are chips, shaded by step."""
+"""One frame of a race as terminal lines; tokens are chips, shaded by step."""
 
 import os
 import re
@@ -27,7 +27,7 @@ ANSI_SHADES: Shades = {
     "text-primary": ("bright_cyan", "cyan"),
     "text-warning": ("bright_yellow", "yellow"),
 }
-"""The same in the terminal's own colours, for those that have only 16."""
+"""The same in the terminal's own colours, for terminals with only 16."""
 OTHER_SHADES = ("#cdbdf5", "#b39ceb")
 INK = "#16181d"
 """The colour of the text on chips, on light and on dark screens."""
@@ -37,7 +37,7 @@ UNDRAWABLE = re.compile("[\u061c\u200e\u200f\u2028\u2029\ufffe\uffff]")
 LINE_PARTS = re.compile(r"[^\n]*\n|[^\n]+")
 GAP = 3
 HEAD, FOOT = 6, 2
-"""Lines above and below the answers."""
+"""The number of lines above and below the answers."""
 
 
 class Chip(NamedTuple):
@@ -52,7 +52,7 @@ class Chip(NamedTuple):
 
     @property
     def shade(self) -> str:
-        """Its colour."""
+        """The chip's colour."""
         return shades(origin(self.origin))[self.step % 2]
 
 
@@ -90,12 +90,12 @@ def legend(race: Race) -> list[TokenOrigin]:
 
 
 def label_of(of: TokenOrigin) -> str:
-    """Return what a chip of that origin means."""
+    """Return the legend of a chip of that origin."""
     return "own token" if of == TARGET else f"accepted: {of.label}"
 
 
 def lane_figures(lane: Lane, whole: Lane) -> str:
-    """Return the rate, tokens and seconds of a lane at a moment, and whether it has ended."""
+    """Return a lane's rate, tokens and seconds at a moment, and whether it has ended."""
     if not lane.steps:
         return "starting"
     end = "done in" if len(lane.steps) == len(whole.steps) else "after"
@@ -104,7 +104,7 @@ def lane_figures(lane: Lane, whole: Lane) -> str:
 
 
 def frame_height(race: Race, width: int) -> int:
-    """Return the number of lines in which a frame shows all of both answers."""
+    """Return the number of lines that a frame needs to show both answers in full."""
     laid_out = (chips(lane, (width - GAP) // 2) for lane in race.lanes)
     return HEAD + FOOT + 1 + max(max(chip.row for chip in lane) for lane in map(list, laid_out))
 
@@ -159,7 +159,7 @@ def _joined(lines: Sequence[Text], width: int) -> Text:
 
 
 def _result_lines(race: Race, width: int) -> list[Text]:
-    """Return the result in two lines, or in one below an empty one if it fits."""
+    """Return the result in two lines, or in one after an empty line if it fits."""
     verdict, details = race.verdict, race.details()
     is_short = cell_len(verdict) + cell_len(details) + 3 <= width
     lines = ("", f"{verdict} · {details}") if is_short else (verdict, details)

@@ -1,7 +1,7 @@
-"""A race as files: SVG, of one moment or as a loop without scripts at its true speed, and others.
+"""A race as a file: an SVG still, an SVG loop at true speed, a recording or a record.
 
-A program that does not animate shows the last moment. What a terminal is sent, moment by moment, is
-played there or recorded.
+A viewer that does not animate shows the last frame. The output for a terminal is played there or
+recorded.
 """
 
 import io
@@ -30,19 +30,19 @@ COLUMNS, MAX_ROWS = 46, 18
 """Characters in a line of an answer, and the lines that are shown; longer answers scroll."""
 MAX_PROMPT = 2 * COLUMNS
 FIGURES_SECONDS = 0.2
-"""The least time that a figure is shown, so that it can be read."""
+"""The shortest time that a figure is shown, so that it can be read."""
 REST_SECONDS = 4.0
-"""How long the loop shows the result."""
+"""Seconds that the loop shows the result."""
 
 INTERVAL = 1 / 15
 """Seconds between two frames."""
 LAST_SECONDS = 3.0
-"""How long a recording shows the result."""
+"""Seconds that a recording shows the result."""
 SIZE = (96, 28)
 
 
 def draw(race: Race, seconds: float = inf) -> str:
-    """Return the picture of a moment, by default the last."""
+    """Return the picture of a moment, by default the last one."""
     return _render(race, moment=min(seconds, race.seconds), is_loop=False)
 
 
@@ -58,7 +58,7 @@ def moments(race: Race) -> Iterator[float]:
 
 
 def play(race: Race, console: Console) -> Iterator[tuple[float, str]]:
-    """Yield times, and what draws what has changed since the time before.
+    """Yield times, each with the terminal output that updates the previous frame.
 
     The lines fill a screen of the console's size from its top.
     """
@@ -99,7 +99,7 @@ EXPORTS: Mapping[str, Callable[[Race], str]] = {
     ".cast": as_cast,
     ".json": lambda race: json.dumps(race.as_record(), ensure_ascii=False) + "\n",
 }
-"""What turns a race into the text of a file, by the ending of its name."""
+"""Functions that turn a race into a file's text, by the file's ending."""
 
 
 def _render(race: Race, **how: Any) -> str:
@@ -126,7 +126,7 @@ def _render(race: Race, **how: Any) -> str:
 
 
 def _laid_out(lane: Lane) -> dict[str, Any]:
-    """Return what the template draws of a lane: `steps` are the time of each, and its chips.
+    """Return a lane's data for the template: `steps` are times with the chips of each step.
 
     By time, `shares` are the parts of the answer that are written, and `scrolls` the lines that
     have left the top.

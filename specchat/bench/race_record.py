@@ -14,11 +14,11 @@ from specchat.errors import Cancelled, SpecchatError
 from specchat.wording import drafting_text, rate_text, speedup_text
 
 MAX_TOKENS = 256
-"""Tokens of each answer unless another limit is set."""
+"""The default limit of each answer's tokens."""
 WARM_UP_TOKENS = 8
 
 RaceProgress = Callable[[str, int], object]
-"""Called with the lane that is decoded and its number of tokens."""
+"""Called with the name of the lane being decoded and its number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """What it is, with its drafters."""
+        """The lane's name, with its drafters."""
         known = DRAFTERS.get(self.drafter)
         by = " and ".join(each.label for each in known.origins) if known else self.drafter
         return f"with {by}" if by else "plain decoding"
@@ -65,17 +65,17 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """Its time of decoding."""
+        """The seconds that decoding took."""
         return self.steps[-1].seconds
 
     @property
     def num_tokens(self) -> int:
-        """The number of its tokens."""
+        """The number of tokens."""
         return sum(len(step.texts) for step in self.steps)
 
     @property
     def tokens_per_second(self) -> float:
-        """Its decode rate; 0 if its times are unknown."""
+        """The decode rate; 0 if the times are unknown."""
         return self.num_tokens / self.seconds if self.seconds else 0.0
 
     def until(self, seconds: float) -> "Lane":
@@ -100,7 +100,7 @@ class Race:
 
     @property
     def seconds(self) -> float:
-        """The time of the slower one."""
+        """The seconds of the slower lane."""
         return max(lane.seconds for lane in self.lanes)
 
     @property
@@ -111,12 +111,12 @@ class Race:
 
     @property
     def is_same_text(self) -> bool:
-        """Whether both wrote the same."""
+        """Whether both lanes have the same text."""
         return self.plain.text == self.speculative.text
 
     @property
     def verdict(self) -> str:
-        """The speedup in words."""
+        """The speedup as text."""
         return speedup_text(self.speedup)
 
     def details(self) -> str:
@@ -164,7 +164,10 @@ def run_race(
     if facts.speculation_off_reason:
         raise SpecchatError(f"no race: this pair cannot speculate ({facts.speculation_off_reason})")
     plainly = {**options, "drafter": PLAIN}
-    warm_up = {**plainly, "max_tokens": WARM_UP_TOKENS}  # clocks and weights are ready then
+    warm_up = {
+        **plainly,
+        "max_tokens": WARM_UP_TOKENS,
+    }  # brings weights into memory and clocks up to speed
     _decode(engine, messages, warm_up, partial(on_progress, "first"))
     plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
     speculative = _decode(engine, messages, options, partial(on_progress, "speculative"))

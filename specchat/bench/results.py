@@ -1,4 +1,4 @@
-"""What a benchmark measured: the answers, and the speedups, rates and costs they amount to."""
+"""A benchmark's results: the answers, and the speedups, rates and costs that follow from them."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from specchat import drafter_registry
 from specchat.chat.answer_statistics import Totals, add_up
 
 Ratios = Mapping[tuple[str, float], list[float]]
-"""By task and temperature: the speed over plain decoding's, a ratio a round."""
+"""By task and temperature: one ratio per round, of the speed to plain decoding's."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NUM_RESAMPLES = 2000
@@ -123,7 +123,7 @@ class Results:
         return {count: cost / single for count, cost in sorted(costs.items())} if single else {}
 
     def differing_answers(self, arm: Arm) -> tuple[int, int]:
-        """Return how many answers at temperature 0 differ from plain decoding's, of how many."""
+        """Return how many answers at temperature 0 differ from plain decoding, and the total."""
         plain = {(run.task, run.number): run.tokens for run in self.of(PLAIN, temperature=0.0)}
         pairs = [
             (run.tokens, plain[run.task, run.number])

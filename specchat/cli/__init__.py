@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout has gone, as `head` does
+    except BrokenPipeError:  # whatever read stdout has closed it, as `head` does
         _silence_stdout()
         return DONE
     except SpecchatError as error:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("SPECCHAT_DEBUG"):  # for developers: the traceback at once
             raise
-        from specchat.logs import log_internal_error  # only errors need it
+        from specchat.logs import log_internal_error  # only errors need this import
 
         return _fail(log_internal_error(error))
     return code
@@ -59,5 +59,5 @@ def _fail(message: str, code: int = FAILED) -> int:
 
 
 def _silence_stdout() -> None:
-    """Replace stdout by the null device, so that Python does not complain when it exits."""
+    """Redirect stdout to the null device, so that Python does not complain when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

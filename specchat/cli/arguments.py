@@ -30,7 +30,7 @@ EPILOG = (
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 MANY = 10
-"""A command with more options than these does not repeat them in its usage line."""
+"""A command with more options than this does not list them in its usage line."""
 
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|-inf$", re.IGNORECASE)
 ABOUT = {"-h", "--help", "--version"}
@@ -49,7 +49,7 @@ ANSWERED = (*MODEL, *sorted(DECODING.values(), key=lambda option: option.table))
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, but errors are raised, without the usage, and name the nearest option."""
+    """An argparse parser that raises errors, without the usage, and names the nearest option."""
 
     def __init__(self, **rules: Any) -> None:
         """Let every negative number be a value, also -1e9, which argparse takes for an option."""
@@ -106,7 +106,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run(arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code.
 
-    Its module is imported only now, which keeps --help fast.
+    The command's module is imported only here, which keeps --help fast.
     """
     if getattr(arguments, "options", ()):
         complete(arguments)
@@ -238,7 +238,7 @@ def _add_config(commands: Commands) -> None:
 
 
 def _subcommands(parser: Parser, name: str) -> Commands:
-    """Make a parser take one of several words; `name` is the attribute for the one given."""
+    """Give a parser subcommands; `name` is the attribute that holds the chosen one."""
     return parser.add_subparsers(title=f"{name}s", metavar=name.upper(), dest=name, required=True)
 
 
@@ -278,6 +278,6 @@ def _add_count(parser: Parser, flag: str, default: int, help_text: str) -> None:
 
 
 def _add_measured(parser: Parser, *keys: str) -> None:
-    """Add options of decoding that settings do not change, so that results stay comparable."""
+    """Add decoding options that settings do not change, so that results stay comparable."""
     for key in keys:
         add_option(parser, DECODING[key], default=DECODING[key].default)

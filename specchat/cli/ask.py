@@ -37,7 +37,7 @@ from specchat.wording import answer_line, speculation_line
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}
 THINKING = ("Thinking...\n", "\n...done thinking.")
-"""What stands around reasoning where colours cannot set it apart."""
+"""The tags around reasoning where colours cannot set it apart."""
 SECONDS_TO_HINT = 2.0
 """How long to wait for standard input before saying so."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _prompt(arguments: argparse.Namespace) -> str:
-    """Return the prompt: the command line's words, then a pipe or file on standard input."""
+    """Return the prompt: the command line's words, then standard input if it is a pipe or file."""
     parts = [" ".join(arguments.prompt)]
     if sys.stdin and not sys.stdin.isatty() and not arguments.no_stdin:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -90,7 +90,7 @@ def _standard_input() -> bytes:
 def _begin(
     engine: Engine, prompt: str, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Iterator[Chunk]:
-    """Start the answer with the chat template, or continue the raw text (--raw, or no template)."""
+    """Start an answer with the chat template, or continue the raw text (--raw or no template)."""
     if arguments.raw:
         for name, option in RAW_IGNORES.items():
             if arguments.settings.source(name) == "command line":
@@ -228,7 +228,7 @@ def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) ->
 
 
 def _offer_pairs() -> int:
-    """Offer to download a pair to begin with, at the press of a key; return an exit code."""
+    """Offer to download a first pair with one key press; return an exit code."""
     entries = read_catalogue().entries
     best = recommend(entries.values(), find_machine())
     offers = {TRIAL: "to try things out"} if TRIAL in entries else {}
@@ -241,5 +241,5 @@ def _offer_pairs() -> int:
         say(f"{key}  specchat pull {name:<{width}}  {size}, {offers[name]}")
     if not (keys and sys.stdin and sys.stdin.isatty()):
         return DONE
-    chosen = keys.get(press(f"{' or '.join(keys)} downloads it now, any other key ends:"))
+    chosen = keys.get(press(f"{' or '.join(keys)} downloads it now, any other key quits:"))
     return pull.run(argparse.Namespace(name=chosen, draft=None, check=False)) if chosen else DONE

@@ -32,7 +32,7 @@ INTERVAL_HEADING = "95 % interval"
 HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")
 MAX_POSITIONS = 12
 PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
-"""Tokens of a target pass whose cost the plot shows."""
+"""The pass lengths, in tokens, whose cost the plot shows."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
-    """Measure up to the end or to Ctrl+C, which leaves the results incomplete."""
+    """Measure until the end or until Ctrl+C, which leaves the results incomplete."""
     results = Results()
     with stopping_on_interrupt(engine.stop) as is_interrupted, suppress(KeyboardInterrupt):
         for results in measure(engine, plan, _show_measuring):  # noqa: B007  # the last one counts
@@ -80,7 +80,7 @@ def _show_measuring(done: int, total: int, seconds_left: float) -> None:
 
 
 def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
-    """Return what to measure; InvalidOption for what cannot be, before anything is loaded."""
+    """Return what to measure. Raises InvalidOption, before anything is loaded."""
     temperatures = arguments.temperature or TEMPERATURES
     if arm.drafter == PLAIN.drafter:
         raise InvalidOption("plain decoding is always measured: choose another --drafter")

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _require_actions(settings: Settings) -> None:
-    """Raise SettingsError if a key is set for an action that the chat does not have."""
+    """Raise SettingsError if the settings bind a key to an unknown action."""
     for name in settings.key_bindings:
         if name not in KEY_ACTIONS:
             known = ", ".join(sorted(KEY_ACTIONS))
@@ -127,7 +127,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
             choose=partial(_choose_file, arguments, each.name, each.path),
         )
         for each in beside
-        if each.tool != "derived"  # drafts are for their targets
+        if each.tool != "derived"  # drafts are listed with their targets
     ]
 
 
@@ -138,7 +138,7 @@ def open_file(arguments: argparse.Namespace, name: str) -> Offer:
 
 
 def find_other_drafts(choice: PairChoice) -> list[Offer]:
-    """Return what else may draft for the target of a pair: what is installed, then the catalogue.
+    """Return other drafts for the target of a pair: installed ones, then the catalogue's.
 
     Nothing is offered where the catalogue advises against draft models.
     """

@@ -20,7 +20,7 @@ PROMPTS = (
     "Tell me a short story about a fox.",
 )
 USUAL_LENGTH = 3
-"""The draft length that is checked in place of "auto", which changes from step to step."""
+"""The draft length that is checked instead of "auto", which changes from step to step."""
 HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _findings(engine: LocalEngine, arguments: argparse.Namespace) -> list[PromptCheck]:
-    """Check each prompt; the draft length "auto" is checked at a fixed length."""
+    """Check each prompt, at a fixed draft length in place of "auto"."""
     is_auto, temperature = arguments.draft_length == "auto", arguments.temperature
     lengths = arguments.max_tokens, USUAL_LENGTH if is_auto else arguments.draft_length
     if temperature is None:

@@ -1,4 +1,4 @@
-"""`specchat completions`: what makes a shell complete commands, options and their values."""
+"""`specchat completions`: shell scripts that complete commands, options and their values."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _table(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[_Word]]]:
     """Yield each command below a parser with its words."""
     words: list[_Word] = []
-    for action in parser._actions:  # noqa: SLF001  # argparse shows them to nothing but itself
+    for action in parser._actions:  # noqa: SLF001  # argparse has no public access
         help_text = (action.help or "").replace("%%", "%")
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # as above
             for each in action._choices_actions:  # noqa: SLF001  # as above
@@ -93,7 +93,7 @@ def _zsh(table: Table) -> str:
 
 
 def _zsh_words(words: list[_Word]) -> str:
-    """Return what offers commands, flags and the values of flags."""
+    """Return the zsh code that offers commands, flags and their values."""
     commands, flags = [], []
     for word in words:
         about = word.help.replace(":", "\\:")

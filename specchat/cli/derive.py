@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_related(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption for an option of the other method, which would have no effect."""
+    """Raise InvalidOption for an option of the other method, which would be ignored."""
     if arguments.train and (arguments.quantize or arguments.time):
         raise InvalidOption("--quantize and --time are not for training: leave them out")
     if not arguments.train and (arguments.text or arguments.history):
@@ -93,7 +93,7 @@ def _record_of(prediction: Prediction) -> dict[str, float]:
 
 
 def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iterator[str]:
-    """Yield what the draft is, its predicted speedup, and whether it was kept."""
+    """Yield lines about the draft, its predicted speedup, and whether it was kept."""
     here, path = derived.measured.here, derived.path
     yield derived.summary
     yield (

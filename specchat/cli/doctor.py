@@ -27,7 +27,7 @@ NARROWEST = 40
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print each finding as it comes; return 1 if there is a problem."""
+    """Print findings as they arrive; return 1 if there is a problem."""
     with suppress(SpecchatError):  # check_settings reports unreadable settings
         if read_settings()["network.offline"]:
             go_offline()
@@ -79,7 +79,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     text = [line for row in rows for line in _wrapped(harmless(row), indent)]
     yield f"{state}{finding.name:<{NAME_WIDTH}}{text[0]}"
     yield from (" " * indent + line for line in text[1:])
-    for command in finding.fix:  # never wrapped, to be copied whole
+    for command in finding.fix:  # never wrapped, so that it can be copied
         yield (" " * STATE_WIDTH + _coloured(f"{'fix':<{NAME_WIDTH}}", FAINT) + harmless(command))
 
 

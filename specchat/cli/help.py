@@ -23,15 +23,15 @@ def run(arguments: argparse.Namespace) -> None:
     elif topic in arguments.commands and topic not in topics():
         arguments.commands[topic].print_help()
     elif sys.stdout.isatty():
-        # a terminal cannot follow the links between topics: name the command that opens them
+        # links between topics do not work in a terminal: name the command that opens them
         _show(TOPIC_LINK.sub(r"\1 (`specchat help \2`)", read(topic)))
     else:
         print(read(topic), end="")
 
 
 def _show(text: str) -> None:
-    """Print Markdown with styles, through the user's pager if there is one that keeps them."""
-    from rich.console import Console  # 60 ms that only a page in a terminal needs
+    """Print styled Markdown, through the user's pager if it supports styles."""
+    from rich.console import Console  # takes 60 ms, which only a page in a terminal needs
     from rich.markdown import Markdown
 
     width = min(WIDEST, shutil.get_terminal_size().columns)

@@ -18,7 +18,7 @@ from specchat.wording import positions_text
 NAMES = {"user": "You", "assistant": "Answer"}
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
 MAX_SHOWN = 10
-"""Conversations shown before a confirmation."""
+"""The most conversations to show before a confirmation."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _store_path() -> Path | None:
-    """Return the file of the store; None if it does not exist yet but could be made."""
+    """Return the store's file; None if it does not exist yet but could be created."""
     path = default_path()
     try:
         path.stat()
@@ -82,7 +82,7 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
 
 
 def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
-    """Return what is printed of a message; the reasoning of an answer only if asked for."""
+    """Return the lines to print for a message; reasoning only if requested."""
     lines = [""]
     if message.reasoning and with_reasoning:
         is_plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def models_beside(shown: Collection[Path]) -> list[tuple[LocalModel, HeaderFacts]]:
-    """Return the local models that can generate text, apart from some files, with their facts."""
+    """Return the local models that can generate text, except some files, with their facts."""
     with HeaderCache() as cache:
         models = [each for each in find_local_models() if each.path not in shown]
         known = [(each, cache.of(each.path)) for each in models]
@@ -72,7 +72,7 @@ def _lines(rows: Collection[Row]) -> list[str]:
 
 
 def _local_lines(rows: Collection[Row]) -> list[str]:
-    """Return the rows of local models, which --target takes by name, below an empty line."""
+    """Return an empty line and the rows of local models, whose names --target accepts."""
     table = [("LOCAL, for --target", "SIZE", "FIT", "FROM")]
     for row in rows:
         where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
@@ -132,7 +132,7 @@ def _row_of_local(model: LocalModel, machine: Machine, facts: HeaderFacts) -> di
 
 
 def _machine_line(machine: Machine) -> str:
-    """Return the facts that the column of fits is based on."""
+    """Return the facts about this machine that the FIT column is based on."""
     free = "unknown" if machine.free is None else size_text(machine.free)
     if machine.gpus is None:
         gpus = "GPU unknown (run `specchat doctor`)"

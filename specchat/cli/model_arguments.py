@@ -50,7 +50,7 @@ def is_demo(arguments: argparse.Namespace) -> bool:
 
 
 def is_first_run(arguments: argparse.Namespace) -> bool:
-    """Return True if others should be offered: the demo pair is used, and no other is installed."""
+    """Return True if the demo pair is used and no other pair is installed."""
     wants_offers = bool(arguments.settings["screen.offer_models"])
     return wants_offers and is_demo(arguments) and set(load_pairs()) == {DEMO}
 
@@ -58,9 +58,9 @@ def is_first_run(arguments: argparse.Namespace) -> bool:
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the arguments name, with a draft model.
 
-    That is the one they name, else the one that tuning chose, else the best one installed for a
-    target named by --target, which is reported. Raises InvalidOption for a pair that --save-as
-    cannot save.
+    The draft model is the one that the arguments name, else the one that tuning chose, else, for a
+    target named by --target, the best one installed, which is reported. Raises InvalidOption for a
+    pair that --save-as cannot save.
     """
     pair = _with_draft(named_pair(arguments), arguments)
     if arguments.save_as is None:
@@ -110,7 +110,7 @@ def with_best_draft(pair: Pair) -> Pair:
 
 
 def with_derived_draft(pair: Pair) -> Pair:
-    """Return a pair that has no draft, and is not tuned, with one derived from its target."""
+    """Return a pair with a draft derived from its target, unless it is tuned or has a draft."""
     has_choice = pair.draft or find_tuned(pair.target)
     return pair if has_choice else _with_found(pair, find_derived_draft(pair.target))
 
@@ -123,7 +123,7 @@ def _with_found(pair: Pair, draft: Draft | None) -> Pair:
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the arguments name, by its name or its files; else the demo pair."""
+    """Return the pair that the arguments name, by name or by files; the demo pair if none."""
     is_named = arguments.draft not in {None, NO_DRAFT}
     with _naming_source(arguments, "model.draft"):
         draft = file_of(arguments.draft.as_posix()) if is_named else None
@@ -151,7 +151,7 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
 
 
 def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
-    """Return how to load a pair, with the draft model or the head that the drafter can use."""
+    """Return how to load a pair, with the draft model or head that the drafter can use."""
     draft = pair.draft
     if draft and drafter != AUTO:
         kind = kind_of_file(read_header(draft))
@@ -161,7 +161,7 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
-    """Return the options of `Engine.generate`: the pair's own sampling, then what is set.
+    """Return the options of `Engine.generate`: what is set, else the pair's own sampling.
 
     The drafter is the one that tuning chose unless a drafter or a draft model is set.
     """
@@ -177,8 +177,8 @@ def with_known_think(
 ) -> dict[str, Any]:
     """Return options whose `think` the loaded model supports.
 
-    Another value from the settings or the environment is replaced by auto, which is reported.
-    Raises InvalidOption for one of the command line.
+    An unsupported value from the settings or the environment is replaced by auto, with a notice.
+    Raises InvalidOption for one from the command line.
     """
     word = options.get("think", AUTO_THINK)
     if facts.takes_think(word):
@@ -192,7 +192,7 @@ def with_known_think(
 
 
 def asked(arguments: argparse.Namespace, question: str) -> list[ChatMessage]:
-    """Return a conversation of one question, after the system prompt if there is one."""
+    """Return a conversation with one question, after the system prompt if there is one."""
     system, user = arguments.system_prompt, ChatMessage(role="user", content=question)
     return [{"role": "system", "content": system}, user] if system else [user]
 

@@ -9,16 +9,16 @@ from specchat.options.option import Option
 from specchat.options.option_fields import Options
 
 TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network": ""}
-"""The headings of options in --help where they are not their table's name; "" for none."""
+"""Headings of options in --help that differ from the table's name; "" for none."""
 
 
 def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
-    """Return the options of dataclasses that are settings too, and so have flags."""
+    """Return the options of dataclasses that are also settings and so have flags."""
     return tuple(option for each in declared for option in each.fields() if option.table)
 
 
 def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Add flags under the headings of their tables; `complete` fills in what is not given."""
+    """Add flags under their tables' headings; `complete` fills in missing values."""
     groups: dict[str, argparse._ActionsContainer] = {}
     for option in options:
         title = TITLES.get(option.table, option.table)
@@ -40,9 +40,9 @@ def add_option(parser: argparse._ActionsContainer, option: Option, **changes: An
 
 
 def complete(arguments: argparse.Namespace) -> None:
-    """Set the command's options that were not given, from the settings or the defaults.
+    """Fill in options that were not given, from the settings or the defaults.
 
-    `arguments.settings` holds all of them, and where each value is from.
+    `arguments.settings` holds all settings and the source of each value.
     """
     from specchat.settings.sources import read_settings
 
@@ -60,7 +60,7 @@ def _metavar(option: Option) -> str:
 
 
 def _help(option: Option) -> str:
-    """Return an option's help as argparse's usual: in lower case, with its default."""
+    """Return an option's help in argparse's style: in lower case, with its default."""
     text = option.help.removesuffix(".")
     text = text if text[1:2].isupper() else text[0].lower() + text[1:]
     notes = [", ".join(option.words)] if option.is_choice and option.metavar else []

@@ -26,7 +26,7 @@ from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
 from specchat.wording import size_text
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
-"""Time between two lines of progress on a terminal and elsewhere."""
+"""Seconds between two progress lines, on a terminal and elsewhere."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,7 +102,7 @@ def _machine() -> Machine:
 
 
 def _report_damaged_pins() -> None:
-    """Set an unreadable file of pins aside, so that no pull overwrites it, and report it."""
+    """Set a damaged pins file aside, so that no pull overwrites it, and report it."""
     try:
         aside = set_aside_damaged_pins()
     except OSError as error:
@@ -112,7 +112,7 @@ def _report_damaged_pins() -> None:
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
-    """Return the files of a pair; experimental ones cannot be used and are not fetched."""
+    """Return a pair's files. Raises ModelNotFound for an unsupported pair."""
     if arguments.draft:
         raise InvalidOption(
             f"{arguments.name} is a pair and has a draft: --draft goes with a target's file,"
@@ -141,7 +141,7 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
 
 def _delete_wrong(references: Sequence[Reference]) -> None:
     for reference in filter(find_present, references):
-        with suppress(SpecchatError):  # its checksum may be unknown
+        with suppress(SpecchatError):  # the checksum may be unknown
             for path in _wrong_files(reference):
                 say(f"{path} is not {reference}: it is deleted and fetched again")
                 path.unlink()
@@ -164,7 +164,7 @@ def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
 
 @contextmanager
 def progress_line() -> Iterator[DownloadCallback]:
-    """Show the progress of files in one line, or in a new line now and then without a terminal.
+    """Show the progress of files in one line, or without a terminal in occasional new lines.
 
     Yields the function to call with the progress of one file.
     """

@@ -25,10 +25,10 @@ from specchat.errors import InvalidOption
 from specchat.options.declarations import GenerateOptions
 
 MAX_SIZE = (110, 30)
-"""Columns and rows that a race takes at most."""
+"""The largest size of a race, in columns and rows."""
 SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
 TASK = "edit"
-"""The benchmark task whose first prompt is used without another one."""
+"""The benchmark task whose first prompt is the default."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> Race:
-    """Load the pair and decode both answers: at temperature 0, so that they are the same."""
+    """Load the pair and decode both answers, at temperature 0 unless set, so that they agree."""
     pair = chosen_pair(arguments)
     drafter = generate_options(arguments, pair)["drafter"]
     if drafter == PLAIN:
@@ -69,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> Race:
 
 
 def _play(race: Race) -> None:
-    """Play a race on the terminal's second screen; leave its last moment on the first one.
+    """Play a race on the terminal's alternate screen; leave its last frame on the main one.
 
     Ctrl+C skips to the end.
     """

@@ -14,7 +14,7 @@ from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List what will be deleted and what is kept, ask, and delete; of a saved pair, its name."""
+    """List what will be deleted and kept, ask, and delete; a saved pair only loses its name."""
     if is_saved(arguments.name):
         return _forget(arguments)
     if derived := find_derived(arguments.name):
@@ -48,7 +48,7 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
-    """Delete a draft that was derived here. Raises SpecchatError if something names it."""
+    """Delete a derived draft. Raises SpecchatError if something still names it."""
     if user := user_of(model.path):
         raise SpecchatError(f"{user} needs {model.name}: name another draft there first")
     size = size_text(model.num_bytes)

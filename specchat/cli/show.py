@@ -33,10 +33,10 @@ from specchat.wording import exact_drafts, percent, size_text
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
-"""Labels with texts; an empty text is not shown."""
+"""Labels with texts; empty texts are not shown."""
 
 MAX_TEXT_LENGTH = 200
-"""Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""
+"""Characters shown of a text in the metadata; the chat template is shown in full elsewhere."""
 MAX_ARRAY_LENGTH = 20
 
 
@@ -59,7 +59,7 @@ def find_file(name: str) -> Path:
     if looks_like_reference(name) and not Path(name).exists():
         try:
             found = find_present(known(parse(name)))
-        except InvalidOption:  # local models have names with slashes too
+        except InvalidOption:  # local models may have slashes in their names
             found = None
         if found:
             return found
@@ -118,7 +118,7 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
 
 
 def _about_exactness(target: Path) -> dict[str, Any]:
-    """Return the longest exact drafts, and what they cost, by how the target was loaded."""
+    """Return the longest exact drafts and their costs, by how the target was loaded."""
     known = LearnedCache(target).exactness()
     return {
         "exact": {way: found.longest - 1 for way, found in known.items()},
@@ -261,7 +261,7 @@ def _facts(model: About) -> Lines:
 
 
 def _format_text(form: About | None) -> str:
-    """Return what is known of a chat format, a fact a line."""
+    """Return the facts about a chat format, one per line."""
     if form is None:
         return ""
     marks, calls = form["reasoning"], form["tool_calls"]
@@ -292,7 +292,7 @@ def _exact_texts(about: About) -> Iterator[str]:
 
 
 def _count(number: int) -> str:
-    """Return a number of parameters as in the names of models."""
+    """Return a number of parameters as in model names, such as "1.7B"."""
     for unit, size in (("B", 10**9), ("M", 10**6)):
         if number >= size:
             return f"{number / size:.3g} {unit}"

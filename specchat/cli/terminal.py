@@ -18,15 +18,15 @@ def say(line: str) -> None:
 
 
 def show_line(line: str = "") -> None:
-    """Replace the last progress line by another one, or clear it; do nothing without a terminal."""
+    """Replace or clear the last progress line; does nothing without a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{in_one_line(line)}", end="", file=sys.stderr, flush=True)
 
 
 def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
-    """Return the answer to a yes-or-no question; Enter takes the default, end of input is no.
+    """Return the answer to a yes-or-no question; Enter takes the default, end of input means no.
 
-    Raises InvalidOption without a terminal; `otherwise` says how to go on without being asked.
+    Raises InvalidOption without a terminal; `otherwise` says how to avoid the question.
     """
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidOption(f"cannot ask for confirmation without a terminal: {otherwise}")
@@ -68,7 +68,7 @@ def _key() -> str:
 
 
 def require_output(path: Path, endings: Collection[str]) -> None:
-    """Raise InvalidOption unless a file's name has one of these endings and its folder exists."""
+    """Raise InvalidOption unless a file's name has an allowed ending and its folder exists."""
     if path.suffix not in endings:
         raise InvalidOption(f"{path}: the name of the file must end in {' or '.join(endings)}")
     if not path.absolute().parent.is_dir():
@@ -76,7 +76,7 @@ def require_output(path: Path, endings: Collection[str]) -> None:
 
 
 def print_exactly(text: str, end: str = "\n") -> None:
-    """Print a text on stdout as it is; on a terminal, control characters are replaced."""
+    """Print a text on stdout unchanged; on a terminal, control characters are replaced."""
     print(harmless(text) if sys.stdout.isatty() else text, end=end)
 
 
@@ -88,7 +88,7 @@ def print_json(record: object) -> None:
 def print_result(
     arguments: argparse.Namespace, record: object, lines: Sequence[str], nothing: str = ""
 ) -> None:
-    """Print the result of a command: with --json its record, else lines of text.
+    """Print a command's result: its record with --json, otherwise lines of text.
 
     If there are no lines, `nothing` says so on stderr.
     """

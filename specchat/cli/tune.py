@@ -23,9 +23,9 @@ from specchat.wording import percent, speedup_text
 TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")
 MAX_DRAFTS = 4
-"""Draft models tried if none is named: each takes a while to measure."""
+"""Draft models to try if none is named; each takes a while to measure."""
 MARGIN = 1.02
-"""How much faster than `auto` a drafter must be to replace it; less may be chance."""
+"""How much faster than `auto` a drafter must be to replace it; a smaller gain may be chance."""
 HEADINGS = ("drafter", "speedup", INTERVAL_HEADING, "accepted", "draft model")
 
 
@@ -79,7 +79,7 @@ def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
 
 
 def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
-    """Return the best draft models installed, and the reasons against those beside the target.
+    """Return the best installed draft models, and the reasons against others beside the target.
 
     If none fits, decoding without a draft model is measured.
     """
@@ -87,7 +87,7 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
     beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
     best: list[Path | None] = [draft.model.path for draft in found.fitting[:MAX_DRAFTS]]
     if found.advice:
-        best = [None, *best]  # the target may have a head of its own
+        best = [None, *best]  # the target may have its own head
     return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
@@ -118,7 +118,7 @@ def _best(found: list[_Candidate]) -> _Candidate:
 
 
 def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
-    """Return what to save; if no draft model may be added, a drafter that never takes one."""
+    """Return what to save; without a draft model, a drafter that never uses one."""
     is_bare = best.drafter == AUTO and best.draft is None
     without = drafter_registry.automatic("")
     drafter = without if is_bare and not may_add_draft else best.drafter

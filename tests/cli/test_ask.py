@@ -371,7 +371,7 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     shown = on_terminal(words, key="\x1b[A").splitlines()  # an arrow key chooses nothing
     named = [line for line in shown if "specchat pull " in line]
     assert shown[-1 - len(named) : -1] == named
-    assert "downloads it now, any other key ends: " in shown[-1]
+    assert "downloads it now, any other key quits: " in shown[-1]
     assert named[-1].endswith("98.4 MB, to try things out")
     best = recommend(load_entries().values(), find_machine())
     if best and best.name != TRIAL:  # as on any machine with a few GB of free memory
