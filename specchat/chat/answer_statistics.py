@@ -24,7 +24,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The figures of several answers together; a figure that no answer has is None.
+    """The combined figures of several answers; None for a figure that no answer has.
 
     Rates are sums over sums, not means of rates. `speedup` counts the answers whose speedup is
     known: the seconds plain decoding would have taken over the seconds they took.

@@ -39,10 +39,10 @@ class Attachment:
 class Message:
     """One message; messages with the same `parent` are versions of each other.
 
-    `text` is a question, or an answer without the `reasoning` and the `tool_calls` that came with
-    it. `finish` is the reason an answer ended, None while it is written. An answer has
-    `statistics`, with the field names of `specchat ask --json`, and `pieces`, its texts with their
-    origins. A question may have `attachments`.
+    `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is the
+    reason an answer ended, None while it is written. An answer has `statistics`, with the field
+    names of `specchat ask --json`, and `pieces`, its texts with their origins. A question may have
+    `attachments`.
     """
 
     id: int
@@ -85,13 +85,13 @@ class Tree(dict[int, Message]):
             self.put(message)
 
     def put(self, message: Message) -> None:
-        """Add a message, or replace it by its new state."""
+        """Add a message, or replace its earlier state."""
         if message.id not in self:
             self._children.setdefault(message.parent, []).append(message.id)
         self[message.id] = message
 
     def branch(self, leaf: int | None) -> list[Message]:
-        """Return the messages from the first to a leaf."""
+        """Return the messages from the first one to a leaf."""
         found: list[Message] = []
         while leaf is not None and leaf in self:
             found.append(self[leaf])
@@ -145,7 +145,7 @@ class Tree(dict[int, Message]):
 
 
 def _turn(message: Message) -> ChatMessage:
-    """Return what is sent to a model of one message."""
+    """Return the form in which a message is sent to a model."""
     content = with_attachments(message.text, message.attachments)
     turn: ChatMessage = {"role": message.role, "content": content}
     if message.reasoning:

@@ -15,20 +15,20 @@ from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
 
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
-"""The scripts that bring the file from each version to the next."""
+"""The scripts that migrate the file from each version to the next."""
 AFTER_MIGRATION = {5: separate_reasoning}
-"""What Python adds to the script of a version, in the same transaction."""
+"""Python code that runs after a version's script, in the same transaction."""
 
 BUSY_TIMEOUT = 10.0
-"""How long to wait, by default, while another program writes."""
+"""Default seconds to wait while another program writes."""
 RETRY_SECONDS = 0.02
-"""How long to wait before opening the file again while other programs open it."""
+"""Seconds before the next try to open the file while other programs open it."""
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 """Errors that pass; SQLITE_SCHEMA: another program has made the tables since this one looked."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
-"""The error of a statement that does not fit the schema, which ours do unless it is damaged."""
+"""The error of a statement that does not match the schema: the schema is damaged."""
 SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
@@ -39,19 +39,19 @@ SCHEMA = {
 """The columns of each table; opening a file checks that they can be read and written."""
 
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises."""
+"""The exceptions that reading a damaged file raises."""
 ADD_CONVERSATIONS = (
     "INSERT INTO conversation (id, title, created, changed, leaf)"
     " SELECT conversation, 'Recovered', min(created), max(created), max(id) FROM message"
     " WHERE conversation NOT IN (SELECT id FROM conversation) GROUP BY conversation"
 )
-"""Conversations of which only messages are left."""
+"""Recreates conversations of which only messages are left."""
 CLOSE_GAPS = (
     "UPDATE message SET parent = (SELECT max(before.id) FROM message AS before"
     " WHERE before.conversation = message.conversation AND before.id < message.id)"
     " WHERE parent >= id OR parent NOT IN (SELECT id FROM message)"
 )
-"""What followed a lost message continues the one before it."""
+"""Attaches what followed a lost message to the message before it."""
 
 
 class Database:
@@ -77,7 +77,7 @@ class Database:
         self._connection.close()
 
     def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
-        """Set how long to wait, from now on, while another program writes."""
+        """Set the seconds to wait, from now on, while another program writes."""
         self._busy_timeout = seconds
         self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
@@ -181,7 +181,7 @@ class Database:
         )
 
     def _recovers_from(self, error: Exception, *also: int) -> bool:
-        """Replace a damaged file by one with all that can be read of it; False for other errors."""
+        """Replace a damaged file by one with its readable rows; return False for other errors."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         is_damage = isinstance(error, UnicodeDecodeError) or code in {*DAMAGED, *also}
         if self._path is None or not is_damage:
@@ -210,7 +210,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _replace_damaged(path: Path) -> str:
-    """Replace a file by one with all that can be read of it; return a notice."""
+    """Replace a file by one with its readable rows; return a notice."""
     aside = path.with_name(f"{path.stem}.damaged-{strftime('%Y%m%d-%H%M%S')}{path.suffix}")
     with TemporaryDirectory(dir=path.parent) as folder:
         fresh = Path(folder, path.name)
@@ -266,7 +266,7 @@ def _columns(table: str, database: sqlite3.Connection) -> set[str]:
 
 
 def _last_row(source: sqlite3.Connection, table: str) -> int:
-    """Return the largest number of a row that is found from either end of a table."""
+    """Return the largest row number that can be read from either end of a table."""
     last = 0
     for order in ("DESC LIMIT 1", "ASC"):
         with suppress(*UNREADABLE):
@@ -278,7 +278,7 @@ def _last_row(source: sqlite3.Connection, table: str) -> int:
 def _readable(
     source: sqlite3.Connection, reading: str, first: int, last: int
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of a range, halving it around what cannot be read."""
+    """Yield the readable rows of a range, halving it around rows that cannot be read."""
     try:
         yield from source.execute(reading, (first, last)).fetchall()
     except UNREADABLE:

@@ -30,7 +30,7 @@ HTML_ENDS = {
 
 
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
-    """Return the current branch as Markdown, after a front matter of its facts and figures."""
+    """Return the current branch as Markdown, with its facts and figures as front matter."""
     branch = tree.branch(conversation.leaf)
     totals = add_up(each.statistics for each in measured_answers(branch))
     front = {
@@ -67,7 +67,7 @@ def as_json(conversation: Conversation, tree: Tree) -> str:
 
 
 def as_html(conversation: Conversation, tree: Tree) -> str:
-    """Return the current branch as one page that runs nothing the model wrote.
+    """Return the current branch as one HTML page that runs nothing the model wrote.
 
     Markdown is rendered, except HTML, which is shown as text, and images, which would be fetched
     from wherever the model says.
@@ -97,7 +97,7 @@ EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {
 
 
 def _part(message: Message) -> dict[str, Any]:
-    """Return what the page shows of a message; only `answer` is HTML."""
+    """Return a message's data for the page; only `answer` is HTML."""
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
         files = [(each.name, each.content) for each in message.attachments]
@@ -117,7 +117,7 @@ def _calls(message: Message) -> list[tuple[str, str]]:
 
 
 def _folded(title: str, content: str) -> str:
-    """Return Markdown that folds any text: inside its fence nothing can end the fold."""
+    """Return Markdown that folds a text; the fence keeps the text from ending the fold."""
     return (
         f"<details><summary>{html.escape(title, quote=False)}</summary>"
         f"\n\n{fenced(content)}\n\n</details>"
@@ -132,7 +132,7 @@ def _rendered(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Return Markdown whose last code or HTML is closed: an open one takes in what follows."""
+    """Return Markdown with open code or HTML closed, which would swallow what follows."""
     from markdown_it import MarkdownIt
 
     last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]  # "after", unless it is inside
@@ -144,5 +144,5 @@ def _closed(text: str) -> str:
 
 
 def date_text(moment: float) -> str:
-    """Return the date and time of a moment on the user's clock."""
+    """Return a date and time in the user's time zone."""
     return strftime("%Y-%m-%d %H:%M", localtime(moment))

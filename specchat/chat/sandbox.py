@@ -26,7 +26,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 MEMORY_LIMIT = 512 * 1024 * 1024
 """Bytes of address space; rendering takes about 100 MiB."""
 LONGEST_OUTPUT = 4 * 1024 * 1024
-"""Characters a rendered conversation may have."""
+"""The most characters of a rendered conversation."""
 LONGEST_REASON = 300
 MAX_LIMITS = 3
 """Several renderings together may take this many times the limit of one."""
@@ -44,7 +44,7 @@ class _Generation(Extension):
 
 
 class _Given(list[Any]):
-    """A list that a template was given and cannot change."""
+    """A list that a template is given and cannot change."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    """Limit this process's memory where the system can; elsewhere the time limit has to do."""
+    """Limit this process's memory if the system can; elsewhere only time is limited."""
     if sys.platform != "win32":
         import resource
 
@@ -89,7 +89,7 @@ def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
         given = {name: _given(value) for name, value in variables.items()}
         return {"text": _joined(_compiled(template).generate(**given))}
     except MemoryError:
-        raise  # which ends this process: the next template gets a new one
+        raise  # ends this process: the next template gets a new one
     except Exception as error:  # noqa: BLE001  # a template may raise anything
         return {"error": " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__}
 

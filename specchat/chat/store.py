@@ -24,10 +24,10 @@ from specchat.errors import ConversationNotFound, StoreBusy
 from specchat.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
-"""How long a deletion can be undone."""
+"""Seconds for which a deletion can be undone."""
 MAX_RECALLED_LENGTH = 5000
 MAX_INTEGER = 2**63 - 1
-"""SQLite's largest integer: no conversation has a larger number, and no list is longer."""
+"""SQLite's largest integer: the largest number of a conversation, and the longest list."""
 CONVERSATIONS = (
     "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
 )
@@ -118,7 +118,7 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, title=title_of(storable(title)))
 
     def change(self, number: int, **columns: str | float | None) -> None:
-        """Set what a conversation is continued with: `system_prompt`, `preset` or `leaf`.
+        """Set the `system_prompt`, `preset` or `leaf` with which a conversation continues.
 
         No preset is "", `leaf` is the message that ends the current branch.
         """
@@ -135,7 +135,7 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, deleted=None)
 
     def purge(self, older_than: float = UNDO_SECONDS) -> None:
-        """Remove for good what was deleted at least `older_than` seconds ago."""
+        """Permanently remove what was deleted at least `older_than` seconds ago."""
         before = time() - older_than
         with self.transaction() as database:
             database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
@@ -198,9 +198,9 @@ class Store(Database, AbstractContextManager["Store"]):
         statistics: Mapping[str, Any] | None = None,
         pieces: Sequence[Piece] = (),
     ) -> None:
-        """Write an answer as decoded so far, all its parts; with `finish` it is complete.
+        """Write all parts of an answer as decoded so far; with `finish` it is complete.
 
-        Until then its statistics hold only when it was `written` last, for other programs to see.
+        Until then its statistics only hold the time when it was last `written`, for other programs.
         """
         kept = statistics if finish else {"written": time()}
         record = json.dumps(kept) if kept else None
@@ -231,7 +231,7 @@ class Store(Database, AbstractContextManager["Store"]):
         return [text for (text,) in reversed(rows)]
 
     def delete_messages(self, messages: Sequence[int], *, undo: bool = False) -> None:
-        """Delete messages, or `undo` that, which is possible for a day."""
+        """Delete messages, or restore them with `undo`, which is possible for a day."""
         rows = [(None if undo else time(), message) for message in messages]
         with self.transaction() as database:
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)

@@ -1,6 +1,6 @@
 """Separating the reasoning in answers stored by versions that kept it in the answer's text.
 
-Only the migration of the store needs this: answers come with their reasoning apart.
+Only the migration of the store needs this: new answers have their reasoning separate.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from specchat.chat.message_rows import LETTERS
 
 BATCH = 200
-"""Answers held in memory at once."""
+"""The number of answers held in memory at once."""
 
 Span: TypeAlias = tuple[int, int]
 """The places in a text where a part of it begins and ends."""
@@ -64,7 +64,7 @@ FORMS_OF_WORDS = (
         "Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]", "[END FINAL RESPONSE]"
     ),  # Apriel
 )
-"""Forms whose marks could be an ordinary text, so that both must be there."""
+"""Forms whose marks could be ordinary text, so both must be present."""
 THINK = FORMS[0]
 """The form whose reasoning some templates open in the prompt, so that only its end mark is left."""
 LONE_END = re.compile(
@@ -75,7 +75,7 @@ FENCE = "```"
 
 
 def split_stored(text: str, finish: str | None = None) -> Split | None:
-    """Return where the reasoning is in an answer; None if there is no mark of it.
+    """Return where the reasoning is in an answer; None if there are no marks.
 
     It is at the beginning. An answer that was cut before the end mark is all reasoning; one that
     ended by itself (`finish` is "stop") only mentions the mark.
@@ -101,12 +101,12 @@ def split_stored(text: str, finish: str | None = None) -> Split | None:
 
 
 def _ends_line(text: str, mark: re.Match[str]) -> bool:
-    """Return whether nothing follows a mark on its line."""
+    """Return True if nothing follows a mark on its line."""
     return mark[0].endswith("\n") or not text[mark.end() :].partition("\n")[0].strip()
 
 
 def _is_code(before: str) -> bool:
-    """Return whether a text ends within a code fence, or within quoted code on its last line."""
+    """Return True if a text ends inside a code fence or inline code."""
     return before.count(FENCE) % 2 == 1 or before.rpartition("\n")[2].count("`") % 2 == 1
 
 
@@ -148,9 +148,9 @@ def separate_reasoning(database: sqlite3.Connection) -> None:
 
 
 def _with_kinds(column: str | None, finish: str | None) -> str | None:
-    """Return an answer's stored pieces with their kinds, without the marks between them.
+    """Return an answer's stored pieces with their kinds and without marks.
 
-    They are split by what they say themselves: damaged ones need not agree with the answer.
+    They are split by their own text, because damaged ones may differ from the answer.
     """
     with suppress(ValueError, TypeError, RecursionError):
         pieces = json.loads(column or "[]")
@@ -172,7 +172,7 @@ def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
 
 
 def _with_seconds(column: str | None) -> str | None:
-    """Return statistics with the seconds of reasoning by the name they have now."""
+    """Return statistics with the seconds of reasoning under their current name."""
     with suppress(ValueError, RecursionError):
         statistics: Any = json.loads(column or "{}")
         if isinstance(statistics, dict) and statistics.get("thought_s"):

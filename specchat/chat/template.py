@@ -22,7 +22,7 @@ ADVICE = "use --raw to ask without the template"
 
 
 class TemplateProcess:
-    """The process that renders templates; started when needed, and restarted after it ended.
+    """The process that renders templates; started when needed, and again after it has ended.
 
     It ends with this process, or when a template exceeds its limits. Safe to use from any thread.
     """
@@ -56,7 +56,7 @@ class TemplateProcess:
                     process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes
                     process.stdin.flush()  # type: ignore[union-attr]
                     answer = process.stdout.readline()  # type: ignore[union-attr]
-            finally:  # after an interrupt too: a late answer must not be taken for the next one
+            finally:  # after an interrupt too, or a late answer would be taken for the next one
                 if not answer:
                     self.close()
         found: dict[str, Any] = json.loads(answer) if answer else {}
@@ -71,7 +71,7 @@ class TemplateProcess:
 
 
 TEMPLATES = TemplateProcess()
-"""Starting it early keeps the first conversation from waiting for it."""
+"""Started early, so that the first conversation need not wait for it."""
 atexit.register(TEMPLATES.close)
 
 

@@ -1,1 +1,1 @@
-"""Draft models made from a target: their predicted speedup, how they are made, where kept."""
+"""Drafts made from a target: how they are made, their predicted speedup, where they are kept."""

@@ -24,10 +24,10 @@ from specchat.planning.context_shape import ContextShape, ModelOptions
 from specchat.planning.memory import Sizes
 
 LENGTH = 448
-"""The most tokens of a prompt and its answer, with a usual chat template."""
+"""The most tokens of a prompt with its answer, for a typical chat template."""
 LEAST_SEQUENCES, MOST_SEQUENCES = 4, 64
 LARGEST_CACHE = 2**31
-"""Bytes of the KV cache of all texts sampled at a time: fewer texts for large targets."""
+"""Bytes of KV cache for the texts that are sampled together; large targets get fewer texts."""
 LONGEST_PROMPT = 256
 TEMPERATURES = (0.0, 0.8)
 SELF_ASKED, ASKING_TEMPERATURE = 0.35, 1.0
@@ -38,13 +38,13 @@ After the beginning of its template, a chat model writes what users ask (Xu et a
 PER_FILE, LARGEST_FILE = 100, 2**28
 """Answers of a file, and about how many bytes of layers' inputs it has at most."""
 LARGEST_COPIED = 2**29
-"""Bytes of a target that is copied as bfloat16, which is evaluated faster in large batches."""
+"""Targets up to this many bytes are converted to bfloat16, which is faster in large batches."""
 BF16 = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrompts:
-    """The target whose answers are wanted, and the user's own texts and questions."""
+    """The target that answers, and the user's own texts and questions."""
 
     loading: Loading
     texts: Sequence[str] = ()
@@ -66,7 +66,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
         self._layers = layers
         self.why_full = ""
-        """Why sampling ended, if there is no room for more answers."""
+        """The reason why sampling ended for lack of room, or empty."""
         self._abort = AbortFlag()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="sampling", daemon=True)
@@ -79,7 +79,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         self.stop()
 
     def stop(self) -> None:
-        """Stop the thread, which keeps what it has; stopping it twice does nothing."""
+        """Stop the thread and keep its answers; stopping twice does nothing."""
         self._abort.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -98,7 +98,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
             self._error = error
 
     def _is_full(self) -> bool:
-        """Note why the store has no room for more answers; return True if there is a reason."""
+        """Return True if the store has no room for more answers, and record why."""
         self.why_full = self._store.why_full
         return bool(self.why_full)
 
@@ -141,7 +141,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
     def _asked(
         self, model: Model, prompts: ExamplePrompts, seed: int, beginning: list[int]
     ) -> Iterator[Answer]:
-        """Yield prompts as tokens, and beginnings of questions; those too long are passed over.
+        """Yield prompts and beginnings of questions as tokens, skipping those that are too long.
 
         Raises Cancelled when stopped.
         """
@@ -169,13 +169,13 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
 
 
 def num_sequences(sizes: Sizes) -> int:
-    """Return how many texts are sampled at a time from a target."""
+    """Return how many texts to sample together."""
     fitting = LARGEST_CACHE // max(1, sizes.cache(ContextShape(LENGTH)))
     return max(LEAST_SEQUENCES, min(MOST_SEQUENCES, fitting))
 
 
 def more_room(beginning: Sequence[int]) -> int:
-    """Return by how much texts may be longer where the template begins them with a long one."""
+    """Return how many more tokens texts may have because of the template's long beginning."""
     return max(0, len(beginning) - LONGEST_PROMPT // 2)
 
 
@@ -195,5 +195,5 @@ def shared_beginning(model: Model) -> list[int]:
 
 
 def text_of(model: Model, answer: Answer) -> str:
-    """Return what was sampled."""
+    """Return the text of a sampled answer."""
     return b"".join(map(model.vocabulary.piece, answer.tokens)).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A target's sampled answers, kept in files of some hundred, and the batches made of them."""
+"""A target's sampled answers, in files of some hundred, and the batches made from them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from specchat.llama.batch_sampling import LIKELIEST, Answer
 from specchat.private_files import write_private
 
 HELD_OUT = 40
-"""One answer in this many is not trained on: agreement is measured with it."""
+"""One answer in this many is held out to measure agreement."""
 PADDING = 16
 SORTED_AT_ONCE = 512
 ANSWERS, INPUTS = "answers-{:05}.npz", "inputs-{:05}.npy"
@@ -33,7 +33,7 @@ Logs = NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class LayerInputs:
-    """What layers of the target read at some tokens: rows of a file, read when they are used."""
+    """Hidden states that layers of the target read at some tokens, loaded from a file on use."""
 
     path: Path
     first: int
@@ -89,7 +89,7 @@ class AnswerStore:
 
     @property
     def why_full(self) -> str:
-        """Why no more answers are to be added; empty if they may be."""
+        """The reason not to add answers, empty if there is none."""
         used = sum(path.stat().st_size for path in self._folder.glob("*.np[yz]"))
         if used > LARGEST_STORE:
             return f"{self._folder} has {used / 1e9:.0f} GB of answers"
@@ -115,14 +115,14 @@ class AnswerStore:
         write_private(self._folder / ANSWERS.format(number), data.getvalue())
 
     def _write_inputs(self, number: int, answers: Sequence[Answer]) -> None:
-        """Write what layers read at each token; the last one of an answer was never evaluated."""
+        """Write the layers' inputs at each token; an answer's last token was never evaluated."""
         data = BytesIO()
         unread = np.zeros((1, answers[0].inputs[0].shape[1]), np.float16)
         np.save(data, np.concatenate([part for a in answers for part in (*a.inputs, unread)]))
         write_private(self._folder / INPUTS.format(number), data.getvalue())
 
     def refresh(self) -> None:
-        """Read new files; a damaged one is passed over."""
+        """Read new files, skipping damaged ones."""
         for path in sorted(set(self._folder.glob("answers-*.npz")) - self._known):
             self._known.add(path)
             with suppress(*DAMAGES):
@@ -131,7 +131,7 @@ class AnswerStore:
                     (self.held_out if of_held_out else self.training).append(example)
 
     def batches(self, size: int, seed: int) -> Iterator[Batch]:
-        """Yield batches of about `size` tokens without end, none without answers to train on.
+        """Yield batches of about `size` tokens endlessly; none if there are no answers.
 
         Answers of new files join when all have been yielded.
         """
@@ -199,13 +199,13 @@ def _rows(path: Path) -> NDArray[np.float16]:
 
 
 def _require(array: NDArray[Any], kind: type[np.generic], shape: tuple[int, ...]) -> None:
-    """Raise ValueError for an array of another type or shape."""
+    """Raise ValueError if an array has another type or shape."""
     if array.dtype != kind or array.shape != shape:
         raise ValueError(f"{array.dtype} of {array.shape}, not {kind.__name__} of {shape}")
 
 
 def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
-    """Yield examples of similar lengths together, as many as fit."""
+    """Yield groups of examples of similar length, as many as fit."""
     group: list[Example] = []
     for example in examples:
         if group and (len(group) + 1) * _padded(len(example.tokens)) > size:

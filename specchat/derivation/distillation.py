@@ -60,11 +60,11 @@ class Distillation(ABC):
         self.steps = 0
         self.seconds = 0.0
         self.agreement = self.merit = 0.0
-        """On held-out answers: how often the best weights so far agree, and how good they are."""
+        """The agreement and the merit of the best weights so far, on held-out answers."""
         self.best: dict[str, Tensor] = {}
 
     def use_threads(self, threads: int) -> None:
-        """Train with this number of threads from now on."""
+        """Set the number of threads for training."""
         torch.set_num_threads(threads)
 
     def step(self, batches: Sequence[Batch], share: float) -> float:
@@ -104,7 +104,7 @@ class Distillation(ABC):
         ).cpu().double().numpy()
 
     def keep_if_better(self, merit: float, agreement: float) -> None:
-        """Keep the present weights if they have more merit than any before."""
+        """Keep the current weights if they have more merit than all earlier ones."""
         if merit >= self.merit or not self.best:
             self.merit, self.agreement = merit, agreement
             state = self._module.state_dict()
@@ -116,7 +116,7 @@ class Distillation(ABC):
         return {name: weights.detach().cpu().numpy() for name, weights in found.items()}
 
     def save(self, path: Path) -> None:
-        """Write everything needed to go on, whole or not at all."""
+        """Save everything needed to resume, atomically."""
         state = {
             "shape": self._sizes,
             "network": self._module.state_dict(),
@@ -136,7 +136,7 @@ class Distillation(ABC):
             raise
 
     def restore(self, path: Path) -> bool:
-        """Go on from a saved state; return False, and change nothing, without a fitting one."""
+        """Resume from a saved state; return False and change nothing if none matches."""
         try:
             state: Any = torch.load(path, map_location=self._device, weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError):
@@ -155,7 +155,7 @@ class Distillation(ABC):
         return True
 
     def _fits(self, state: Any) -> bool:
-        """Return whether a saved state is of this shape; may fail at one without all parts."""
+        """Return True if a saved state has this shape; may raise if parts are missing."""
         shapes = _shapes(self._module.state_dict())
         has_weights = _shapes(state["network"]) == shapes
         has_best = _shapes(state["best"]) in ({}, shapes)
@@ -193,6 +193,6 @@ def _suits(optimizer: torch.optim.Optimizer, kept: Mapping[str, Any]) -> bool:
 
 
 def _schedule(share: float) -> float:
-    """Return the share of the learning rate after a share of the time: constant, then a cosine."""
+    """Return the learning-rate factor at a share of the time: constant, then a cosine."""
     fallen = max(0.0, share - CONSTANT_SHARE) / (1.0 - CONSTANT_SHARE)
     return LEAST_RATE + (1.0 - LEAST_RATE) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, fallen)))

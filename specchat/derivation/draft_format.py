@@ -33,13 +33,13 @@ READABLE = {
 }
 """Types of tensors that the Python package gguf can read."""
 LEAST_LAYERS = 4
-"""Of a target with a head, which reads three different ones."""
+"""The fewest layers of a target with a head, which reads three different ones."""
 LEAST_DRAFTED = 8192
-"""Tokens that a head can draft, of a vocabulary that has as many."""
+"""The number of tokens that a head can draft, if the vocabulary has as many."""
 
 
 def draft_shape(header: Header) -> "Shape":
-    """Return the widest network whose pass reads at most DRAFT_SHARE of what the target's does."""
+    """Return the widest network whose pass reads at most DRAFT_SHARE of the target's bytes."""
     from specchat.derivation.draft_network import Shape
 
     vocabulary = header.tensors["token_embd.weight"].shape[1]
@@ -80,7 +80,7 @@ def network_metadata(shape: "Shape", name: str) -> dict[str, str | int | float]:
 
 
 def can_have_head(header: Header) -> bool:
-    """Return True if a head can be trained for a target: its sizes and tensors are usual ones."""
+    """Return True if a head can be trained for a target: its sizes and tensors are standard."""
     width, heads = header.own("embedding_length"), header.own("attention.head_count")
     shared, usual = header.own("attention.head_count_kv"), width // max(1, heads)
     sizes = (width, heads, shared, header.own("attention.key_length", usual))

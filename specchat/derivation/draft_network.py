@@ -56,7 +56,7 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return normalised rows."""
+        """Return the normalised hidden states."""
         weight = self.weight.to(hidden.dtype)  # of one type it is one operation
         return functional.rms_norm(hidden, self.weight.shape, weight, NORM_EPSILON)
 
@@ -79,7 +79,7 @@ class Block(nn.Module):
         self.ffn_down = nn.Linear(shape.feed_forward, shape.width, bias=False)
 
     def forward(self, hidden: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the rows with what this layer adds."""
+        """Return the hidden states after this layer."""
         hidden = hidden + self._attend(self.attn_norm(hidden), tables)
         inner = self.ffn_norm(hidden)
         gated = functional.silu(self.ffn_gate(inner)) * self.ffn_up(inner)
@@ -123,7 +123,7 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, std=0.02 * scale)
 
     def hidden(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Return what the output matrix is applied to, at every position."""
+        """Return the hidden states that the output matrix is applied to, at every position."""
         hidden = self.token_embd(tokens)
         tables = rope_tables(positions, self.shape.head_width)
         for block in self.blk:

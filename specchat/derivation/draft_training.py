@@ -29,7 +29,7 @@ class DraftDistillation(Distillation):
         super().__init__(self.network, shape, threads=threads)
 
     def begin_with(self, embedding: NDArray[np.float32]) -> None:
-        """Take over what the target's embedding says of tokens, as far as the width allows."""
+        """Start from the target's embedding, as far as the width allows."""
         weights = torch.from_numpy(embedding).to(self._device)
         weights = weights - weights.mean(0)
         width = min(self.network.shape.width, weights.shape[1])
@@ -41,7 +41,7 @@ class DraftDistillation(Distillation):
             place.copy_(kept / kept.std() * EMBEDDING_DEVIATION)
 
     def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the hidden rows of the answers, and what the target finds likeliest there."""
+        """Return the hidden states of the answers, and the target's likeliest tokens there."""
         tokens = torch.from_numpy(batch.tokens).long().to(self._device)
         positions = torch.arange(tokens.shape[1], device=self._device)[None].expand_as(tokens)
         with torch.autocast(self._device, dtype=torch.bfloat16):
@@ -60,7 +60,7 @@ class DraftDistillation(Distillation):
         return logits.argmax(-1) == likeliest[:, 0], overlap[None]
 
     def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
-        """Return the cross entropy with the target; with sharpness also what acceptance counts."""
+        """Return the cross entropy with the target; sharpness adds the overlap."""
         del share
         hidden, likeliest, logs = self._rows(batch)
         tokens, places = torch.unique(likeliest, return_inverse=True)
@@ -83,7 +83,7 @@ class DraftDistillation(Distillation):
         return loss
 
     def _strangers(self, tokens: Tensor) -> tuple[Tensor, float]:
-        """Return random other tokens, and the logarithm of how many tokens each stands for."""
+        """Return random other tokens, and the logarithm of the number that each stands for."""
         size = self.network.shape.vocabulary
         is_other = torch.ones(size, dtype=torch.bool, device=self._device)
         is_other[tokens] = False

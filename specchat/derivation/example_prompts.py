@@ -10,10 +10,10 @@ from typing import Any
 from specchat.chat.conversation import ChatMessage
 
 LEAST_PASSAGE, LONGEST_PASSAGE = 120, 700
-"""Characters of a text that is quoted in a prompt."""
+"""The most characters of a text quoted in a prompt."""
 MOST_KEPT = 2000
 LONGEST_CHAT = 3
-"""Messages of a conversation that goes on."""
+"""The most messages of a conversation that is continued."""
 OWN_SHARE = 0.3
 """Of prompts that ask one of the user's questions, and of passages from the user's files."""
 SLOT = re.compile(r"{(\w+)}")
@@ -58,7 +58,7 @@ class ExamplePrompts:
                     yield [*earlier, {"role": "user", "content": question}]
 
     def ask(self, question: str) -> None:
-        """Let one of the next conversations ask this."""
+        """Use this question in one of the next conversations."""
         self._asked.append(question)
 
     def learn(self, conversation: Conversation, answer: str) -> None:
@@ -77,7 +77,7 @@ class ExamplePrompts:
         return [{"role": "system", "content": system}, *asked]
 
     def _earlier(self) -> Conversation:
-        """Return an answered conversation, an empty one if that is too long to go on."""
+        """Return an answered conversation, empty if it is too long to continue."""
         if not self._answered:
             return []
         earlier, answer = self._random.choice(self._answered)

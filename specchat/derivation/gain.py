@@ -1,4 +1,4 @@
-"""The predicted gain of a draft: its guesses beside the target's, and pacing simulated on them.
+"""Predicting a draft's gain: its guesses beside the target's, and pacing simulated on them.
 
 The target's answers are evaluated once by the target and once by the draft, so each place in them
 has what the one wants and what the other would have drafted. Real pacing then decodes that text
@@ -39,7 +39,7 @@ LONGEST_DRAFT = 16
 NUM_SIMULATED = 1000
 """Tokens decoded in a simulation."""
 CHEAP_LENGTH, CHEAP_COST = 4, 1.2
-"""On machines with compute to spare, a pass over four tokens costs about 1.2 single ones."""
+"""On machines with compute to spare, a pass over four tokens costs about 1.2 single passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Costs:
     reads_accepted: bool = False
 
     def where_passes_are_cheap(self) -> "Costs":
-        """Return the costs on a machine where a pass over 4 tokens costs 1.2 single ones."""
+        """Return the costs on a machine where a pass over 4 tokens costs 1.2 single passes."""
         rise = (CHEAP_COST - 1) / (CHEAP_LENGTH - 1)
         shape = [1 + rise * (length - 1) for length in range(LONGEST_KNOWN + 1)]
         target, draft = ([each[1] * rise for rise in shape] for each in (self.target, self.draft))
@@ -72,7 +72,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a draft is predicted to bring.
+    """The predicted effect of a draft.
 
     `greedy` is the share of first drafted tokens accepted at temperature 0, `sampled` above it;
     `pass_share` is the cost of a draft pass in target passes. Rates are in tokens per second, at
@@ -145,7 +145,7 @@ def drafting_rate(costs: Costs, accepted: Numbers) -> float:
 def predict(
     costs: Costs, wanted: Sequence[Guess], offered: Sequence[Sequence[Guess]]
 ) -> Prediction:
-    """Return what a draft brings at these costs, by simulating pacing on a text.
+    """Return the predicted effect of a draft at these costs, by simulating pacing on a text.
 
     `offered` are the guesses for the first token of a draft, for the second, and so on: the last
     holds for all behind. Those of a draft model are the same for all.
@@ -178,7 +178,7 @@ class _Text(Machine):
     offered: Sequence[Sequence[Guess]] = ()
 
     def offer(self, place: int) -> Guess:
-        """Return the drafter's guess at a place, as a draft that begins here gets there."""
+        """Return the drafter's guess at a position, for a draft that begins here."""
         guesses = self.offered[min(place - self.emitted, len(self.offered) - 1)]
         return guesses[place % len(guesses)]
 
@@ -205,7 +205,7 @@ class _SampledText(_Text):
     """Above temperature 0, where a place in the text has distributions."""
 
     def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return what the drafter of the draft model would."""
+        """Return a draft model's confidence and distribution."""
         distribution = self.offer(place).distribution
         return 0.5 + 0.5 * distribution.largest_share, distribution
 
@@ -224,7 +224,7 @@ class _SampledText(_Text):
 
 
 class _SimulatedPacer(LearningPacer):
-    """Real pacing, whose time is that of a simulated machine."""
+    """Real pacing on a simulated machine's clock."""
 
     def __init__(self, machine: Machine, *, is_greedy: bool) -> None:
         self._machine = machine

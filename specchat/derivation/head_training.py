@@ -61,13 +61,13 @@ class HeadDistillation(Distillation):
         self._find_places()
 
     def restore(self, path: Path) -> bool:
-        """Go on from a saved state, with all runs; return False if there is none of this shape."""
+        """Resume from a saved state, with all runs; return False if none has this shape."""
         self._begins_with_all = super().restore(path)
         self._find_places()
         return self._begins_with_all
 
     def _find_places(self) -> None:
-        """Note the place of each token among those that can be drafted, -1 for others."""
+        """Record the index of each token among those that can be drafted, -1 for others."""
         tokens = self.network.d2t
         self._places = torch.full((len(self._embedding),), -1, device=self._device)
         self._places[tokens] = torch.arange(len(tokens), device=self._device)

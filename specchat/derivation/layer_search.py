@@ -15,10 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 Layers: TypeAlias = frozenset[int]
-"""The layers that are left out."""
+"""The layers to leave out."""
 
 BEAM = 4
-"""Sets whose neighbours are candidates."""
+"""The number of best sets whose neighbours are candidates."""
 SHARES = (1.0, 0.5, 0.25, 0.75)
 """The shares of the least important layers to try in any case: together they may matter less."""
 LEARNING_RATE = 0.5
@@ -94,7 +94,7 @@ class LayerSearch:
         self._weights = dict(zip(self._layers, guessed.tolist(), strict=True))
 
     def _most_promising(self) -> Layers | None:
-        """Return the candidate that promises most, None if all were measured."""
+        """Return the most promising candidate, None if all were measured."""
         candidates = {each for each in self._candidates() if each and each not in self.found}
         return max(
             candidates,
@@ -112,7 +112,7 @@ class LayerSearch:
 
     @property
     def _unimportant(self) -> list[int]:
-        """The layers, the least important first."""
+        """The layers, least important first."""
         return sorted(self._layers, key=lambda layer: -self._weights[layer])
 
     def _expected(self, layers: Layers) -> float:

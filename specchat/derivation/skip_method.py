@@ -94,7 +94,7 @@ class Derived:
 
     @property
     def summary(self) -> str:
-        """How it was found, in words."""
+        """How it was found, as text."""
         listed = ", ".join(map(str, self.left_out[:MOST_LISTED]))
         more = ", ..." if len(self.left_out) > MOST_LISTED else ""
         return (
@@ -141,14 +141,14 @@ class SkipDerivation:
         return Derived(count, left_out, len(search.found), measured, place if is_kept else None)
 
     def _search(self) -> tuple[LayerSearch, list[Text]]:
-        """Return the search when it has ended, and texts that had no part in it."""
+        """Return the finished search, and the texts held out from it."""
         request = self._request
         loading, options = replace(request.loading, head=False), request.sampling.values(Sampling)
         try_out(loading)
         with LocalEngine(loading) as engine:
             texts = sample_texts(engine, options, self._report_sampling)
             costs = costs_of(engine.pacing.knowledge, ORIGIN)
-            chosen, held_out = texts[::2], texts[1::2]  # to choose by, and to predict by
+            chosen, held_out = texts[::2], texts[1::2]  # for the choice, and for the prediction
             shape = ModelOptions(**loading.values(LoadOptions))
             with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
                 began = monotonic()
@@ -162,14 +162,14 @@ class SkipDerivation:
         return search, held_out
 
     def _use_fewer(self, forced: ForcedTexts, seconds: float) -> float:
-        """Leave out texts if time is short, so that more sets are tried; return the time of one."""
+        """Use fewer texts if time is short, to try more sets; return the seconds per set."""
         count, num_sets = len(forced.texts), SETS_PER_LAYER * self._header.num_layers
         num_kept = int(count * self._seconds_left / (seconds * num_sets))
         forced.texts = forced.texts[: max(LEAST_TEXTS, num_kept)]
         return seconds * len(forced.texts) / count
 
     def _follow(self, search: LayerSearch, costs: Costs) -> None:
-        """Search until the time is over."""
+        """Search until the time is up."""
         for _ in search:
             if search.best:
                 left = self._seconds_left
@@ -205,9 +205,9 @@ class _Judge:
         self._shares = shares
 
     def search(self, seconds: float, seconds_each: float) -> LayerSearch:
-        """Return a search that fits into some seconds."""
+        """Return a search that fits into a number of seconds."""
         num_singles = max(2, int(SHARE_FOR_SINGLES * seconds / seconds_each))
-        layers = range(1, len(self._shares) - 1)  # layer 0 stays
+        layers = range(1, len(self._shares) - 1)  # layer 0 is kept
         return LayerSearch(layers, self.measure, self.rate, num_singles)
 
     def measure(self, layers: Layers) -> Measured:

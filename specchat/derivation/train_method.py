@@ -99,7 +99,7 @@ class Trained:
 
     @property
     def summary(self) -> str:
-        """How it was made, in words."""
+        """How it was made, as text."""
         return (
             f"draft: trained in {self.steps} steps on {self.num_answers} answers of the target;"
             f" {percent(self.agreement)} of held-out tokens agree"
@@ -107,7 +107,7 @@ class Trained:
 
 
 class TrainDerivation:
-    """The training of one draft, which goes on where an earlier one of the same target ended.
+    """The training of one draft, which resumes an earlier training for the same target.
 
     The best draft so far is kept once `stop` is called, from any thread.
     """
@@ -161,7 +161,7 @@ class TrainDerivation:
         return Trained(count, training.steps, training.agreement, self.work, measured, kept)
 
     def _tidy(self) -> None:
-        """Delete what a killed run was writing."""
+        """Delete partial files of a killed run."""
         for pattern in ("*.part", f"*{NEW}"):
             for path in self.work.glob(pattern):
                 path.unlink()
@@ -194,7 +194,7 @@ class TrainDerivation:
     def _train(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs
     ) -> None:
-        """Train until the time is over, saving a checkpoint now and then."""
+        """Train until the time is up, saving checkpoints."""
         began = saved = before = monotonic()
         sampling_share = SAMPLING_SHARE if self._request.with_sampling else 0.0
         until = began + sampling_share * self._request.seconds

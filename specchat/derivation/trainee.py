@@ -36,18 +36,18 @@ class Trainee(ABC):
     kind: ClassVar[str]
     description: ClassVar[str]
     method: ClassVar[str]
-    """Of its file's name."""
+    """The suffix of its file's name."""
     checkpoint: ClassVar[str]
     """The name of the file that it goes on from."""
     batches: ClassVar[int]
-    """The number of batches of a step."""
+    """The number of batches in a step."""
     layers: Sequence[int] = ()
     """Those of the target whose inputs it reads."""
     training: Distillation
 
     @abstractmethod
     def begin(self, examples: Sequence[Example]) -> None:
-        """Take over what the target's weights say of tokens; raises SpecchatError."""
+        """Start from the target's weights. Raises SpecchatError."""
 
     @abstractmethod
     def file(self) -> bytes:
