@@ -28,9 +28,9 @@ from specchat.pacing.trials import TrialBudget, is_plain_due
 from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
 from specchat.wording import percent
 
-FEW, ENOUGH = 2, 4
-"""With fewer known outcomes than FEW, draft passes are made but their tokens not used; with fewer
-than ENOUGH, drafting is not given up: the first tokens of an answer may be its worst."""
+ENOUGH = 4
+"""With fewer known outcomes, drafting is not given up: the first tokens of an answer may be its
+worst."""
 LOOKING_INTERVAL = 4
 """Of steps without a draft, those that may look again whether drafting would pay."""
 LONGEST_UNASKED = 32
@@ -183,7 +183,6 @@ class LearningPacer:
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
         if not (is_little_known or step.pays_for_pass() or self._may_pay(num_tokens)):
             return False
-        step.is_trial |= self._is_new
         if not step.draft_seconds:
             step.pass_began = self._began  # deciding takes time, too
         if step.is_trial or not step.draft_seconds:
@@ -201,8 +200,7 @@ class LearningPacer:
             step.pass_tokens = 0
         position = position_feature(len(step.drafted))
         probability = self._acceptance(origin).predict(hint.confidence, position)
-        is_only_watched = self._is_new and hint.distribution is not None
-        is_wanted = not is_only_watched and step.gain(probability, 0.0) > 0
+        is_wanted = step.gain(probability, 0.0) > 0
         if is_wanted:
             step.take(origin, hint, probability)
         else:
@@ -291,11 +289,6 @@ class LearningPacer:
             later=chances,
         )
 
-    @property
-    def _is_new(self) -> bool:
-        """Whether next to nothing is known of the tokens that cost passes."""
-        return self._passes.num_observed < FEW
-
     def _rate(
         self, depth: int, limit: int, costs: Iterable[float], chances: Sequence[float]
     ) -> float:
@@ -307,7 +300,7 @@ class LearningPacer:
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[PLAIN]:
             return 0.0
-        if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
+        if not chances or self._since_asked > LONGEST_UNASKED:
             return 1.0 / row[PLAIN] / speed
         costs = [cost / speed for cost in costs]
         return max(1.0 / row[PLAIN], best_rate(row, costs, chances, limit)) / speed

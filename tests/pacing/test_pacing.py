@@ -80,7 +80,6 @@ def always_drafting(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
     monkeypatch.setattr(DraftEconomics, "gain", lambda *_: 1.0)
     pacer = LearningPacer(Knowledge(), is_greedy=True)
     pacer._use("draft")
-    pacer._passes.num_observed = pacing.FEW
     return pacer
 
 
@@ -526,24 +525,6 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     machine.decode(LearningPacer(knowledge, is_greedy=True), 20)
 
     assert machine.drafted[0] > 1
-
-
-@pytest.mark.parametrize(("said", "is_used"), [(RIGHT, True), (WRONG, False)])
-def test_a_draft_model_is_watched_before_it_is_used(
-    said: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is drafted at first: what it would draw is compared with what the target wants."""
-    pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
-    hint = Hint(0.8, Distribution.certain(RIGHT))
-    wanted = []
-    for _ in range(20):
-        pacer.begin_step(10, 8)
-        wanted.append(pacer.wants_pass("draft", 1) and pacer.wants_token("draft", hint))
-        num_kept = verify_greedily(pacer, int(wanted[-1]), [said, said])
-        pacer.end_step([RIGHT] * (1 + num_kept), LINE[1 + int(wanted[-1])])
-
-    assert not any(wanted[: pacing.FEW])
-    assert wanted[-1] == is_used
 
 
 def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
