@@ -91,7 +91,6 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
         Patch(AcceptanceModel, "optimism", property(lambda self: self._gained_optimism)),
     ),
     "chances instead of outcomes": (Patch(outcomes, "LARGEST_TABLE", -1),),
-    "not giving up after a few": (Patch(pacer, "ENOUGH", 0),),
     "looking again": (Patch(LearningPacer, "_may_pay", lambda *_: False),),
     "trial budget": (
         Patch(trials, "INITIAL_BUDGET", 1e9),

@@ -28,9 +28,6 @@ from specchat.pacing.trials import TrialBudget, is_plain_due
 from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
 from specchat.wording import percent
 
-ENOUGH = 4
-"""With fewer known outcomes, drafting is not given up: the first tokens of an answer may be its
-worst."""
 LOOKING_INTERVAL = 4
 """Of steps without a draft, those that may look again whether drafting would pay."""
 LONGEST_UNASKED = 32
@@ -180,8 +177,7 @@ class LearningPacer:
         self._use(origin)
         step = self._step
         self._since_asked = 0
-        is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
-        if not (is_little_known or step.pays_for_pass() or self._may_pay(num_tokens)):
+        if not (step.pays_for_pass() or self._may_pay(num_tokens)):
             return False
         if not step.draft_seconds:
             step.pass_began = self._began  # deciding takes time, too

@@ -527,19 +527,6 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     assert machine.drafted[0] > 1
 
 
-def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its drafts are still observed: if the next ones are right, it is used at once."""
-    machine = Machine(LINE, 0.25, lambda at: 0.0 if at < 3 else 0.99)
-    machine.decode(paced(machine, monkeypatch), 40)
-
-    assert sum(machine.drafted) > 15
-
-    monkeypatch.setattr(pacing, "ENOUGH", 0)
-    hasty = Machine(LINE, 0.25, machine.chance)
-    hasty.decode(paced(hasty, monkeypatch), 40)
-    assert sum(hasty.drafted) == 0
-
-
 @pytest.mark.parametrize("chance", [0.3, 0.6, 0.8, 0.95])
 @pytest.mark.parametrize("costs", [LINE, STAIRS])
 def test_passes_that_take_longer_after_another_length_do_no_harm(
