@@ -101,7 +101,6 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "growth of the budget": (Patch(trials, "BUDGET_SHARE", 1e-9),),
     "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
-    "plain rate while unused": (Patch(pacer, "LONGEST_UNASKED", NEVER),),
     "price of reading an accepted last token": (Patch(Knowledge, "draft_costs", _single_cost),),
     "learning from passages not taken": (Patch(LearningPacer, "_learn_untaken", lambda *_: None),),
     "looking ahead": (Patch(DraftEconomics, "_gain", _next_token_only),),

@@ -52,8 +52,8 @@ class PairPacing:
         if options.draft_length != "auto":
             return None
         is_greedy = options.is_greedy
-        needs = drafter_registry.DRAFTERS[name].needs or self._draft_kind
-        origin = drafter_registry.pass_origin(needs)
+        needs = drafter_registry.DRAFTERS[name].needs
+        origin = drafter_registry.pass_origin(needs) if needs else ""
         if (origin, is_greedy) not in self.pacers:
             pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[origin, is_greedy] = pacer

@@ -30,8 +30,6 @@ from specchat.wording import percent
 
 LOOKING_INTERVAL = 4
 """Of steps without a draft, those that may look again whether drafting would pay."""
-LONGEST_UNASKED = 32
-"""After more steps in which no draft pass was asked for, draft passes are not in use."""
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
@@ -49,15 +47,14 @@ class LearningPacer:
     def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
         """Decide by what is known of a pair, at temperature 0 or above it.
 
-        `pass_origin` is the origin of draft passes until one asks.
+        `pass_origin` is the origin of draft passes until one asks, empty if none is expected.
         """
         self._knowledge, self._is_greedy = knowledge, is_greedy
-        self._origin = pass_origin or next(iter(knowledge.drafts), "")
+        self._origin = pass_origin
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
         self._budget, self._has_declined = TrialBudget(), False
         self._since_draft = self._since_use = self._num_steps = self._num_unsettled = 0
         self._num_plain = self._affordable_at = 0
-        self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
 
     def clock(self) -> float:
@@ -84,7 +81,6 @@ class LearningPacer:
         Returns the seconds that a plain step takes now, 0.0 if unknown.
         """
         self._num_steps += 1
-        self._since_asked += 1
         self._since_draft += 1
         self._since_use += 1
         step, target = self._planned, self._knowledge.target
@@ -172,11 +168,9 @@ class LearningPacer:
         if self.room < 1:
             return False
         if self._is_declined(origin):
-            self._since_asked = 0
             return False
         self._use(origin)
         step = self._step
-        self._since_asked = 0
         if not (step.pays_for_pass() or self._may_pay(num_tokens)):
             return False
         if not step.draft_seconds:
@@ -290,13 +284,13 @@ class LearningPacer:
     ) -> float:
         """Return the tokens per second that a longer draft must beat.
 
-        The rate of the best draft length by present knowledge, if draft passes are in use and
-        known; otherwise that of plain decoding. `costs` are those of Knowledge.draft_costs.
+        The rate of the best draft length by present knowledge, or that of plain decoding while
+        draft passes are unknown. `costs` are those of Knowledge.draft_costs.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[PLAIN]:
             return 0.0
-        if not chances or self._since_asked > LONGEST_UNASKED:
+        if not self._passes.num_observed or not chances:
             return 1.0 / row[PLAIN] / speed
         costs = [cost / speed for cost in costs]
         return max(1.0 / row[PLAIN], best_rate(row, costs, chances, limit)) / speed

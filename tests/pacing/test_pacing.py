@@ -42,7 +42,7 @@ def paced(
 ) -> LearningPacer:
     """Return a pacer whose clock is the machine's."""
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-    return LearningPacer(knowledge_of(machine), is_greedy=is_greedy)
+    return LearningPacer(knowledge_of(machine), is_greedy=is_greedy, pass_origin="draft")
 
 
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS], ids=["line", "flat", "stairs"])
@@ -494,21 +494,16 @@ def test_draft_passes_of_any_origin_are_learned_from(monkeypatch: pytest.MonkeyP
 
 def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A doubtful token pays compared with plain decoding, not compared with good drafts."""
-    pacer = paced(Machine(LINE, 0.05, always(0.9)), monkeypatch)
     doubtful = [Hint(0.36)]
-    pacer.begin_step(10, 16)
-    assert pacer.take("suffix", doubtful) == 1
-
     machine = Machine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
-    machine.decode(pacer, 200)
+    machine.decode(pacer, 240)
     pacer.begin_step(10, 16)
     assert pacer.take("suffix", doubtful) == 0
-    for _ in range(40):
-        pacer.begin_step(10, 16)
-        pacer.end_step([RIGHT], 1.0)
-    pacer.begin_step(10, 16)
-    assert pacer.take("suffix", doubtful) == 1
+
+    without_passes = LearningPacer(pacer._knowledge, is_greedy=True)
+    without_passes.begin_step(10, 16)
+    assert without_passes.take("suffix", doubtful) == 1
 
 
 def test_a_pair_that_is_known_drafts_from_the_first_step_on(
@@ -532,14 +527,17 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
 def test_passes_that_take_longer_after_another_length_do_no_harm(
     costs: Sequence[float], chance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least 0.95 of the best fixed length, whose passes change length least."""
-    best = max(
-        Switching(costs, 0.05, always(chance)).decode(FixedPacer(), 1500, length)
-        for length in (0, 1, 2, 3, 4, 7, 11, 16)
-    )
-    machine = Switching(costs, 0.05, always(chance))
+    """At least 0.96 of the best fixed length, whose passes change length least."""
+    shares = []
+    for seed in range(4):
+        best = max(
+            Switching(costs, 0.05, always(chance), seed).decode(FixedPacer(), 1500, length)
+            for length in (0, 1, 2, 3, 4, 7, 11, 16)
+        )
+        machine = Switching(costs, 0.05, always(chance), seed)
+        shares.append(machine.decode(paced(machine, monkeypatch), 1500) / best)
 
-    assert machine.decode(paced(machine, monkeypatch), 1500) > 0.95 * best
+    assert statistics.mean(shares) > 0.96
 
 
 class Settling(Machine):
