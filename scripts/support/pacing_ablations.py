@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, outcomes, pacer, trials
+from specchat.pacing import acceptance, exploration, outcomes
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
+from specchat.pacing.exploration import Exploration
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.trials import TrialBudget
 from specchat.passes import padding, pass_costs
 from specchat.passes.pass_costs import PLAIN, PassCosts
 
@@ -55,6 +55,11 @@ def _single_cost(self: Knowledge, origin: str, depth: int) -> tuple[float, float
     return single, single, 0.0, 0.0
 
 
+def _end_plain_for_free(self: Exploration, _: float) -> None:
+    """Count a plain step without paying for it."""
+    self._num_plain += 1
+
+
 def _straight(self: PassCosts, known: dict[int, float]) -> list[float]:
     """Return the line through the costs of the shortest and the longest known pass."""
     row = _filled(self, known)
@@ -81,7 +86,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "two filters instead of one": (Patch(acceptance, "DRIFTS", (0.004,)),),
     "weight of the confidence": (Patch(acceptance, "VARIANCES", (4.0, 1e-12, 0.09)),),
     "position in the draft": (Patch(acceptance, "POSITIONS", (0.0,) * 4),),
-    "looking every fourth step only": (Patch(pacer, "LOOKING_INTERVAL", 1),),
+    "exploring every fourth step only": (Patch(exploration, "PASS_INTERVAL", 1),),
     "weighting of chances": (Patch(AcceptanceModel, "_weight_of_chance", lambda *_: 1.0),),
     "drift of the weights": (Patch(acceptance, "WEIGHT_DRIFT", 0.0),),
     "minimum slope": (Patch(acceptance, "MIN_SLOPE", 0.0),),
@@ -91,15 +96,17 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
         Patch(AcceptanceModel, "optimism", property(lambda self: self._gained_optimism)),
     ),
     "chances instead of outcomes": (Patch(outcomes, "LARGEST_TABLE", -1),),
-    "looking again": (Patch(LearningPacer, "_may_pay", lambda *_: False),),
-    "trial budget": (
-        Patch(trials, "INITIAL_BUDGET", 1e9),
-        Patch(trials, "MAX_BUDGET", 1e9),
+    "exploring draft passes": (Patch(LearningPacer, "_may_explore", lambda *_: False),),
+    "budget of exploration": (
+        Patch(exploration, "INITIAL_BUDGET", 1e9),
+        Patch(exploration, "MAX_BUDGET", 1e9),
     ),
-    "charging what trials leave behind": (Patch(TrialBudget, "pay_settling", lambda *_: None),),
-    "what plain decoding settles to": (Patch(pacer, "SETTLED", 0),),
-    "growth of the budget": (Patch(trials, "BUDGET_SHARE", 1e-9),),
-    "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
+    "charging what exploration leaves behind": (
+        Patch(Exploration, "_end_plain", _end_plain_for_free),
+    ),
+    "what plain decoding settles to": (Patch(exploration, "SETTLED", 0),),
+    "growth of the budget": (Patch(exploration, "BUDGET_SHARE", 1e-9),),
+    "exploring costs": (Patch(exploration, "COST_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
     "price of reading an accepted last token": (Patch(Knowledge, "draft_costs", _single_cost),),
     "learning from passages not taken": (Patch(LearningPacer, "_learn_untaken", lambda *_: None),),

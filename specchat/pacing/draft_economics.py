@@ -30,8 +30,8 @@ class DraftEconomics:
     one token takes `settling_price` more right after draft passes than in plain decoding, which the
     first draft pass therefore has to make up for. `expected` holds equally likely acceptance
     probabilities of a token not seen yet, for each position, from the lowest to the highest.
-    `draft_seconds` is the time of the first draft pass, in a trial of all: no decision needs that
-    of the others before the next step. `later` holds the means of `expected`.
+    `draft_seconds` is the time of the first draft pass, of all if the step explores: no decision
+    needs that of the others before the next step. `later` holds the means of `expected`.
     """
 
     depth: int
@@ -41,7 +41,7 @@ class DraftEconomics:
     later_price: float
     another_price: float
     expected: Sequence[Sequence[float]]
-    is_trial: bool = False
+    is_exploration: bool = False
     accepted_price: float = 0.0
     settling_price: float = 0.0
     survival: float = 1.0
@@ -65,6 +65,11 @@ class DraftEconomics:
             within, beyond = self.prices[:last], min(self.prices[last:])
             self._lowest = list(accumulate(reversed(within), min, initial=beyond))[::-1]
         return self._lowest
+
+    @property
+    def has_drafted(self) -> bool:
+        """Whether anything was drafted, or a draft pass made."""
+        return bool(self.drafted or self.draft_seconds)
 
     @property
     def room(self) -> int:

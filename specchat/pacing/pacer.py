@@ -22,17 +22,11 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
+from specchat.pacing.exploration import Exploration
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import outcomes
-from specchat.pacing.trials import TrialBudget, is_plain_due
-from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
+from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN
 from specchat.wording import percent
-
-LOOKING_INTERVAL = 4
-"""Of steps without a draft, those that may look again whether drafting would pay."""
-TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
-"""Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
-pass of a length takes longer than the ones that follow."""
 
 
 class LearningPacer:
@@ -52,9 +46,7 @@ class LearningPacer:
         self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
-        self._budget, self._has_declined = TrialBudget(), False
-        self._since_draft = self._since_use = self._num_steps = self._num_unsettled = 0
-        self._num_plain = self._affordable_at = 0
+        self._exploration = Exploration()
         self.begin_step(0, 0)
 
     def clock(self) -> float:
@@ -65,7 +57,7 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._num_plain, self._has_declined = 0, False
+        self._exploration.begin_answer()
         self.begin_step(depth, 4)
         return not self._knowledge.target.is_known or self._step.pays_for_pass()
 
@@ -80,48 +72,35 @@ class LearningPacer:
 
         Returns the seconds that a plain step takes now, 0.0 if unknown.
         """
-        self._num_steps += 1
-        self._since_draft += 1
-        self._since_use += 1
         step, target = self._planned, self._knowledge.target
         self._learn_untaken(emitted)
         if step is None:
-            self._num_unsettled += 1
-            self._end_plain(seconds)
+            self._learn_plain(seconds)
+            self._exploration.end_unasked_step(seconds)
             return seconds
-        if step.drafted or step.draft_seconds:
-            self._end_drafted(step, len(emitted), seconds)
+        if step.has_drafted:
+            target.observe(len(step.drafted) + 1, step.depth, seconds)
+            if step.is_exploration:
+                plain = target.seconds(PLAIN, step.depth)
+                self._exploration.pay(len(emitted), self._seconds_of(step), plain)
         else:
-            self._end_plain(seconds)
-            self._has_declined = step.limit > 0
-        self._budget.grow(len(emitted))
-        if step.draft_seconds:
-            self._since_draft = self._affordable_at = 0
-        else:
+            self._learn_plain(seconds)
+        self._exploration.end_step(step, len(emitted), seconds)
+        if not step.draft_seconds:
             self._passes.decay()
         return target.seconds(PLAIN, step.depth)
 
-    def _end_drafted(self, step: DraftEconomics, num_emitted: int, seconds: float) -> None:
-        """End a step with draft passes, or with a passage."""
-        target, num_tokens = self._knowledge.target, len(step.drafted) + 1
-        self._num_plain, self._has_declined = 0, False
-        target.observe(num_tokens, step.depth, seconds)
-        self._budget.settle()
-        if step.is_trial:
-            usual = step.draft_seconds + target.seconds(num_tokens, step.depth)
-            took = min(self.clock() - self._began, MAX_SURPRISE * usual)
-            self._budget.pay(num_emitted, took, target.seconds(PLAIN, step.depth))
-        else:
-            self._since_use = 0
+    def _learn_plain(self, seconds: float) -> None:
+        """Learn what a plain step takes."""
+        entry = self._exploration.plain_entry
+        if entry is not None:
+            self._knowledge.target.observe(entry, self._depth, seconds)
 
-    def _end_plain(self, seconds: float) -> None:
-        """End a plain step, which takes longer if drafting has just gone before."""
-        if self._num_plain >= SETTLED:
-            self._knowledge.target.observe(PLAIN, self._depth, seconds)
-        elif not self._num_plain:
-            self._knowledge.target.observe(1, self._depth, seconds)
-        self._budget.pay_settling(seconds)
-        self._num_plain += 1
+    def _seconds_of(self, step: DraftEconomics) -> float:
+        """Return how long this step took; a disturbance counts little."""
+        num_tokens = len(step.drafted) + 1
+        usual = step.draft_seconds + self._knowledge.target.seconds(num_tokens, step.depth)
+        return min(self.clock() - self._began, MAX_SURPRISE * usual)
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from the target's distributions along the draft how likely it was to be accepted.
@@ -150,12 +129,6 @@ class LearningPacer:
             if not is_right:
                 break
 
-    def _settle_plain(self) -> None:
-        """Account for the steps in which no drafter asked for anything, all at once."""
-        self._passes.decay(self._num_unsettled)
-        self._budget.grow(self._num_unsettled)
-        self._num_unsettled = 0
-
     # --- asked by drafters
 
     @property
@@ -165,17 +138,16 @@ class LearningPacer:
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
-        if self.room < 1:
-            return False
-        if self._is_declined(origin):
+        is_considered = self._planned is not None or origin != self._origin
+        if self.room < 1 or (self._exploration.is_resting and not is_considered):
             return False
         self._use(origin)
         step = self._step
-        if not (step.pays_for_pass() or self._may_pay(num_tokens)):
+        if not (step.pays_for_pass() or self._may_explore(num_tokens)):
             return False
         if not step.draft_seconds:
             step.pass_began = self._began  # deciding takes time, too
-        if step.is_trial or not step.draft_seconds:
+        if step.is_exploration or not step.draft_seconds:
             step.draft_seconds += self._draft_seconds(num_tokens)
         step.pass_tokens = num_tokens
         return True
@@ -220,7 +192,7 @@ class LearningPacer:
 
     def why_not(self) -> str | None:
         """Return why no draft passes are made at present, None if they are."""
-        if self._since_draft < 4 or not self._knowledge.target.is_known:
+        if not self._exploration.is_silent or not self._knowledge.target.is_known:
             return None
         target = self._knowledge.target.seconds(1, self._depth)
         return (
@@ -241,7 +213,7 @@ class LearningPacer:
     def _use(self, origin: str) -> None:
         """Consider the draft passes of this origin."""
         if origin != self._origin:
-            self._settle_plain()
+            self._passes.decay(self._exploration.settle())
             self._origin = origin
             self._knowledge.add_origin(origin)
             self._passes = self._knowledge.acceptance_of(origin, self._is_greedy)
@@ -251,19 +223,19 @@ class LearningPacer:
     def _step(self) -> DraftEconomics:
         """The economics of this step, worked out when a drafter first asks: some never do."""
         if self._planned is None:
-            self._settle_plain()
+            self._passes.decay(self._exploration.settle())
             self._planned = self._new_step(self._depth, self._limit)
         return self._planned
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
-        target, is_trial = self._knowledge.target, self._may_try(depth)
+        target, is_exploration = self._knowledge.target, self._explores_costs(depth)
         costs, expected = (0.0, 0.0, 0.0, 0.0), list[list[float]]()
         if origin := self._origin:
             costs, expected = self._knowledge.draft_costs(origin, depth), self._passes.expected()
         chances = means(expected)
         rate = self._rate(depth, limit, costs, chances)
-        limit = 0 if is_plain_due(self._num_steps, target, depth, rate) else limit
-        row = target.optimistic_row(depth) if is_trial else target.row(depth)
+        limit = 0 if self._exploration.is_plain_due(target, depth, rate) else limit
+        row = target.optimistic_row(depth) if is_exploration else target.row(depth)
         price = rate * target.speed
         return DraftEconomics(
             depth,
@@ -273,7 +245,7 @@ class LearningPacer:
             later_price=rate * costs[1],
             another_price=rate * costs[2],
             expected=expected,
-            is_trial=is_trial,
+            is_exploration=is_exploration,
             accepted_price=rate * costs[3],
             settling_price=price * (row[1] - row[PLAIN]),
             later=chances,
@@ -304,61 +276,45 @@ class LearningPacer:
         return self._step.gain_of_pass(expected) if self._origin else 0.0
 
     def _may_take(self, chances: Sequence[float]) -> bool:
-        """Whether a passage of these chances beats plain decoding, if no trial assumes less."""
+        """Whether a passage of these chances beats plain decoding, unless costs are explored."""
         row = self._knowledge.target.row(self._depth)
         emitted = accumulate(accumulate(chances, mul), initial=1.0)
         pays = [tokens * row[PLAIN] > cost for tokens, cost in zip(emitted, row[1:], strict=False)]
-        return any(pays) or self._is_time_to_try or not row[1]
+        return any(pays) or self._exploration.is_for_costs or not row[1]
 
     def _least_chances(self) -> list[float]:
         """Return the least chance that the first n tokens of a passage need, entry 0 unused.
 
         No later token is likelier to be reached and accepted than the nth one, and each adds the
-        least rise of a pass or more to what the step costs. Trials assume other costs.
+        least rise of a pass or more to what the step costs. Steps that explore costs assume others.
         """
-        if self._is_time_to_try:
+        if self._exploration.is_for_costs:
             return [-1.0] * (LONGEST_KNOWN + 1)
         return self._knowledge.target.least_rises(self._depth)
 
-    def _is_declined(self, origin: str) -> bool:
-        """Whether drafting did not pay in the last step, and neither looking nor trying is due."""
-        if not self._has_declined or self._planned or origin != self._origin:
-            return False
-        if self._since_draft < self._affordable_at:
-            return True
-        return self._since_draft % LOOKING_INTERVAL > 0 and not self._is_time_to_try
+    def _may_explore(self, num_tokens: int) -> bool:
+        """Whether to explore: a draft pass would pay if acceptance were as high as it may be.
 
-    @property
-    def _is_time_to_try(self) -> bool:
-        return self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
-
-    def _may_pay(self, num_tokens: int) -> bool:
-        """Whether to look again: a draft pass would pay if acceptance were as high as it may be.
-
-        Drafters known to be bad are left alone for long, uncertain ones for less. The trial budget
-        limits what looking costs. Nothing need be drafted for it: the pass shows what would have
-        been drafted, and verification whether that would have been accepted.
+        Drafters known to be bad are left alone for long, uncertain ones for less. Nothing need be
+        drafted for it: the pass shows what would have been drafted, and verification whether that
+        would have been accepted.
         """
         step, single = self._step, self._knowledge.target.seconds(PLAIN, self._depth)
-        is_turn = self._since_draft % LOOKING_INTERVAL == 0
-        if step.draft_seconds or not single or not is_turn:
+        if step.draft_seconds or not single:
             return False
-        if num_steps := self._budget.steps_until(self._draft_seconds(num_tokens) / single):
-            longest = min(self._since_use // LOOKING_INTERVAL, TRIAL_INTERVAL)
-            self._affordable_at = self._since_draft + min(num_steps, longest)
+        if not self._exploration.affords_pass(self._draft_seconds(num_tokens) / single):
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
-        step.is_trial |= may_pay
+        step.is_exploration |= may_pay
         return may_pay
 
-    def _may_try(self, depth: int) -> bool:
+    def _explores_costs(self, depth: int) -> bool:
         """Whether a step is to find out if costs are lower than believed.
 
         Not if draft passes would first have to read more tokens than the budget allows.
         """
-        target = self._knowledge.target
-        if not self._is_time_to_try or not target.is_known:
+        target, exploration = self._knowledge.target, self._exploration
+        if not exploration.is_for_costs or not target.is_known:
             return False
-        num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
-        seconds = self._draft_seconds(num_missed)
-        return not self._budget.steps_until(seconds / target.seconds(PLAIN, depth))
+        seconds = self._draft_seconds(min(exploration.num_missed, LONGEST_KNOWN))
+        return exploration.affords(seconds / target.seconds(PLAIN, depth))
