@@ -126,6 +126,14 @@ class DraftEconomics:
         The next token is accepted with this probability and its draft pass is made; those after
         it are like recent ones, and take a pass each unless the first gives a block. Once a gain
         above `enough` is found, no better one is looked for.
+
+        Behind m drafted tokens, which are all accepted with the chance S, n more gain
+
+            sum over i = 1 ... n of  S a(1) ... a(i) (1 - accepted_price)   tokens emitted
+            - (n - 1) later_price                                           draft passes
+            - prices[m + n + 1] + prices[m + 1]                             a longer target pass
+
+        where a(1) is `probability` and a(2), a(3), ... are the expected ones of their positions.
         """
         return self._gain(probability, self.later, enough)
 
@@ -136,6 +144,9 @@ class DraftEconomics:
         worth, hope = 1.0 - self.accepted_price, highest / (1.0 - highest)
         gain += another_price * self.survival if self.drafted else 0.0
         lowest: Sequence[float] = ()
+        # n = more - place + 1; `gain` is the formula's, `chance` the product of its last term. The
+        # sum of all further terms is at most chance * hope (a geometric series at the highest
+        # expected chance), and no longer pass costs less than `lowest`: that ends the search.
         for more in range(place, min(self.limit + 1, len(prices) - 1)):
             price = prices[more + 1]
             gain += chance * worth - later_price - price + prices[more]

@@ -228,6 +228,12 @@ class LearningPacer:
         return self._planned
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
+        """Return the economics of a step that may draft up to `limit` tokens.
+
+        All prices are seconds times the rate R to beat (Dinkelbach 1967): a token is worth its time
+        if 1 - R t > 0. R comes from costs as they are known; in a step that explores costs, the
+        prices of target passes are what these may cost at best, so that R is still to be beaten.
+        """
         target, is_exploration = self._knowledge.target, self._explores_costs(depth)
         costs, expected = (0.0, 0.0, 0.0, 0.0), list[list[float]]()
         if origin := self._origin:
@@ -258,6 +264,10 @@ class LearningPacer:
 
         The rate of the best draft length by present knowledge, or that of plain decoding while
         draft passes are unknown. `costs` are those of Knowledge.draft_costs.
+
+            R = max over k of  (1 + S(1) + ... + S(k)) / (k draft passes, a pass over k + 1)
+
+        Costs in rows of the table are before the speed factor; a rate is divided by it once.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[PLAIN]:

@@ -103,6 +103,17 @@ class PassCosts:
                 self._learn(*each)
 
     def _learn(self, num_tokens: int, depth: int, seconds: float) -> None:
+        """Learn from one pass.
+
+        A pass is expected to take e s seconds, e being its entry and s the speed of the machine. It
+        took x times as long, x being limited to 1 / MAX_SURPRISE ... MAX_SURPRISE. Both take their
+        share of the blame, the entry less the more passes it comes from:
+
+            s <- s x^SPEED_WEIGHT        e <- e x^((1 - SPEED_WEIGHT) max(MIN_WEIGHT, 1 / count))
+
+        Products, as what slows a machine down slows every pass by a factor. The row that decisions
+        read is corrected in place where that is exact enough, and worked out anew now and then.
+        """
         if num_tokens < PLAIN or seconds <= 0:
             return
         if num_tokens > self._longest:
