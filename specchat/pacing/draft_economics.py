@@ -132,6 +132,7 @@ class DraftEconomics:
             sum over i = 1 ... n of  S a(1) ... a(i) (1 - accepted_price)   tokens emitted
             - (n - 1) later_price                                           draft passes
             - prices[m + n + 1] + prices[m + 1]                             a longer target pass
+            - another_price (S a(1) ... a(n) - S [m > 0])                   reading the last token
 
         where a(1) is `probability` and a(2), a(3), ... are the expected ones of their positions.
         """
@@ -144,9 +145,10 @@ class DraftEconomics:
         worth, hope = 1.0 - self.accepted_price, highest / (1.0 - highest)
         gain += another_price * self.survival if self.drafted else 0.0
         lowest: Sequence[float] = ()
-        # n = more - place + 1; `gain` is the formula's, `chance` the product of its last term. The
-        # sum of all further terms is at most chance * hope (a geometric series at the highest
-        # expected chance), and no longer pass costs less than `lowest`: that ends the search.
+        # n = more - place + 1; `gain` is the formula's but for its last line, `chance` the product
+        # in its last term. All further terms add up to at most chance * hope, a geometric series at
+        # the highest expected chance, and no longer pass costs less than `lowest`: that ends the
+        # search.
         for more in range(place, min(self.limit + 1, len(prices) - 1)):
             price = prices[more + 1]
             gain += chance * worth - later_price - price + prices[more]
