@@ -117,7 +117,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "common speed": (Patch(pass_costs, "SPEED_WEIGHT", 0.0),),
     "bounded surprise": (Patch(pass_costs, "MAX_SURPRISE", 1e9),),
     "fastest of the first and of stale passes": (
-        Patch(pass_costs, "FEW", -10),
+        Patch(pass_costs, "NUM_FIRST", -10),
         Patch(pass_costs, "STALE", NEVER),
         Patch(pass_costs, "STALE_SINGLE", NEVER),
     ),

@@ -23,7 +23,7 @@ DRIFTS = (0.0005, 0.015)
 WEIGHT_DRIFT = 0.0001
 OPTIMISM_PER_TOKEN = 0.012
 """Optimism gained, in logits, by each step without a draft: the text may have changed."""
-MAX_OPTIMISM = 8.0
+MAX_GAINED_OPTIMISM = 8.0
 MIN_SLOPE = 0.06
 """Lower bound of the logistic slope, so that an outcome teaches even a filter that is certain."""
 INTERCEPT_RANGE = (-4.0, 6.0)
@@ -207,7 +207,7 @@ class AcceptanceModel:
     def decay(self, num_steps: int = 1) -> None:
         """Trust what was learned a little less, after steps that taught nothing."""
         gained = self._gained_optimism + OPTIMISM_PER_TOKEN * num_steps
-        self._gained_optimism = min(gained, MAX_OPTIMISM)
+        self._gained_optimism = min(gained, MAX_GAINED_OPTIMISM)
 
     def as_record(self) -> list[float]:
         """Return what was learned, as numbers: three weights, then recent logits."""

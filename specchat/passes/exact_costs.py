@@ -5,7 +5,7 @@ from time import perf_counter
 
 from specchat.passes.exact_passes import ComparedModel, InexactKernels, depths_of, fill, text_of
 
-LENGTHS, ROUNDS = (2, 4, 8, 16), 3
+TIMED_LENGTHS, NUM_TIMED = (2, 4, 8, 16), 3
 """Passes to time, the shortest first: llama.cpp's kernels change about there."""
 CHEAP = 1.05
 """Exact kernels are cheap if passes take up to this many times as long."""
@@ -24,7 +24,7 @@ def exact_costs(
         return {}
     began, depths = perf_counter(), depths_of(model)
     depths = list(dict.fromkeys([*depths[:1], *depths[-1:]]))
-    found = {length: 0.0 for length in LENGTHS if length <= longest and depths}
+    found = {length: 0.0 for length in TIMED_LENGTHS if length <= longest and depths}
     for number, depth in enumerate(depths, 1):
         deadline = began + most_seconds * number / len(depths)
         here = costs_at(model, kernels, depth, list(found), deadline)
@@ -39,7 +39,7 @@ def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
     Passes between two timed lengths cost as much more as the longer one.
     """
     cheap = 1
-    for length in [length for length in LENGTHS if length <= longest]:
+    for length in [length for length in TIMED_LENGTHS if length <= longest]:
         if costs.get(length, 2 * CHEAP) > CHEAP:
             return cheap
         cheap = length
@@ -63,7 +63,7 @@ def costs_at(
         if began + 2 * took >= deadline:  # twice as many tokens
             break
         taken: tuple[list[float], list[float]] = ([], [])
-        for _ in range(ROUNDS):
+        for _ in range(NUM_TIMED):
             for seconds, exact in zip(taken, (1, length), strict=True):
                 with kernels.left_out(exact):
                     seconds.append(_seconds(model, depth, length))

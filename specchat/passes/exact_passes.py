@@ -19,14 +19,14 @@ from specchat.decoding.ports import LanguageModel
 from specchat.options.declarations import LONGEST_DRAFT
 
 LONGEST_PASS = LONGEST_DRAFT + 1
-LENGTHS = (2, 3, 4, 7, 8, 15, 16, 33)
+COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, 33)
 """Passes to compare. llama.cpp's kernels change at 2, 4, 8 and perhaps 16 tokens."""
 FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
 """If one length is inexact, so is every length of its kernel: most of their sums agree by chance,
 as activations are rounded to 8 bits."""
-ROUNDS, LONGEST_REPEATED, NUM_TEXTS = 4, 8, 4
-"""Passes are compared at several places of a text, longer ones than LONGEST_REPEATED at one, and in
-as many texts as a third of the time allows."""
+MAX_STARTS, LONGEST_AT_STARTS, NUM_TEXTS = 4, 8, 4
+"""Passes are compared at several places of a text, longer ones than LONGEST_AT_STARTS at one, and
+in as many texts as a third of the time allows."""
 DEPTHS = (16, 600, 1500)
 """Tokens in the memory: flash attention takes another way from 512 on."""
 NUM_COPIED = 60
@@ -88,7 +88,7 @@ def longest_exact_pass(
     inexact, and then the second value is False. The memory is empty afterwards.
     """
     began, has_reached_all = perf_counter(), True
-    longest = min(model.longest_draft + 1, LENGTHS[-1], kernels.longest_without())
+    longest = min(model.longest_draft + 1, COMPARED_LENGTHS[-1], kernels.longest_without())
     depths = depths_of(model)
     if not depths or not model.rollback_kind.can_speculate:
         return 1, True
@@ -107,7 +107,7 @@ def longest_exact_pass(
 
 def depths_of(model: ComparedModel) -> list[int]:
     """Return the depths at which a model's passes are compared."""
-    return [depth for depth in DEPTHS if depth + 2 * LENGTHS[-1] <= model.capacity]
+    return [depth for depth in DEPTHS if depth + 2 * COMPARED_LENGTHS[-1] <= model.capacity]
 
 
 def fill(model: ComparedModel, depth: int, deadline: float) -> bool:
@@ -138,7 +138,7 @@ def _longest_here(model: ComparedModel, most: int, deadline: float) -> tuple[int
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
-            further = _Comparison(model, depth + number * LENGTHS[-1])
+            further = _Comparison(model, depth + number * COMPARED_LENGTHS[-1])
             longest = further.longest(longest, math.inf)
     return longest, comparison.has_reached_all
 
@@ -150,14 +150,14 @@ class _Comparison:
         """Compare after what is in the memory, with the text from its token `first` on."""
         self._model = model
         self._base = model.length
-        self._tokens = text_of(model, first, first + LENGTHS[-1] + 1)
+        self._tokens = text_of(model, first, first + COMPARED_LENGTHS[-1] + 1)
         self._rows: list[Logits] = []
         self.has_reached_all = True
 
     def longest(self, most: int, deadline: float) -> int:
         """Return the longest exact pass of up to `most` tokens that the time allows to prove."""
         proved = 1
-        for length in (*[length for length in LENGTHS if length < most], most):
+        for length in (*[length for length in COMPARED_LENGTHS if length < most], most):
             if perf_counter() > deadline:
                 self.has_reached_all = False
                 return proved
@@ -165,10 +165,10 @@ class _Comparison:
             if not self._is_exact(0, length):
                 return min(proved, _below(length))
             proved = length
-        for start in range(1, ROUNDS):
-            for length in LENGTHS:
+        for start in range(1, MAX_STARTS):
+            for length in COMPARED_LENGTHS:
                 is_known = start + length < len(self._rows)
-                if length > min(proved, LONGEST_REPEATED) or perf_counter() > deadline:
+                if length > min(proved, LONGEST_AT_STARTS) or perf_counter() > deadline:
                     break
                 if is_known and not self._is_exact(start, length):
                     proved = min(proved, _below(length))

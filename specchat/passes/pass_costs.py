@@ -20,16 +20,18 @@ PLAIN, SETTLED = 0, 8
 """The entry of plain decoding: passes over one token after SETTLED others of the kind. Right after
 drafting they take up to a third longer: the processor's caches hold less of what they read, and
 llama.cpp builds the graph of a pass anew after one of another length."""
-FEW = 3
+NUM_FIRST = 3
+"""Of the first passes of a length, and of those after a long time, the fastest counts."""
 MIN_WEIGHT = 0.025
 """Weight of a new measurement among many: the table remembers about forty."""
 SPEED_WEIGHT = 0.15
 """How fast the whole table follows a machine that has become slower or faster."""
 REFRESH = 16
+"""Rows are worked out anew after this many passes of a length."""
 STALE, STALE_SINGLE = 64, 24
 """A length not measured for this many passes counts little once it is measured again; a single
 token for fewer, as every decision rests on what that takes."""
-OPTIMISM_PER_PASS, MAX_OPTIMISM = 0.001, 0.35
+OPTIMISM_PER_PASS, MAX_COST_OPTIMISM = 0.001, 0.35
 """How much less a pass may take than was once measured: the machine or the first measurement may
 have been disturbed, and a length that seems expensive is never used and so never measured."""
 MAX_SURPRISE = 1.3
@@ -131,9 +133,9 @@ class PassCosts:
             self._forget_rows()
             return
         if is_stale:
-            entry.count = min(entry.count, FEW - 2)
+            entry.count = min(entry.count, NUM_FIRST - 2)
         entry.count += 1
-        if entry.count <= FEW:  # passes take too long for many reasons, too short for none
+        if entry.count <= NUM_FIRST:  # passes take too long for many reasons, too short for none
             entry.seconds = min(entry.seconds, seconds / self._speed)
         surprise = seconds / (entry.seconds * self._speed)
         surprise = min(max(surprise, 1 / MAX_SURPRISE), MAX_SURPRISE)
@@ -209,7 +211,7 @@ class PassCosts:
 
     def _optimistic(self, row: Sequence[float]) -> list[float]:
         optimistic = [
-            cost * (1.0 - min(OPTIMISM_PER_PASS * self._age(num_tokens), MAX_OPTIMISM))
+            cost * (1.0 - min(OPTIMISM_PER_PASS * self._age(num_tokens), MAX_COST_OPTIMISM))
             for num_tokens, cost in enumerate(row)
         ]
         least = MIN_RISE * row[1]
