@@ -1,1 +1,1 @@
-"""How much to draft: what passes cost on this machine, and how often drafts are accepted."""
+"""How much to draft: how often drafts are accepted, what one more token gains, what to explore."""

@@ -1,1 +1,1 @@
-"""What a model's passes cost on this machine, by their number of tokens."""
+"""What a model's passes cost on this machine, which of them are exact, and which to pad."""
