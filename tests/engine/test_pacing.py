@@ -16,7 +16,6 @@ from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, InvalidOption
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.pacer import LearningPacer
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
@@ -317,14 +316,12 @@ def test_a_reported_acceptance_rate_is_expected_of_a_new_pair(
     """The rate applies at any temperature, until enough was measured."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny, first_guess=0.2) as engine:
-        pacers = [
-            LearningPacer(engine.pacing.knowledge, is_greedy=is_greedy)
-            for is_greedy in (True, False)
-        ]
-        for pacer in pacers:
-            assert pacer._passes.expected()[0] == pytest.approx([0.2] * 3)
+        knowledge = engine.pacing.knowledge
+        for is_greedy in (True, False):
+            expected = knowledge.acceptance_of("draft", is_greedy).expected()[0]
+            assert expected == pytest.approx([0.2] * 3)
         for _ in range(40):
-            pacers[0]._passes.observe(0.75, 1.0)
+            knowledge.acceptance_of("draft", is_greedy=True).observe(0.75, 1.0)
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
         learned = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+from itertools import product
+
 import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
@@ -97,15 +100,16 @@ def test_the_length_really_run_is_learned(size: int) -> None:
 def test_padding_beats_every_fixed_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short drafts pay where long ones cost too many draft passes, and short passes too much."""
     costs = [0.0, *BLOCKS[1:], *(2.3 + 0.3 * more for more in range(40))]
-    machine = Machine(costs, 0.2, always(0.4))
-    best = best_fixed(machine)
-    monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-    rate = machine.decode(LearningPacer(knowledge_of(machine), is_greedy=True), 1500)
-    other = Machine(costs, 0.2, always(0.4))
-    monkeypatch.setattr(pacing, "perf_counter", other.clock)
-    knowledge = knowledge_of(other)
-    knowledge.target.longest_padded = 0
-    without = other.decode(LearningPacer(knowledge, is_greedy=True), 1500)
+    best = best_fixed(Machine(costs, 0.2, always(0.4)))
+    padded, bare = list[float](), list[float]()
+    for seed, rates in product(range(5), (padded, bare)):
+        machine = Machine(costs, 0.2, always(0.4), seed)
+        monkeypatch.setattr(pacing, "perf_counter", machine.clock)
+        knowledge = knowledge_of(machine)
+        if rates is bare:
+            knowledge.target.longest_padded = 0
+        pacer = LearningPacer(knowledge, is_greedy=True, pass_origin="draft")
+        rates.append(machine.decode(pacer, 1500))
 
-    assert rate > 1.05 * best
-    assert rate > 1.08 * without
+    assert statistics.mean(padded) > 1.05 * best
+    assert statistics.mean(padded) > 1.08 * statistics.mean(bare)
