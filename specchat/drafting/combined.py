@@ -23,7 +23,7 @@ class CombinedDrafter(Drafter):
 
     @property
     def unfit_reason(self) -> str | None:
-        """Why the draft model cannot be of use for this target, None if it may be."""
+        """Why the draft model does not suit this target, None if it may."""
         return self._model.unfit_reason
 
     def begin(self, task: DraftTask) -> None:

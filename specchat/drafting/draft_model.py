@@ -14,9 +14,9 @@ from specchat.options.declarations import Sampling
 LONGEST_CATCH_UP = 16
 """More unread tokens than this go through `prefill`, in chunks."""
 SHORT_MEMORIES = (256, 32)
-"""How many of the last tokens the draft model reads after it was not used for long: the smaller
-number where reading is expensive. Reading everything would cost more than a trial is worth, and so
-would a longer prompt before a draft is likely to be wanted."""
+"""How many of the last tokens the draft model reads after a long pause: the smaller number where
+reading is expensive. Reading everything would cost more than a trial is worth, and so would a
+longer prompt before a draft is likely to be wanted."""
 
 
 class DraftModelDrafter(Drafter):
@@ -50,7 +50,7 @@ class DraftModelDrafter(Drafter):
 
     @property
     def unfit_reason(self) -> str | None:
-        """Why the model cannot be of use for this target, None if it may be."""
+        """Why the model does not suit this target, None if it may."""
         return None
 
     def begin(self, task: DraftTask) -> None:
@@ -66,7 +66,7 @@ class DraftModelDrafter(Drafter):
             self._read()
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw tokens to follow the text and `after`, drafted by others, while that pays."""
+        """Draw tokens that follow the text and `after` (drafted by others) while that pays."""
         drafted = self._map.read(after)
         if not self._has_room(len(drafted)):
             self._shorten(self._model.capacity // 2)
@@ -157,7 +157,7 @@ class DraftModelDrafter(Drafter):
 
 
 def confidence_of(logits: Logits, distribution: Distribution) -> float:
-    """Return how confident the draft model is of its next token, from one half to 1.
+    """Return the draft model's confidence in its next token, from 0.5 to 1.
 
     At temperature 0 it is p1 / (p1 + p2) of the two most likely tokens. Above that, even a token
     of a broad distribution is accepted if the target's is as broad.

@@ -1,4 +1,4 @@
-"""The prediction head as drafter: a layer of the target's own that runs ahead of it."""
+"""The prediction head as drafter: a small model that reads the target's hidden states."""
 
 import sys
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class HeadDrafter(DraftModelDrafter):
 
     @property
     def unfit_reason(self) -> str | None:
-        """Why the head cannot be of use for this target, None if it may be."""
+        """Why the head does not suit this target, None if it may."""
         return self._fit.unfit_reason
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:

@@ -14,7 +14,7 @@ DECIDED = 64
 
 @dataclass(slots=True)
 class HeadFit:
-    """What became of the first tokens of a head's drafts, kept while its pair is loaded."""
+    """The outcomes of the first tokens of a head's drafts, kept while its pair is loaded."""
 
     num_drafts: int = 0
     num_right: int = 0

@@ -8,7 +8,7 @@ from specchat.drafting.factory import Materials
 
 
 class SilentDrafter(Drafter):
-    """Proposes nothing, so every step emits one token of the target's own."""
+    """Proposes nothing, so every step emits one token from the target."""
 
     def begin(self, task: DraftTask) -> None:
         """Do nothing."""

@@ -25,7 +25,7 @@ per token stays bounded where a text repeats one token."""
 SHORT_MATCH = 3.0
 """After a match of this length, what followed it once has an even chance to follow again."""
 SURE_MATCH = 3
-"""Shorter matches give way to the rest of a copied passage."""
+"""The rest of a copied passage takes precedence over shorter matches."""
 
 
 class NextToken(NamedTuple):
@@ -42,7 +42,7 @@ class NextToken(NamedTuple):
 
 @dataclass(slots=True)
 class _State:
-    """A set of passages that end at the same places; `end` is the first of these.
+    """A set of passages that end at the same positions; `end` is the first of these.
 
     The longest passage has `length` tokens.
     """

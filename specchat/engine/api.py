@@ -176,7 +176,7 @@ class Engine(ABC):
 
     @abstractmethod
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Check a request and yield its answer; from here on a stop is meant for it."""
+        """Check a request and yield its answer; later stops apply to it."""
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
         """Answer as `chat` does; without a chat template, continue the text of the messages."""

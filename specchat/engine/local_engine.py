@@ -35,8 +35,8 @@ from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
 REASON_INTERVAL = 8
-"""While nothing is drafted, the reason is worked out anew after this many chunks: that makes pacing
-learn from plain passes, which otherwise waits for the end of the answer."""
+"""While nothing is drafted, the reason is updated every this many chunks, which also makes pacing
+learn from plain passes before the end of the answer."""
 
 
 class LocalEngine(Engine):
@@ -61,7 +61,7 @@ class LocalEngine(Engine):
             self._resources = stack.pop_all()
 
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Prepare an answer; from here on a stop is meant for it."""
+        """Prepare an answer; later stops apply to it."""
         self._require_idle()
         prompt = tokenize_request(self.model, request, self.context.capacity)
         if not self.context.rollback_kind.removes_any_tail:
@@ -119,7 +119,7 @@ class LocalEngine(Engine):
         self._resources.close()
 
     def _describe(self, name: str, options: GenerateOptions) -> None:
-        """Note in the statistics what is used, and why no more is."""
+        """Record in the statistics what drafts, and why nothing else does."""
         self.stats.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
         self.stats.draft_length = options.draft_length if origins else 0

@@ -32,20 +32,20 @@ from specchat.planning.device import find_machine
 LOGS = (worker.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
 JOIN_TIMEOUT_SECONDS = 2.0
-"""A process that takes longer to exit is killed."""
+"""A process that takes longer than this to exit is killed."""
 OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
 KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
-"""How a process ends that the system stops because memory runs out."""
+"""How a process ends if the system kills it for lack of memory."""
 POLL_SECONDS = 0.25
-"""How often loading asks whether to go on while the process reports nothing."""
+"""Seconds between two calls of the progress callback while the process reports nothing."""
 
 
 class RemoteEngine(Engine):
     """A pair loaded into a process of its own, started by `spawn`."""
 
     def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
-        """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
+        """Start the process and wait until the pair is loaded; clean up on failure."""
         self.stats = Statistics()
         self._loading = loading
         self._current = 0  # the answer in progress
@@ -72,7 +72,7 @@ class RemoteEngine(Engine):
             raise
 
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Check a request; from here on a stop is meant for it."""
+        """Check a request; later stops apply to it."""
         self._require_idle()
         self._latest += 1
         decode = worker.Decode(self._latest, replace(request, on_progress=None))
@@ -223,7 +223,7 @@ def _ending(code: int | None) -> str:
 
 
 def _advice(loading: Loading, *, has_log: bool = True) -> str:
-    """Return where to read why a process ended, and what may help."""
+    """Return advice: the log that says why a process ended, and what may help."""
     log = latest_log(*LOGS) if has_log else None
     where = f"see {log}; " if log else ""
     if not _may_be_on_gpus(loading):
@@ -233,7 +233,7 @@ def _advice(loading: Loading, *, has_log: bool = True) -> str:
 
 
 def _memory_advice(loading: Loading) -> str:
-    """Return what takes less of the host's memory."""
+    """Return advice on how to use less of the host's memory."""
     without = "" if loading.draft is None else ", --draft none"
     mlock = ", no --mlock" if loading.mlock else ""
     # layers on an integrated GPU are in the host's memory, too

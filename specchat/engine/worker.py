@@ -1,7 +1,7 @@
 """The engine process: loads a pair and answers one request at a time until its client is gone.
 
-Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it.
-The numbers of answers to stop take a connection of their own, so that they wait for nothing.
+Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it. The numbers
+of answers to stop have their own connection, so that they never wait.
 """
 
 import os

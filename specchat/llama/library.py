@@ -73,7 +73,7 @@ def last_errors() -> list[str]:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep freed memory, where it can: taking it anew costs page faults.
+    """Let the C library keep freed memory if it can: allocating it again costs page faults.
 
     Training takes and frees large tensors all the time, and each step took 1.4 times as long here.
     """

@@ -1,4 +1,4 @@
-"""What exact kernels cost: passes with fast, inexact kernels and without, timed in turn."""
+"""What exact kernels cost: passes with and without fast, inexact kernels, timed in turn."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -74,7 +74,7 @@ def costs_at(
 
 
 def _seconds(model: ComparedModel, depth: int, length: int) -> float:
-    """Return the seconds of a pass, and take it back."""
+    """Return the seconds of a pass, and roll it back."""
     base = model.length
     tokens = text_of(model, depth, depth + length)
     began = perf_counter()

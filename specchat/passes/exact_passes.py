@@ -28,7 +28,7 @@ MAX_STARTS, LONGEST_AT_STARTS, NUM_TEXTS = 4, 8, 4
 """Passes are compared at several places of a text, longer ones than LONGEST_AT_STARTS at one, and
 in as many texts as a third of the time allows."""
 DEPTHS = (16, 600, 1500)
-"""Tokens in the memory: flash attention takes another way from 512 on."""
+"""Tokens in the memory: flash attention takes another path from 512 on."""
 NUM_COPIED = 60
 """Deeper memories are filled with copies of this many tokens, which takes no passes."""
 SPREAD = 7919
@@ -36,7 +36,7 @@ SPREAD = 7919
 
 
 class MemoryCopies(Protocol):
-    """What a memory can do besides holding a text."""
+    """The operations of a memory that the comparison needs."""
 
     @property
     def can_speculate(self) -> bool:
@@ -69,10 +69,10 @@ class InexactKernels(Protocol):
         """Whether passes can be computed with or without them."""
 
     def longest_without(self) -> int:
-        """Return the longest pass that they have no part in."""
+        """Return the longest pass that these kernels do not compute."""
 
     def left_out(self, longest: int) -> AbstractContextManager[None]:
-        """Do without them in passes of up to `longest` tokens for a while."""
+        """Disable these kernels in passes of up to `longest` tokens inside a `with` block."""
 
 
 def longest_exact_pass(
@@ -147,7 +147,7 @@ class _Comparison:
     """Passes of several lengths at one depth, compared with the rows of single tokens."""
 
     def __init__(self, model: ComparedModel, first: int) -> None:
-        """Compare after what is in the memory, with the text from its token `first` on."""
+        """Compare passes after the current memory, over the text from its token `first` on."""
         self._model = model
         self._base = model.length
         self._tokens = text_of(model, first, first + COMPARED_LENGTHS[-1] + 1)
@@ -194,5 +194,5 @@ class _Comparison:
 
 
 def _below(length: int) -> int:
-    """Return the longest pass that does without the kernel of an inexact one."""
+    """Return the longest pass that does not use the kernel of an inexact one."""
     return max(first for first in FIRST_OF_KERNEL if first <= length) - 1

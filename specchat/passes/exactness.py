@@ -9,8 +9,8 @@ if TYPE_CHECKING:  # NumPy, which `specchat show` does without
 
 MOST_SECONDS = {"auto": 2.0, "on": 15.0}
 """How long passes of a new model are compared while it is loaded: what is not reached is not
-drafted with "on". With "auto" it only decides about kernels, so it may not hold up the first answer
-for long."""
+drafted with "on". With "auto" it only decides about kernels, so it must not delay the first answer
+much."""
 MOST_SECONDS_OF_COSTS = 4.0
 MAX_ATTEMPTS = 3
 
@@ -40,7 +40,7 @@ class Exactness:
         return max(known, default=None)
 
     def after(self, earlier: "Exactness | None", *, is_complete: bool) -> "Exactness":
-        """Return this result, and the earlier one that lacked time, as one."""
+        """Return this result merged with an earlier one that lacked time."""
         if is_complete:
             return self
         attempts, longest = (earlier.attempts, earlier.longest) if earlier else (0, 1)

@@ -16,11 +16,12 @@ from specchat.private_files import FOLDERS, read_json, read_text, write_json
 
 FORMAT = 9
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
-"""Of more files the oldest are deleted, and so are those not written for this long."""
+"""The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16
 """Ways of loading a target that are kept; the ones written first are dropped."""
 PROCESSOR_FIELDS = ("model name", "CPU part")
-"""How the lines of /proc/cpuinfo begin that identify a processor; ARM has only the second."""
+"""The beginnings of the lines in /proc/cpuinfo that identify a processor; ARM has only the
+second."""
 
 CostRows: TypeAlias = list[tuple[int, int, float]]
 """What passes cost, as rows of (depth bucket, tokens, seconds)."""
@@ -63,11 +64,11 @@ class LearnedCache:
         self._build = build
 
     def exactness(self) -> dict[str, Exactness]:
-        """Return how exact passes are, by how the target was loaded."""
+        """Return the exactness of passes, by how the target was loaded."""
         return self._read().exactness
 
     def keep_exactness(self, way: str, found: Exactness) -> None:
-        """Keep how exact passes are of a target loaded in this way."""
+        """Save the exactness of passes of a target loaded in this way."""
         record = self._read()
         record.exactness = _with_newest(record.exactness, way, found)
         self._write(record)
@@ -77,7 +78,7 @@ class LearnedCache:
         return self._read().pairs.get(_digest(subject), LearnedPair())
 
     def keep_pair(self, subject: Mapping[str, Any], learned: LearnedPair) -> None:
-        """Keep what was learned of a pair."""
+        """Save what was learned of a pair."""
         record = self._read()
         record.pairs = _with_newest(record.pairs, _digest(subject), learned)
         self._write(record)

@@ -1,4 +1,4 @@
-"""A target that makes its passes longer where that takes less time."""
+"""A target that lengthens its passes where that takes less time."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,10 +7,10 @@ from specchat.decoding.ports import LanguageModel, PromptProgress, Rows
 
 
 class PaddingCosts(Protocol):
-    """What padding is decided by: the costs of passes."""
+    """The costs of passes, by which padding is decided."""
 
     def padded(self, num_tokens: int, depth: int, most: int) -> int:
-        """Return over how many tokens, up to `most`, a pass that must read this many goes best."""
+        """Return the fastest length, up to `most`, for a pass that must read this many tokens."""
 
 
 class PaddedTarget:
@@ -21,7 +21,7 @@ class PaddedTarget:
     """
 
     def __init__(self, model: LanguageModel, costs: PaddingCosts) -> None:
-        """Pad a model's passes by what they cost."""
+        """Pad a model's passes according to their costs."""
         self._model, self._costs = model, costs
 
     @property
@@ -43,7 +43,7 @@ class PaddedTarget:
         return self._model.prefill(tokens, on_progress)
 
     def mark(self) -> None:
-        """Allow a rollback to here."""
+        """Allow a rollback to the current length."""
         self._model.mark()
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 WORTH_PADDING = 0.95
-"""A pass is padded if that takes less than this share of its time: less may be chance."""
+"""A pass is padded if that takes less than this share of its time; a smaller gain may be chance."""
 
 
 def padded_row(row: list[float], longest: int) -> list[float]:
@@ -29,7 +29,7 @@ def padded_row(row: list[float], longest: int) -> list[float]:
 
 
 def padded_size(row: Sequence[float], num_tokens: int, longest: int) -> int:
-    """Return over how many tokens, up to `longest`, a pass that must read some takes least time."""
+    """Return the length, up to `longest`, at which a pass that must read some tokens is fastest."""
     costs = row[num_tokens : longest + 1]
     least = min(costs, default=0.0)
     if num_tokens < 2 or not costs or least >= WORTH_PADDING * costs[0]:
