@@ -14,7 +14,7 @@ from specchat.errors import CatalogueError, InvalidOption, SettingsError
 from specchat.hub.references import Reference, Wheel
 from specchat.options.declarations import Sampling
 from specchat.options.option import Option
-from specchat.settings.positions import Place, find_lines
+from specchat.settings.positions import KeyPath, find_lines
 from specchat.settings.toml_file import load_file, read_file
 
 TEXT = Option("", main_type=str)
@@ -68,19 +68,21 @@ class Table:
     path: Path
     text: str
     values: Mapping[str, Any]
-    place: Place = ()
-    mistakes: list[tuple[Place, str]] = field(default_factory=list)
+    key_path: KeyPath = ()
+    mistakes: list[tuple[KeyPath, str]] = field(default_factory=list)
 
     def blame(self, what: str, key: str = "") -> None:
         """Record a mistake in a key, or in the table."""
-        place = (*self.place, key) if key else self.place
-        owner = f"{' '.join(place[:2])}: " if len(place) > 1 else ""
-        self.mistakes.append((place, f"{owner}{what}"))
+        key_path = (*self.key_path, key) if key else self.key_path
+        owner = f"{' '.join(key_path[:2])}: " if len(key_path) > 1 else ""
+        self.mistakes.append((key_path, f"{owner}{what}"))
 
     def mistake_lines(self) -> list[str]:
         """Return one message for each mistake, with file and line, in the order of lines."""
         known = find_lines(self.text) if self.mistakes else {}
-        found = sorted((_line_of(place, known), place, what) for place, what in self.mistakes)
+        found = sorted(
+            (_line_of(key_path, known), key_path, what) for key_path, what in self.mistakes
+        )
         return [f"{self.path} line {line}: {what}" for line, _, what in found]
 
     def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class Table:
     def inner(self, key: str) -> Self:
         """Return a table inside this one, empty if it is missing."""
         values = self._checked(TABLE.checked, key, self.values.get(key, {}))
-        return replace(self, values=values or {}, place=(*self.place, key))
+        return replace(self, values=values or {}, key_path=(*self.key_path, key))
 
     def tables(self, key: str) -> Iterator[tuple[str, Self]]:
         """Yield the tables inside a table of this one, by name."""
@@ -130,10 +132,10 @@ class Table:
             return None
 
 
-def _line_of(place: Place, known: Mapping[Place, int]) -> int:
+def _line_of(key_path: KeyPath, known: Mapping[KeyPath, int]) -> int:
     """Return the line of a value, or of the table that it belongs in."""
-    ends = range(len(place), 0, -1)
-    return next((known[place[:end]] for end in ends if place[:end] in known), 1)
+    ends = range(len(key_path), 0, -1)
+    return next((known[key_path[:end]] for end in ends if key_path[:end] in known), 1)
 
 
 def read_table(path: Path) -> Table:

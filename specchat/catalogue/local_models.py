@@ -46,7 +46,7 @@ MAX_MANIFESTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModelFolder:
     """A folder of models, and the program it belongs to."""
 
     tool: Tool
@@ -76,13 +76,13 @@ class _Manifest(msgspec.Struct, rename={"media_type": "mediaType"}):
     manifests: "list[_Manifest] | None" = None
 
 
-def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel, ...]:
+def find_local_models(folders: Iterable[ModelFolder] | None = None) -> tuple[LocalModel, ...]:
     """Return the models in all programs' folders, without duplicate files or names."""
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
-    for place in find_places() if places is None else places:
-        for name, path in _FINDERS[place.tool](place.folder):
-            model = model_at(path, name, place.tool)
+    for each in find_model_folders() if folders is None else folders:
+        for name, path in _FINDERS[each.tool](each.folder):
+            model = model_at(path, name, each.tool)
             if model and (real := path.resolve()) not in seen:
                 seen.add(real)
                 named.setdefault(model.name, model)
@@ -134,15 +134,15 @@ def find_derived(name: str) -> LocalModel | None:
     return max(found, key=lambda model: model.name in names, default=None)
 
 
-def find_places(
+def find_model_folders(
     environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
-) -> tuple[Place, ...]:
+) -> tuple[ModelFolder, ...]:
     """Return the existing folders without duplicates, the hub's cache first."""
-    found: dict[Path, Place] = {}
-    for place in _possible_places(environ, home or Path.home(), system):
+    found: dict[Path, ModelFolder] = {}
+    for each in _possible_folders(environ, home or Path.home(), system):
         with suppress(OSError, ValueError):
-            if place.folder.is_absolute() and place.folder.is_dir():
-                found.setdefault(place.folder.resolve(), place)
+            if each.folder.is_absolute() and each.folder.is_dir():
+                found.setdefault(each.folder.resolve(), each)
     return tuple(found.values())
 
 
@@ -151,25 +151,27 @@ def derived_folder() -> Path:
     return FOLDERS.user_data_path / "derived"
 
 
-def _possible_places(environ: Mapping[str, str], home: Path, system: str) -> Iterator[Place]:
+def _possible_folders(environ: Mapping[str, str], home: Path, system: str) -> Iterator[ModelFolder]:
     """Yield the folders that programs use on a system, the configured ones first."""
-    yield Place("hub", cache_root())
-    yield Place("derived", derived_folder())
+    yield ModelFolder("hub", cache_root())
+    yield ModelFolder("derived", derived_folder())
     caches = {
         "win32": Path(environ.get("LOCALAPPDATA") or home / "AppData/Local"),
         "darwin": home / "Library/Caches",
     }
     usual = caches.get(system, Path(environ.get("XDG_CACHE_HOME") or home / ".cache"))
-    yield Place("llama.cpp", Path(environ.get("LLAMA_CACHE") or usual / "llama.cpp").absolute())
+    yield ModelFolder(
+        "llama.cpp", Path(environ.get("LLAMA_CACHE") or usual / "llama.cpp").absolute()
+    )
     moved = Path(read_text(home / ".lmstudio-home-pointer"))
     for folder in (moved, home / ".lmstudio", home / ".cache/lm-studio"):
         settings = read_json(folder / "settings.json", dict[str, Any], {})
-        yield Place("LM Studio", Path(str(settings.get("downloadsFolder", ""))))
-        yield Place("LM Studio", folder / "models")
+        yield ModelFolder("LM Studio", Path(str(settings.get("downloadsFolder", ""))))
+        yield ModelFolder("LM Studio", folder / "models")
     if named := environ.get("OLLAMA_MODELS", "").strip("\"' "):
-        yield Place("Ollama", Path(named).absolute())
-    yield Place("Ollama", home / ".ollama/models")
-    yield Place("Ollama", OLLAMA_SERVICE)
+        yield ModelFolder("Ollama", Path(named).absolute())
+    yield ModelFolder("Ollama", home / ".ollama/models")
+    yield ModelFolder("Ollama", OLLAMA_SERVICE)
 
 
 def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -217,7 +219,7 @@ def _files_below(top: Path) -> list[tuple[str, Path]]:
         real = {
             os.path.realpath(entry.path): entry.path for entry in below
         }  # prefer folders to links
-        level = [path for place, path in real.items() if place not in seen]
+        level = [path for each, path in real.items() if each not in seen]
         seen |= real.keys()
     return [(path.relative_to(top).as_posix(), path) for path in sorted(found[:MOST_FILES])]
 

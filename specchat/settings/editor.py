@@ -35,8 +35,8 @@ def write_setting(path: Path, name: str, value: object) -> None:
         for other in TARGETS if name in TARGETS else ():
             if other != name:
                 write_setting(path, other, None)
-    place = (setting.table, setting.key)
-    change_value(path, place, value, documented_settings(), partial(_added, setting, value))
+    key_path = (setting.table, setting.key)
+    change_value(path, key_path, value, documented_settings(), partial(_added, setting, value))
 
 
 def create_settings(path: Path) -> None:

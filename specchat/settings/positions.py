@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Place: TypeAlias = tuple[str, ...]
+KeyPath: TypeAlias = tuple[str, ...]
 """The path of a value: the names of its tables, then its key."""
 
 CLOSING = ('"""', "'''", "]", "}")
@@ -25,14 +25,14 @@ class Statement:
 
     line: int
     text: str
-    table: Place
+    table: KeyPath
     content: dict[str, Any] | None
     is_header: bool
 
 
 def statements(text: str) -> Iterator[Statement]:
     """Yield the statements of a file, including comments and empty lines."""
-    table: Place = ()
+    table: KeyPath = ()
     pending, first = "", 1
     for number, line in enumerate(text.split("\n"), 1):
         first = first if pending else number
@@ -43,20 +43,20 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         is_header = pending.lstrip(" \t").startswith("[")
         if is_header:
-            *_, table = _places((), content)
+            *_, table = _key_paths((), content)
         yield Statement(first, pending, table, content, is_header)
         pending = ""
     if pending:
         yield Statement(first, pending, table, None, is_header=False)
 
 
-def find_lines(text: str) -> dict[Place, int]:
+def find_lines(text: str) -> dict[KeyPath, int]:
     """Return the line on which each value and each table first appears."""
-    found: dict[Place, int] = {}
+    found: dict[KeyPath, int] = {}
     for statement in statements(text):
         above = () if statement.is_header else statement.table
-        for place in _places(above, statement.content or {}):
-            found.setdefault(place, statement.line)
+        for key_path in _key_paths(above, statement.content or {}):
+            found.setdefault(key_path, statement.line)
     return found
 
 
@@ -74,10 +74,10 @@ def parsed(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _places(table: Place, content: dict[str, Any]) -> Iterator[Place]:
+def _key_paths(table: KeyPath, content: dict[str, Any]) -> Iterator[KeyPath]:
     """Yield the path of each table and value that a statement sets, outer ones first."""
     found = [((*table, name), value) for name, value in content.items()]
-    for place, value in found:  # grows meanwhile
-        yield place
+    for key_path, value in found:  # grows meanwhile
+        yield key_path
         if isinstance(value, dict):
-            found += [((*place, name), inner) for name, inner in value.items()]
+            found += [((*key_path, name), inner) for name, inner in value.items()]

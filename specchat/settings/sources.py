@@ -10,7 +10,7 @@ from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.options.option import PREFIX, Option
 from specchat.options.option_fields import Options
 from specchat.private_files import FOLDERS
-from specchat.settings.positions import Place, find_lines
+from specchat.settings.positions import KeyPath, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest_setting
 from specchat.settings.toml_file import load_file, read_file
 
@@ -114,24 +114,26 @@ def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | I
 def _from_file(path: Path, text: str) -> dict[str, Any]:
     """Return the values set in the file's text, by full name."""
     values: dict[str, Any] = {}
-    for place, value in _places(load_file(path, text)):
+    for key_path, value in _key_paths(load_file(path, text)):
         try:
-            option = _setting_at(place, value)
+            option = _setting_at(key_path, value)
             known = _from_home(option.checked(value), option.name)
             values[option.name] = _beside(path, known) if isinstance(known, Path) else known
         except (SettingsError, InvalidOption) as error:
-            raise _at_line(path, text, place, str(error)) from None
+            raise _at_line(path, text, key_path, str(error)) from None
     if all(name in values for name in TARGETS):
-        place = ("model", "target")
-        raise _at_line(path, text, place, "model.pair already names a target: set only one of them")
+        key_path = ("model", "target")
+        raise _at_line(
+            path, text, key_path, "model.pair already names a target: set only one of them"
+        )
     return values
 
 
-def _at_line(path: Path, text: str, place: Place, what: str) -> SettingsError:
-    return SettingsError(f"{path} line {find_lines(text)[place]}: {what}")
+def _at_line(path: Path, text: str, key_path: KeyPath, what: str) -> SettingsError:
+    return SettingsError(f"{path} line {find_lines(text)[key_path]}: {what}")
 
 
-def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+def _key_paths(content: dict[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     """Yield path and value of each setting in known tables, and of everything outside them."""
     for table, inner in content.items():
         if table in TABLES and isinstance(inner, dict):
@@ -140,12 +142,12 @@ def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
             yield (table,), inner
 
 
-def _setting_at(place: Place, value: object) -> Option:
+def _setting_at(key_path: KeyPath, value: object) -> Option:
     """Return the setting at a path in the file. Raises InvalidOption if there is none."""
-    name = ".".join(place)
+    name = ".".join(key_path)
     if name in TABLES:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
-    if len(place) == 1:
+    if len(key_path) == 1:
         kind = "table" if isinstance(value, dict) else "setting"
         raise SettingsError(f"unknown {kind} {name}{nearest_setting(name)}")
     return find_setting(name)

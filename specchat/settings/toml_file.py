@@ -56,7 +56,7 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
 
 def change_value(
     path: Path,
-    place: tuple[str, str],
+    key_path: tuple[str, str],
     value: Any,
     new_file: str,
     added: Callable[[str], str | None],
@@ -70,7 +70,7 @@ def change_value(
     text = read_file(path)
     text = new_file if text is None else text
     content = load_file(path, text)
-    table, key = place
+    table, key = key_path
     inner = table_in(content, table)
     if value is None and key not in inner:
         return

@@ -11,10 +11,10 @@ import pytest
 
 from local_folders import GGUF, manifest, put, put_blob, put_in_hub, put_in_ollama
 from specchat.catalogue.local_models import (
-    Place,
+    ModelFolder,
     find_local_models,
     find_model,
-    find_places,
+    find_model_folders,
     model_at,
     models_in,
 )
@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 def ollama_names(folder: Path) -> list[str]:
     """Return the names of the models of one folder of Ollama's."""
-    return [model.name for model in find_local_models([Place("Ollama", folder)])]
+    return [model.name for model in find_local_models([ModelFolder("Ollama", folder)])]
 
 
 def test_every_program_is_looked_into(home: Path) -> None:
@@ -85,7 +85,7 @@ def test_folders_are_where_each_system_has_them(
     (home / folder).mkdir(parents=True)
     environ = {name: value.format(home=home) for name, value in environ.items()}
 
-    assert home / folder in [place.folder for place in find_places(environ, home, system)]
+    assert home / folder in [place.folder for place in find_model_folders(environ, home, system)]
 
 
 def test_lm_studio_is_followed_to_where_it_was_moved(home: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_list_of_manifests_gives_the_one_for_llama_cpp(tmp_path: Path) -> None
     path.symlink_to(tmp_path / "blobs" / blob)
     put_in_ollama(tmp_path, GGUF + b"old", "registry.ollama.ai/library/new/8b")
 
-    (found,) = find_local_models([Place("Ollama", tmp_path)])
+    (found,) = find_local_models([ModelFolder("Ollama", tmp_path)])
     assert (found.name, found.num_bytes) == ("new:8b", len(GGUF))
 
 

@@ -17,7 +17,7 @@ from conftest import WriteModel
 from hub_server import Fault, HubServer
 from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.catalogue_file import own_catalogue_path
-from specchat.catalogue.local_models import Place
+from specchat.catalogue.local_models import ModelFolder
 from specchat.cli.arguments import parse
 from specchat.cli.chat import find_offers, left_out
 from specchat.cli.model_arguments import is_first_run
@@ -165,8 +165,8 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     folder.mkdir(parents=True)
     (folder / "answers.gguf").symlink_to(tiny("llama"))
     monkeypatch.setattr(
-        "specchat.catalogue.local_models.find_places",
-        lambda: [Place("LM Studio", folder.parent.parent)],
+        "specchat.catalogue.local_models.find_model_folders",
+        lambda: [ModelFolder("LM Studio", folder.parent.parent)],
     )
     script = Script()
     app = chat_with_catalogue(script)
