@@ -9,7 +9,7 @@ from textwrap import fill
 from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
 from specchat.settings.toml_file import as_toml
-from specchat.tui.commands import COMMANDS, COMPOSER_COMMANDS, Command, key_rows
+from specchat.tui.commands import COMMANDS, COMPOSER_COMMANDS, Command, key_of, key_rows
 
 WIDTH = 120
 GENERATED = re.compile(
@@ -41,14 +41,16 @@ def _sentence(words: str) -> str:
 
 def keys_table() -> str:
     """Return the keys of the chat's commands; Ctrl+P is Textual's own."""
+    keyed = [each for each in COMMANDS if each.key]
+    rows = [(f"<!-- key: {each.id} -->{key_of(each.id)}", each.help) for each in keyed]
     palette = ("Ctrl+P", "Find any command, theme or preset by name")
-    return _table(("key", "what it does"), [*key_rows(), palette])
+    return _table(("key", "what it does"), [*rows, palette])
 
 
 def composer_keys_table() -> str:
     """Return the keys of the composer; those that move in its text are Textual's own."""
     fixed = [("Up, Down", "Recall earlier questions")]
-    return _table(("key", "what it does"), [*key_rows(commands=COMPOSER_COMMANDS), *fixed])
+    return _table(("key", "what it does"), [*key_rows(COMPOSER_COMMANDS), *fixed])
 
 
 def slash_table() -> str:

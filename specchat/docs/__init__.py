@@ -5,6 +5,7 @@ tests check; readers never see them. This package imports nothing but specchat.e
 """
 
 import re
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
@@ -31,6 +32,8 @@ READING_ORDER = (
 """Topics that are not listed here come last."""
 
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+KEY = re.compile(r"<!-- key: (?P<command>\w+) -->(?P<key>[\w+]+)")
+"""A key of the chat, behind the id of its command."""
 
 
 def topics() -> dict[str, str]:
@@ -40,18 +43,24 @@ def topics() -> dict[str, str]:
     return {name: first.removeprefix("# ") for name, first in firsts.items()}
 
 
-def read(topic: str) -> str:
-    """Return a topic's Markdown; InvalidOption names the nearest topic if there is none."""
+def read(topic: str, key_of: Callable[[str], str] | None = None) -> str:
+    """Return a topic's Markdown; InvalidOption names the nearest topic if there is none.
+
+    `key_of` returns the keys in effect of a command of the chat, by its id.
+    """
     known = topics()
     if topic in known:
-        return COMMENT.sub("", _text(topic))
+        text = _text(topic)
+        if key_of is not None:
+            text = KEY.sub(lambda found: key_of(found["command"]), text)
+        return COMMENT.sub("", text)
     topics_known = ", ".join(known)
     raise InvalidOption(f"no help topic {topic!r}{nearest(topic, known)}; topics: {topics_known}")
 
 
-def section(topic: str, heading: str) -> str:
+def section(topic: str, heading: str, key_of: Callable[[str], str] | None = None) -> str:
     """Return the Markdown below a heading of a topic, up to the next one; empty without it."""
-    lines = iter(read(topic).splitlines())
+    lines = iter(read(topic, key_of).splitlines())
     any(line.lstrip("#") == f" {heading}" for line in lines)  # skips the lines before it
     return "\n".join(takewhile(lambda line: not line.startswith("#"), lines)).strip()
 

@@ -30,30 +30,32 @@ from specchat.chat.store import Store
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
+from specchat.tui.actions.conversation_actions import ConversationActions
+from specchat.tui.actions.hint_actions import HintActions
+from specchat.tui.actions.message_actions import MessageActions
+from specchat.tui.actions.pair_actions import PairActions
+from specchat.tui.actions.race_actions import RaceActions
+from specchat.tui.actions.settings_dialogs import SettingsDialogs
+from specchat.tui.actions.think_switch import ThinkSwitch
 from specchat.tui.clipboard import copy_by_program
 from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
 from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.comparisons import Comparisons
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load
-from specchat.tui.conversation_actions import ConversationActions
 from specchat.tui.main_view import MainView
-from specchat.tui.message_actions import MessageActions
-from specchat.tui.pair_actions import PairActions
 from specchat.tui.palette import PaletteProvider
-from specchat.tui.race_actions import RaceActions
-from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
-from specchat.tui.think_switch import ThinkSwitch
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
@@ -96,23 +98,35 @@ class ChatApp(App[None]):
         self.setup = setup
         self._copied = ""
         self._error_until = 0.0
-        self.view = MainView(self)
-        store = Store(setup.history, BLOCKED_SECONDS)
-        self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pair_controller = PairController(self.view, setup.pair, self.call_later, load)
-        self.pulls = Pulls(self.view, self.call_later)
-        self.hint = Hint(self.pulls, is_first_run=setup.is_first_run)
-        self.answers = Answers(self.view, self.conversations, self.pair_controller)
-        self.comparisons = Comparisons(self.view, self.conversations, self.answers)
-        find, post = setup.other_drafts, self.call_later
-        self.adviser = Adviser(self.view, self.answers, self.pair_controller, find, post)
-        self.message_actions = MessageActions(self)
-        self.conversation_actions = ConversationActions(self)
-        self.race_actions = RaceActions(self)
-        self.pair_actions = PairActions(self)
-        self.settings_dialogs = SettingsDialogs(self)
-        self.think_switch = ThinkSwitch(self)
+        self.view = MainView(self, setup)
+        self._compose_controllers(setup, load)
+        self._compose_actions(setup)
         self._calls = self._command_calls()
+
+    def _compose_controllers(self, setup: Setup, load: Load) -> None:
+        """Create what holds the state, and show that in the view."""
+        view, post, key_of = self.view, self.call_later, setup.key_of
+        store = Store(setup.history, BLOCKED_SECONDS)
+        self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
+        self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of)
+        self.pulls = Pulls(view, post)
+        self.hint = Hint(self.pulls, key_of, is_first_run=setup.is_first_run)
+        self.answers = Answers(view, chat, pair, key_of)
+        self.adviser = Adviser(view, self.answers, pair, setup.other_drafts, post, key_of)
+        self.races = Races(view, chat, pair, self.answers)
+        view.state = ChatState(chat, pair, self.pulls, self.hint, self.answers, self.adviser)
+
+    def _compose_actions(self, setup: Setup) -> None:
+        """Create what commands do: each group with the controllers that it acts on."""
+        view, chat, pair, key_of = self.view, self.conversations, self.pair_controller, setup.key_of
+        answers, pulls, hint = self.answers, self.pulls, self.hint
+        self.message_actions = MessageActions(view, chat, answers, key_of)
+        self.conversation_actions = ConversationActions(view, chat, answers, key_of)
+        self.race_actions = RaceActions(view, self.races, answers)
+        self.pair_actions = PairActions(view, setup, chat, answers, pair, pulls, hint, self.adviser)
+        self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
+        self.settings_dialogs = SettingsDialogs(view, chat, answers, pair)
+        self.think_switch = ThinkSwitch(view, answers, pair)
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
@@ -130,7 +144,7 @@ class ChatApp(App[None]):
                     yield ClickLine("models", "hint")
                     yield Suggestions()
                     yield Composer()
-            yield Panel(self.setup.with_keys)
+            yield Panel(self.setup.key_of)
         yield KeyFooter(has_palette=True)
 
     def on_mount(self) -> None:
@@ -149,13 +163,13 @@ class ChatApp(App[None]):
         """Load the pair, and do what else can wait until the first screen is shown."""
         self.pair_controller.require_session()
         if self.setup.is_first_run:
-            self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
+            self.view.run(self.hint_actions.find_first_pairs(), "offers")
         gc.freeze()  # else a full collection stops the screen for 90 ms
         gc.enable()
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""
-        self.view.place(event.size.width)
+        self.view.fit(event.size.width)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Let the panel follow the focus."""
@@ -187,7 +201,7 @@ class ChatApp(App[None]):
         """Show a notice as plain, harmless text: names of files and presets are not markup."""
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
-        super().notify(self.setup.with_keys(harmless(message)), **{**how, "markup": False})
+        super().notify(harmless(message), **{**how, "markup": False})
 
     def _drop_notices(self) -> None:
         """Remove the notices about what was done before, unless there is an error to read."""
@@ -210,7 +224,7 @@ class ChatApp(App[None]):
         if is_ours and isinstance(self.screen, ModalScreen):
             return False
         if action in OFFER_COMMANDS:
-            return self.pair_actions.accepts(OFFER_COMMANDS.index(action))
+            return self.hint_actions.accepts(OFFER_COMMANDS.index(action))
         return super().check_action(action, parameters)
 
     async def run_action(
@@ -266,7 +280,7 @@ class ChatApp(App[None]):
         for command in super().get_system_commands(screen):
             if command.title not in REPLACED_COMMANDS:
                 yield command
-        for title, words, action in palette_rows(self.setup.keys):
+        for title, words, action in palette_rows(self.setup.key_of):
             yield SystemCommand(title, words, partial(self.call_later, self.run_action, action))
         for preset in self.conversations.store.presets():
             title = escape(f"Preset: {harmless(preset.name)}")
@@ -277,7 +291,7 @@ class ChatApp(App[None]):
 
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
         return {
-            "help": partial(self.message_actions.show_help, self.setup.keys),
+            "help": self.message_actions.show_help,
             "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
             "panel": self.view.toggle_panel,
@@ -285,26 +299,25 @@ class ChatApp(App[None]):
             "regenerate": self.answers.regenerate,
             "go_on": self.answers.go_on,
             "steps": self.message_actions.show_last_steps,
-            "compare": self.comparisons.compare,
-            "race": self.race_actions.act,
+            "compare": self.race_actions.act,
             "statistics": self.message_actions.show_statistics,
-            "settings": lambda: self.run_worker(self.settings_dialogs.change()),
-            "theme": lambda: self.run_worker(self.settings_dialogs.choose_theme()),
+            "settings": lambda: self.view.run(self.settings_dialogs.change()),
+            "theme": lambda: self.view.run(self.settings_dialogs.choose_theme()),
             "copy": self.message_actions.copy_last,
-            "system": lambda: self.run_worker(self.conversation_actions.edit_system_prompt()),
+            "system": lambda: self.view.run(self.conversation_actions.edit_system_prompt()),
             "think": self.think_switch.act,
-            "presets": lambda: self.run_worker(self.conversation_actions.choose_preset()),
+            "presets": lambda: self.view.run(self.conversation_actions.choose_preset()),
             "new": self.conversation_actions.new,
-            "rename": lambda: self.run_worker(self.conversation_actions.rename()),
-            "search": lambda: self.run_worker(self.conversation_actions.search()),
-            "search_here": lambda: self.run_worker(self.conversation_actions.search_here()),
+            "rename": lambda: self.view.run(self.conversation_actions.rename()),
+            "search": lambda: self.view.run(self.conversation_actions.search()),
+            "search_here": lambda: self.view.run(self.conversation_actions.search_here()),
             "export": self.conversation_actions.export,
             "undo": self.conversation_actions.undo,
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
-            "hide": self.pair_actions.hide_hint,
-            "accept": partial(self.pair_actions.accept, 0),
-            "accept_second": partial(self.pair_actions.accept, 1),
+            "hide": self.hint_actions.hide,
+            "accept": partial(self.hint_actions.accept, 0),
+            "accept_second": partial(self.hint_actions.accept, 1),
             "stop": self.answers.stop,
             "quit": self.exit,
         }
@@ -312,7 +325,7 @@ class ChatApp(App[None]):
     def action_help_quit(self) -> None:
         """Stop the answer on Ctrl+C, otherwise say how to leave."""
         if not self._leave():
-            self.notify("Press Ctrl+Q to quit.")
+            self.notify(f"Press {self.setup.key_of('quit')} to quit.")
 
     # --- what widgets report: `call_later` shows our own errors ---
 
@@ -334,6 +347,10 @@ class ChatApp(App[None]):
     def _reader_moved(self, event: Transcript.Behind) -> None:
         words = "[@click=app.latest]▼ latest[/]" if event.is_behind else ""
         self.view.composer.border_subtitle = words
+
+    @on(FigureView.Explain)
+    def _figure_asked(self, event: FigureView.Explain) -> None:
+        self.message_actions.explain(event)
 
     async def action_latest(self) -> None:
         """Scroll to the newest message."""
@@ -357,11 +374,11 @@ class ChatApp(App[None]):
         scroll[step > 0](animate=False)
 
     def action_step_focus(self, step: int) -> None:
-        """Focus the message that many places on, or the composer after the last one."""
+        """Move the focus by a number of messages; the composer follows the last one."""
         views: list[Widget] = [*self.view.transcript.views]
-        places = [*(views or self.query("Welcome > OptionList")), self.view.composer]
-        if self.focused in places:
-            places[max(0, places.index(self.focused) + step)].focus()
+        stops = [*(views or self.query("Welcome > OptionList")), self.view.composer]
+        if self.focused in stops:
+            stops[max(0, stops.index(self.focused) + step)].focus()
 
     def action_leave(self) -> None:
         """Return to the composer: stop the answer, otherwise uncover the conversation."""

@@ -41,7 +41,7 @@ GAP = 2
 """Cells between two parts of a legend."""
 LARGE_ROWS = 44
 """Rows of the panel from which on main figures are large, as in -high of the style sheet."""
-FIRST_WORDS = "Ask something: this then shows whether speculation makes the answer faster, and why."
+FIRST_WORDS = "Ask something to see whether speculation makes the answer faster, and why."
 
 
 class Part(NamedTuple):
@@ -157,8 +157,8 @@ def position_columns(shares: Sequence[float], width: int, height: int) -> Conten
     ]
     columns = [Content.styled(_spaced("", row), ACCEPTED) for row in drawn]
     kept = Content(_spaced("kept %", [percent(share).partition(" ")[0] for share in shown]))
-    places = _spaced("position", [str(place) for place in range(1, len(shown) + 1)])
-    return _lines(*columns, kept.stylize(MUTED, 0, NAMES_WIDTH), Content.styled(places, MUTED))
+    positions = _spaced("position", [str(number) for number in range(1, len(shown) + 1)])
+    return _lines(*columns, kept.stylize(MUTED, 0, NAMES_WIDTH), Content.styled(positions, MUTED))
 
 
 def _spaced(name: str, cells: Iterable[str]) -> str:
@@ -228,15 +228,15 @@ def _large(number: str, style: str) -> Content:
     for each in number:
         is_digit = each in DIGITS
         shape = DIGITS3X3[3 * DIGITS.index(each) :] if is_digit else [" ", " ", each]
-        for place in range(3):
-            rows[place] += f"{shape[place]:<{3 if is_digit else 1}}"
+        for row in range(3):
+            rows[row] += f"{shape[row]:<{3 if is_digit else 1}}"
     return Content.styled("\n".join(rows), style)
 
 
 def _stacked(
     parts: Sequence[Part], width: int, glyphs: str = GLYPHS, more: Iterable[Content] = ()
 ) -> Content:
-    """Return one bar of all parts, and below it which is which, and perhaps more."""
+    """Return one bar of all parts, and a legend below it, which `more` extends."""
     bar, legend = Content(), list[Content]()
     for part, glyph, cells in zip(parts, glyphs, _cells(parts, width), strict=False):
         bar += Content.styled(glyph * cells, part.style)

@@ -4,10 +4,14 @@ To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textu
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from specchat.chat.export import EXPORTS
+
+KeyOf: TypeAlias = Callable[[str], str]
+"""Returns the keys of a command by its id, as they are read: sentences name keys by it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +66,11 @@ COMMANDS = (
             while_answering=False),
     Command("steps", "Steps", "Step through the last answer", "f6", ("steps",)),
     Command(
-        "compare", "Compare", "Measure the last answer again without speculation", "f7",
-        ("compare",), while_answering=False,
+        "compare", "Race",
+        "Race the last answer with and without speculation; export NAME.svg saves it", "f7",
+        ("race", "compare"), takes_text=True, while_answering=False,
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
-    Command(
-        "race", "Race", "Play the last answer plainly and speculatively; export NAME.svg saves it",
-        slash=("race",), takes_text=True, while_answering=False,
-    ),
     Command(
         "settings", "Settings", "Change settings; model settings apply from the next start",
         "f9", ("settings",), in_footer=True,
@@ -141,7 +142,7 @@ KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 
 SLASHES = {word: command for command in COMMANDS for word in command.slash}
 _SLASH = re.compile(r"/(\w*)(?:\s+(.*))?")
-_NAMED_KEY = re.compile(r"\b(?:Ctrl\+[A-Z]|F\d+)\b")
+_KEYS = {command.id: command.key for command in (*COMMANDS, *COMPOSER_COMMANDS)}
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -151,40 +152,32 @@ def find_command(action: str) -> Command | None:
     return next((command for command in COMMANDS if command.id == name), None)
 
 
-def palette_rows(changed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def key_of(command: str, changed: Mapping[str, str] | None = None) -> str:
+    """Return the keys of a command by its id, as they are or as changed by command id."""
+    return key_names((changed or {}).get(command, _KEYS[command]))
+
+
+def palette_rows(key_of: KeyOf) -> Iterator[tuple[str, str, str]]:
     """Yield the title, help and action of every command, and of each of its arguments.
 
-    The title names the key, as it is or as changed by command id; the help ends with its slashes.
+    The title names the key; the help ends with the command's slash words.
     """
     for each in COMMANDS:
         help_text = " · ".join([each.help, *(f"/{word}" for word in each.slash)])
         if each.in_palette and not each.takes:
-            key = key_names(changed.get(each.id, each.key))
+            key = key_of(each.id)
             yield each.title + (f" ({key})" if key else ""), help_text, each.id
         for word in each.takes:
             yield f"{each.title} as {word}", help_text, f"{each.id}({word!r})"
 
 
-def key_rows(
-    changed: Mapping[str, str] | None = None, commands: Iterable[Command] = COMMANDS
-) -> tuple[tuple[str, str], ...]:
-    """Return the commands' keys, as they are or as changed by command id, and what each does."""
-    keys = dict(changed or {})
-    return tuple(
-        (key_names(keys.get(each.id, each.key)), each.help) for each in commands if each.key
-    )
-
-
-def with_keys(text: str, changed: Mapping[str, str]) -> str:
-    """Return a text whose keys are those in effect: the ones changed by command id are replaced."""
-    names = {
-        key_names(each.key): key_names(changed[each.id]) for each in COMMANDS if each.id in changed
-    }
-    return _NAMED_KEY.sub(lambda found: names.get(found[0], found[0]), text)
+def key_rows(commands: Iterable[Command] = COMMANDS) -> tuple[tuple[str, str], ...]:
+    """Return the keys of commands, and what each does."""
+    return tuple((key_of(each.id), each.help) for each in commands if each.key)
 
 
 def key_names(keys: str) -> str:
-    """Return keys separated by commas as they are read: "Ctrl+X, F5"."""
+    """Return keys as they are read, such as "Ctrl+X, F5", from Textual's names for them."""
     named = re.sub(r"\w+", lambda key: _KEY_NAMES.get(key[0], key[0].title()), keys)
     return re.sub(r",\s*", ", ", named.strip())
 

@@ -11,6 +11,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
+from specchat.tui.commands import KeyOf
 from specchat.wording import SAME_SPEED, answer_line, percent, short_line, speedup_text
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
@@ -154,7 +155,8 @@ class Figures:
         if self.tone == "good":
             return f"{kept} and wrote {per_pass} instead of 1{drafting}."
         if stats.drafted_per_step < RARELY:
-            return f"{stats.drafted} tokens drafted in {stats.steps} passes: more would not pay."
+            drafted = f"{stats.drafted} tokens drafted in {stats.steps} passes"
+            return f"{drafted}: drafting more would not help."
         cost = f"a pass took as long as {stats.tokens_per_step / self.speedup:.1f} plain ones"
         return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
 
@@ -212,16 +214,18 @@ def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool
 
 
 def lines_below(
-    finish: str | None, figures: Mapping[str, Any], *, has_older: bool = True
+    finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
 ) -> tuple[str, str]:
     """Return what stands below an answer, in short and with all of its statistics.
 
     Both begin with how it ended, if it can be continued, and with its pair. In a full context that
     takes older messages to leave out.
     """
-    ending = f"{ENDINGS[finish]} · Ctrl+G continues" if finish in ENDINGS else ""
+    continues = f"{key_of('go_on')} continues"
+    ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""
     if finish == "context":
-        more = "Ctrl+G continues without older messages" if has_older else "F9 sets a larger ctx"
+        larger = f"{key_of('settings')} sets a larger ctx"
+        more = f"{continues} without older messages" if has_older else larger
         ending = f"{ENDINGS[finish]} · {more}"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"

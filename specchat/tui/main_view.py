@@ -1,12 +1,11 @@
-"""The main screen as the controllers see it: what is shown in which widget."""
+"""The main screen: what controllers and actions ask of it, and which widget shows what."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from rich.text import Text
+from textual.app import App
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -14,40 +13,40 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
-from specchat.tui.figures import lines_below, stored_figures
+from specchat.tui.figures import stored_figures
 from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Setup
 from specchat.tui.top_line import composer_title, stop_button, top_line
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.widgets.welcome import Welcome
 
-if TYPE_CHECKING:
-    from specchat.tui.app import ChatApp
-
 SIDEBAR_WIDTH, PANEL_WIDTH, NARROWEST = 80, 100, 60
 """Columns below which the sidebar covers the chat, the panel is hidden, and it covers the chat."""
 NUM_LISTED = 500
 
-
-@dataclass(frozen=True, slots=True)
-class Actions:
-    """A group of commands, which act on the chat's controllers and this view."""
-
-    app: ChatApp
+Result = TypeVar("Result")
 
 
 class MainView:
-    """The `ChatView` of the real screen; it shows state and changes none but its own."""
+    """The `ChatView` of the real screen; it shows state and changes none but its own.
 
-    def __init__(self, app: ChatApp) -> None:
-        self.shows_origins = app.setup.screen.colour_tokens
-        self.wants_panel = app.setup.screen.statistics
+    `app` is Textual's side of it: widgets, screens over the chat, timers, workers, themes.
+    """
+
+    state: ChatState
+    """What is shown; set once by the app, as the controllers in it need this view."""
+
+    def __init__(self, app: App[None], setup: Setup) -> None:
+        self.shows_origins = setup.screen.colour_tokens
+        self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
         self._shows_panel = False
@@ -56,7 +55,7 @@ class MainView:
         """The answer whose figures are shown, None for the newest."""
         self._status: dict[Subject, str] = {}
         self._app = app
-        self._with_keys = app.setup.with_keys
+        self._setup = setup
         self._typesetter = Typesetter(app.theme_variables)
 
     @property
@@ -70,9 +69,12 @@ class MainView:
         return self._app.query_one(Composer)
 
     @property
-    def model_screen(self) -> ModelScreen | None:
-        """The model screen, while it is open."""
-        return next((s for s in self._app.screen_stack if isinstance(s, ModelScreen)), None)
+    def _sidebar(self) -> Sidebar:
+        return self._app.query_one(Sidebar)
+
+    @property
+    def _panel(self) -> Panel:
+        return self._app.query_one(Panel)
 
     # --- what controllers ask for ---
 
@@ -88,8 +90,7 @@ class MainView:
         """Set what the status line says about a subject; empty clears it."""
         self._status[about] = words
         line = self._app.query_one_optional("#status", Static)
-        pressing = next(filter(None, map(self._status.get, PRESSING)), "")
-        shown = self._with_keys(harmless(pressing))
+        shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
         if line is not None and line.content != shown:
             line.update(shown)
 
@@ -99,50 +100,35 @@ class MainView:
         if panel is None:  # the chat is closing
             return
         self._show_start()
-        answers, older = self._app.answers, self._app.conversations.branch[:-1]
+        answers, older = self.state.answers, self.state.conversations.branch[:-1]
         followed = [message for message in older if message.id == self._followed]
         figures = stored_figures(followed) or answers.figures
-        advice = self._app.adviser.words() if figures is answers.figures else ""
-        panel.show(figures, self._app.pair_controller.facts, advice)
-        self.composer.border_title = composer_title(answers)
-        self._app.query_one("#stop", Static).update(stop_button(self._app), layout=False)
-        width = self._app.size.width if self._has_room else 0
+        advice = self.state.adviser.words() if figures is answers.figures else ""
+        panel.show(figures, self.state.pair_controller.facts, advice)
+        key_of = self._setup.key_of
+        self.composer.border_title = composer_title(answers, key_of)
+        self._app.query_one("#stop", Static).update(stop_button(answers, key_of), layout=False)
         short = "" if panel.display else figures.in_short()
-        top = top_line(self._app, short, width)
-        self._app.query_one("#top", Static).update(top, layout=False)
-
-    def follow(self, focused: Widget | None) -> None:
-        """Show the figures of the answer that has the focus, and of the newest one otherwise."""
-        if isinstance(focused, MessageView | Composer):  # the panel's own focus changes nothing
-            followed = focused.message_id if isinstance(focused, AnswerView) else None
-            if followed != self._followed:
-                self._followed = followed
-                self.show_state()
-
-    def _show_start(self) -> None:
-        """Show the conversation, or the start screen while it is empty."""
-        welcome, controller = self._app.query_one(Welcome), self._app.pair_controller
-        welcome.display = not self._app.conversations.branch
-        self.transcript.display = not welcome.display
-        if welcome.display:
-            welcome.show(controller.pair.name, controller.facts)
+        width = self._app.size.width if self._has_room else 0
+        line = top_line(self.state, short, width, is_saved=self._setup.history is not None)
+        self._app.query_one("#top", Static).update(line, layout=False)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
-        sidebar = self._app.query_one(Sidebar)
-        if sidebar.display:
-            conversations = self._app.conversations
-            sidebar.fill(conversations.store.conversations(NUM_LISTED), conversations.number)
+        if self._sidebar.display:
+            conversations = self.state.conversations
+            listed = conversations.store.conversations(NUM_LISTED)
+            self._sidebar.fill(listed, conversations.number)
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a download."""
-        screen, state = self.model_screen, self._app.pulls.latest[name]
+        screen, pull = self.model_screen, self.state.pulls.latest[name]
         if screen is not None:
-            if state.stage != "running" and screen.is_mounted:
+            if pull.stage != "running" and screen.is_mounted:
                 screen.find_again()
             screen.show_pull(name)
-        elif state.stage == "failed":
-            self.notify(state.words, title=f"{name} was not pulled", severity="error")
+        elif pull.stage == "failed":
+            self.notify(pull.words, title=f"{name} was not pulled", severity="error")
         self.show_state()
         self.show_hint()
 
@@ -155,7 +141,7 @@ class MainView:
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
         self._show_start()
-        await self.transcript.show([message.id for message in self._app.conversations.branch])
+        await self.transcript.show([message.id for message in self.state.conversations.branch])
         self.show_state()
 
     async def add(self, message: int) -> AnswerView | None:
@@ -174,39 +160,53 @@ class MainView:
         """Call a function after some seconds; the app shows its errors."""
         self._app.set_timer(seconds, lambda: self._app.call_later(act))
 
-    # --- what the app asks for ---
+    # --- what actions ask for too ---
 
-    def start(self) -> None:
-        """Show the empty chat as the settings say."""
-        screen = self._app.setup.screen
-        self._choose_theme(screen.theme)
-        if not screen.animations:
-            self._app.animation_level = "none"
-        self.restyle()
-        self._app.query_one(Sidebar).display = screen.conversations
-        self.composer.focus()
-        self.place(self._app.size.width)
-        self.show_state()
-        self.show_hint()
+    def run(
+        self, work: Coroutine[Any, Any, None], group: str = "default", *, exclusive: bool = False
+    ) -> None:
+        """Do what takes a while beside everything else; the app shows its errors."""
+        self._app.run_worker(work, group=group, exclusive=exclusive)
+
+    def open(
+        self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None
+    ) -> None:
+        """Open a screen over the chat; `then` gets its result."""
+        self._app.push_screen(screen, then)
+
+    async def ask(self, screen: Screen[Result]) -> Result | None:
+        """Open a screen and return its result; only in `run`."""
+        return await self._app.push_screen_wait(screen)
+
+    def copy(self, text: str) -> None:
+        """Copy a text to the clipboard."""
+        self._app.copy_to_clipboard(text)
+
+    @property
+    def model_screen(self) -> ModelScreen | None:
+        """The models screen, while it is open."""
+        return next((s for s in self._app.screen_stack if isinstance(s, ModelScreen)), None)
+
+    @property
+    def figure_under_cursor(self) -> FigureView | None:
+        """The figure that the mouse, or the cursor of the focused panel, points at."""
+        return self._panel.under_cursor
+
+    @property
+    def themes(self) -> list[str]:
+        """The names of all themes."""
+        return sorted(self._app.available_themes)
+
+    def use_theme(self, name: str) -> None:
+        """Show everything in the colours of a theme."""
+        self._app.theme = name
 
     def show_hint(self) -> None:
         """Update the line above the composer."""
         if line := self._app.query_one_optional("#hint", Static):
-            words = self._with_keys(harmless(self._app.hint.words()))
+            words = harmless(self.state.hint.words())
             line.update(words)
             line.display = bool(words)
-
-    def message_view(self, number: int) -> MessageView:
-        """Return a view of a message."""
-        message = self._app.conversations.tree[number]
-        if message.role == "user":
-            files = [attached_view(each) for each in message.attachments]
-            view: MessageView = QuestionView(message.text, files)
-        else:
-            view = self._answer_view(message)
-        view.message_id = number
-        view.say_branch(*self._app.conversations.version(number))
-        return view
 
     async def reveal(self, message: int | None, *, unfolds: bool = False) -> None:
         """Scroll to a message and focus it; its reasoning and files may be unfolded."""
@@ -216,32 +216,9 @@ class MainView:
             if unfolds:
                 view.unfold()
 
-    def restyle(self) -> None:
-        """Follow the theme."""
-        colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
-        has_colours = colours_of(self._app) not in {None, "standard"}
-        self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
-        for view in self.transcript.views:
-            view.restyle(self._typesetter)
-        labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
-        legend = self._app.query_one("#legend", Static)
-        legend.update(Text("  ").join([*labels, Text(self._with_keys(" F4 hides"), "dim")]))
-        legend.display = self.shows_origins
-
-    def place(self, width: int) -> None:
-        """Leave room for the conversation on narrow terminals."""
-        self._app.query_one(Sidebar).set_class(width < SIDEBAR_WIDTH, "-over")
-        self._app.query_one(Panel).set_class(width < NARROWEST, "-over")
-        has_room = width >= PANEL_WIDTH
-        if has_room != self._has_room:
-            self._has_room = has_room
-            self._shows_panel = self.wants_panel and has_room
-            self._arrange()
-        self.show_state()
-
     def toggle_panel(self) -> None:
         """Show or hide the stats panel; on a narrow screen it takes the list's place."""
-        panel, sidebar = self._app.query_one(Panel), self._app.query_one(Sidebar)
+        panel, sidebar = self._panel, self._sidebar
         self.wants_panel = self._shows_panel = not panel.display
         if self._shows_panel and not self._has_room:
             sidebar.display = False
@@ -252,11 +229,6 @@ class MainView:
         if panel.display and panel.has_class("-over"):
             panel.focus()
 
-    def _arrange(self) -> None:
-        """Show the panel where it is wanted, and on a narrow screen only without the list."""
-        is_in_the_way = not self._has_room and self._app.query_one(Sidebar).display
-        self._app.query_one(Panel).display = self._shows_panel and not is_in_the_way
-
     def toggle_origins(self) -> None:
         """Tint tokens by where they came from, or do not."""
         self.shows_origins = not self.shows_origins
@@ -266,7 +238,7 @@ class MainView:
 
     def toggle_conversations(self) -> None:
         """Show or hide the list of conversations."""
-        sidebar = self._app.query_one(Sidebar)
+        sidebar = self._sidebar
         sidebar.display = not sidebar.display
         self._arrange()
         self.show_state()
@@ -279,6 +251,78 @@ class MainView:
             if each.display:
                 (self.toggle_panel if isinstance(each, Panel) else self.toggle_conversations)()
 
+    # --- what the app asks for ---
+
+    def start(self) -> None:
+        """Show the empty chat as the settings say."""
+        screen = self._setup.screen
+        self._choose_theme(screen.theme)
+        if not screen.animations:
+            self._app.animation_level = "none"
+        self.restyle()
+        self._sidebar.display = screen.conversations
+        self.composer.focus()
+        self.fit(self._app.size.width)
+        self.show_state()
+        self.show_hint()
+
+    def fit(self, width: int) -> None:
+        """Leave room for the conversation on narrow terminals."""
+        self._sidebar.set_class(width < SIDEBAR_WIDTH, "-over")
+        self._panel.set_class(width < NARROWEST, "-over")
+        has_room = width >= PANEL_WIDTH
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self._shows_panel = self.wants_panel and has_room
+            self._arrange()
+        self.show_state()
+
+    def restyle(self) -> None:
+        """Follow the theme."""
+        colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
+        has_colours = colours_of(self._app) not in {None, "standard"}
+        self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
+        for view in self.transcript.views:
+            view.restyle(self._typesetter)
+        labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
+        legend = self._app.query_one("#legend", Static)
+        hides = Text(f" {self._setup.key_of('origins')} hides", "dim")
+        legend.update(Text("  ").join([*labels, hides]))
+        legend.display = self.shows_origins
+
+    def follow(self, focused: Widget | None) -> None:
+        """Show the figures of the answer that has the focus, and of the newest one otherwise."""
+        if isinstance(focused, MessageView | Composer):  # the panel's own focus changes nothing
+            followed = focused.message_id if isinstance(focused, AnswerView) else None
+            if followed != self._followed:
+                self._followed = followed
+                self.show_state()
+
+    def message_view(self, number: int) -> MessageView:
+        """Return a view of a message."""
+        message = self.state.conversations.tree[number]
+        if message.role == "user":
+            files = [attached_view(each) for each in message.attachments]
+            view: MessageView = QuestionView(message.text, files)
+        else:
+            view = self._answer_view(message)
+        view.message_id = number
+        view.say_branch(*self.state.conversations.version(number))
+        return view
+
+    def _show_start(self) -> None:
+        """Show the conversation, or the start screen while it is empty."""
+        welcome, controller = self._app.query_one(Welcome), self.state.pair_controller
+        welcome.display = not self.state.conversations.branch
+        self.transcript.display = not welcome.display
+        if welcome.display:
+            welcome.show(controller.pair.name, controller.facts)
+
+    def _arrange(self) -> None:
+        """Show the panel where it is wanted, and on a narrow screen only without the list."""
+        is_in_the_way = not self._has_room and self._sidebar.display
+        self._panel.display = self._shows_panel and not is_in_the_way
+
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:
             colours = colours_of(self._app)
@@ -286,17 +330,16 @@ class MainView:
             theme = self._app.available_themes[wanted]
             self._app.theme = readable_theme(theme, "truecolor" if is_picture else colours)
         elif wanted:
-            self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
+            self.notify(f"Unknown theme {wanted}. /theme lists all.")
 
     def _answer_view(self, message: Message) -> MessageView:
-        folds = self._app.setup.screen.fold_reasoning
+        folds = self._setup.screen.fold_reasoning
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=folds)
-        view.with_keys = self._with_keys
-        parts, writing = AnswerParts.of(message), self._app.answers.current
+        answers = self.state.answers
+        parts, writing = AnswerParts.of(message), answers.current
         is_written = writing is None or writing.message != message.id
         if is_written and (not parts.is_empty or message.finish):
             # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
             view.show(parts)
-            has_older = self._app.conversations.has_older
-            view.say(*lines_below(message.finish, message.statistics, has_older=has_older))
+            view.say(*answers.lines_below(message.finish, message.statistics))
         return view

@@ -9,7 +9,7 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
-from specchat.tui.commands import with_keys
+from specchat.tui.commands import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,6 @@ class Setup:
     notice: str = ""
     """A notice to show first."""
 
-    def with_keys(self, text: str) -> str:
-        """Return a text that names the keys in effect instead of the usual ones."""
-        return with_keys(text, self.keys)
+    def key_of(self, command: str) -> str:
+        """Return the keys in effect of a command by its id, as they are read."""
+        return key_of(command, self.keys)

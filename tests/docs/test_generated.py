@@ -28,7 +28,7 @@ def test_generated_parts_are_up_to_date(page: Path) -> None:
     ("part", "line"),
     [
         ("settings", "- `top_k = 40`: "),
-        ("keys", "| F8 | "),
+        ("keys", "| <!-- key: models -->F8 | "),
         ("slash commands", "| `/stats` | "),
         ("actions", '- `regenerate = "f5"`'),
     ],

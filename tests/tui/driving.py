@@ -14,11 +14,12 @@ from textual.widgets import Static
 
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
 
 __all__ = [
-    "PATIENCE", "ask_twice", "compare_answer", "hint", "panel_text", "say", "screen_text", "status",
+    "PATIENCE", "ask_twice", "hint", "panel_text", "race", "say", "screen_text", "status",
     "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
@@ -69,13 +70,13 @@ async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
     await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
 
 
-async def compare_answer(pilot: Pilot[None], script: Script, text: str) -> None:
-    """Ask something, and decode the answer once more without speculation."""
-    await say(pilot, text)
-    await pilot.press("f7")
-    app = pilot.app
-    assert isinstance(app, ChatApp)
-    await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+async def race(pilot: Pilot[None], call: str = "f7") -> None:
+    """Race the last answer, by a key or a slash command, and wait for the race's screen."""
+    if call.startswith("/"):
+        await say(pilot, call, wait=False)
+    else:
+        await pilot.press(call)
+    await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
 
 
 async def stop_halfway(pilot: Pilot[None], script: Script) -> None:

@@ -14,7 +14,6 @@ from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers.answers import BUSY
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import say, screen_text, until
@@ -116,7 +115,8 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
 
         await until(pilot, is_advised)
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: [each.message for each in app._notifications] == [BUSY])
+        busy = "Still answering. Esc stops it."
+        await until(pilot, lambda: [each.message for each in app._notifications] == [busy])
         assert is_advised()
         assert script.num_loads == 1
         script.hold.set()  # type: ignore[union-attr]

@@ -23,11 +23,10 @@ from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import FigureView, Panel
+from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from specchat.wording import speedup_text
-from tui.driving import ask_twice, compare_answer, say, screen_text, status, type_keys, until
+from tui.driving import ask_twice, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -323,25 +322,6 @@ async def test_steps_stay_when_an_answer_is_shown_again() -> None:
         await pilot.pause()
         assert isinstance(app.screen, StepsScreen)
         assert "step 1 of" in screen_text(app)
-
-
-async def test_a_comparison_decodes_the_same_plainly() -> None:
-    """The same question is decoded without a drafter, and a notice shows the ratio."""
-    script = Script(["abcdefghijkl"])
-    app = chat(script)
-    async with app.run_test(size=SIZE) as pilot:
-        await compare_answer(pilot, script, "Compare")
-        turns, options = script.asked[1]
-
-        assert turns == script.asked[0][0]
-        assert options["drafter"] == "none"
-        speedup = app.answers.figures.measured_speedup
-        assert speedup == app.conversations.branch[-1].statistics["speedup"]
-        (figure,) = (each for each in app.query(FigureView) if each.figure == "speedup")
-        assert "measured" in str(figure.content)
-        assert speedup_text(speedup) in str(figure.content)
-        assert speedup_text(speedup) in str(last(app).query_one(".note", Static).content)
-        assert [view.text for view in views(app)] == ["Compare", "abcdefghijkl"]
 
 
 async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
         await pilot.press("slash")
         await pilot.pause()
         assert listed.option_count == len(SLASHES)
-        assert "Statistics for each answer" in screen_text(app)
+        assert "Race the last answer" in screen_text(app)
         await pilot.press("m")
         await pilot.pause()
         assert listed.marked == "models"

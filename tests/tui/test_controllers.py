@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from scripted_chat import FACTS, Script
+from specchat.bench.race_record import Race
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ContextFull, EngineFailed, ModelWontLoad
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.commands import key_of
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
-from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
-from specchat.tui.controllers.writing import Writing
+from specchat.tui.controllers.races import Races
 from specchat.tui.setup import Offer, PairChoice
 from specchat.wording import speedup_text
 
@@ -131,9 +131,9 @@ class Chat:
         self.store = Store(None)
         CHATS.append(self)
         self.conversations = Conversations(self.store, "scripted")
-        self.pair_controller = PairController(self.view, choice, self.post, script.load)
-        self.answers = Answers(self.view, self.conversations, self.pair_controller)
-        self.comparisons = Comparisons(self.view, self.conversations, self.answers)
+        self.pair_controller = PairController(self.view, choice, self.post, script.load, key_of)
+        self.answers = Answers(self.view, self.conversations, self.pair_controller, key_of)
+        self.races = Races(self.view, self.conversations, self.pair_controller, self.answers)
 
     def post(self, act: Callable[..., object], *arguments: object) -> None:
         """Remember a call, as the app does until it has time."""
@@ -258,37 +258,70 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
     assert not chat.answers.queued
 
 
-async def test_a_comparison_changes_no_message() -> None:
-    """A comparison asks again without a drafter and shows both speeds."""
+async def test_a_race_changes_no_message() -> None:
+    """It decodes the answer without and then with a drafter, and keeps the speedup with it."""
     script = Script(["abcdefghijkl"])
     chat = Chat(script)
-    await chat.ask("Compare")
-    await chat.comparisons.compare()
-    chat.follow_until(lambda: chat.answers.current is None)
+    await chat.ask("Race")
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    chat.follow_until(lambda: bool(shown))
 
-    assert script.asked[1][1]["drafter"] == "none"
+    assert [options.get("drafter") for _, options in script.asked] == [None, "none", None]
+    assert shown == [chat.races.last]
     speedup = chat.answers.figures.measured_speedup
-    assert speedup > 0
+    assert speedup == shown[0].speedup > 0
     assert chat.conversations.branch[-1].statistics["speedup"] == speedup
     assert speedup_text(speedup) in chat.view.answers[-1].note
-    assert [each.text for each in chat.conversations.branch] == ["Compare", "abcdefghijkl"]
+    assert [each.text for each in chat.conversations.branch] == ["Race", "abcdefghijkl"]
 
 
-@pytest.mark.parametrize(("before", "is_unsteady"), [(1.0, False), (30.0, True), (0.03, True)])
-async def test_a_comparison_unlike_the_estimate_blames_the_machine(
-    before: float, is_unsteady: bool
+@pytest.mark.parametrize(
+    ("options", "speculating"),
+    [
+        ({"drafter": "none"}, {"drafter": "auto"}),
+        ({"draft_length": 0}, {"draft_length": "auto"}),
+        ({"draft_length": 3}, {"draft_length": 3}),
+    ],
+)
+async def test_a_race_speculates_though_it_is_switched_off_since(
+    options: dict[str, Any], speculating: dict[str, Any]
 ) -> None:
-    """Another program may have slowed one of the two answers down."""
-    chat = Chat(Script(["abcdefghijkl"]))
-    await chat.ask("Compare")
-    last = chat.conversations.last
-    assert last is not None
-    ours = last.statistics["tokens_per_second"]
-    chat.conversations.keep_figures(last.id, {"speedup": before})
-    plain = Statistics(generated_tokens=100, decode_s=100 / ours)
-    chat.comparisons._compared(Writing(), plain)
+    """What the answer was decoded with is what plain decoding is compared with."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    await chat.ask("Race")
+    chat.answers.changed.update(options)
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    chat.follow_until(lambda: bool(shown))
 
-    assert ("/race decodes both anew" in chat.view.notices[-1]) == is_unsteady
+    assert script.asked[1][1]["drafter"] == "none"
+    assert speculating.items() <= script.asked[2][1].items()
+
+
+@pytest.mark.parametrize("lane", [1, 2])
+async def test_a_stopped_race_leaves_the_answer_as_it_was(lane: int) -> None:
+    """Nothing is shown or measured, whichever lane was stopped."""
+    script = Script(["abcdefghijkl"] * 3)
+    script.answers[lane] *= 2  # a second step, before which it is stopped
+    chat = Chat(script)
+    await chat.ask("Race")
+    before = chat.conversations.last
+    first = script.hold = threading.Event()
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    chat.follow_until(lambda: len(script.asked) == 2)
+    if lane == 2:
+        script.hold = threading.Event()
+        first.set()
+        chat.follow_until(lambda: len(script.asked) == 3)
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    assert len(script.asked) == 1 + lane
+    assert shown == []
+    assert chat.conversations.last == before
 
 
 async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> None:

@@ -6,7 +6,7 @@ import inspect
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
@@ -19,9 +19,10 @@ from scripted_chat import Script, chat
 from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
 from specchat.settings.sources import read_settings
+from specchat.tui.actions.settings_dialogs import PROMPT, THEME, SettingsDialogs
 from specchat.tui.app import ChatApp
+from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.settings_dialogs import PROMPT, THEME, SettingsDialogs
 from tui.driving import screen_text, type_keys, until
 
 pytestmark = [
@@ -62,12 +63,13 @@ class BareApp(App[None]):
     """The chat's styles without the chat, which would be drawn anew behind each dialog."""
 
     CSS_PATH = Path(inspect.getfile(ChatApp)).with_name("specchat.tcss")
-    pair_controller = SimpleNamespace(facts=None)
 
 
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
-    dialogs = SettingsDialogs(cast(ChatApp, app))
+    setup = chat(Script()).setup
+    none = cast(Any, SimpleNamespace(facts=None))
+    dialogs = SettingsDialogs(MainView(app, setup), none, none, none)
     app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()

@@ -148,7 +148,7 @@ def test_the_figures_in_one_line() -> None:
         ),
         (
             {"plain_s": 1.0, "drafted": 10, "accepted": 8, "steps": 92},
-            "10 tokens drafted in 92 passes: more would not pay.",
+            "10 tokens drafted in 92 passes: drafting more would not help.",
         ),
     ],
 )

@@ -17,13 +17,12 @@ from specchat.bench.race_record import Race
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import LARGE_ROWS, figure_texts
-from specchat.tui.controllers.comparisons import speedup_record
+from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
-from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, speedup_text
-from tui.driving import compare_answer, panel_text, say, screen_text, stop_halfway, until
+from tui.driving import panel_text, race, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (130, 60)
@@ -67,7 +66,9 @@ def random_figures(chance: random.Random) -> Figures:
     figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
     figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
     figures._past.popleft()
-    raced = speedup_record("in the race", chance.uniform(1, 200), chance.uniform(1, 200))
+    plain, ours = chance.uniform(1, 200), chance.uniform(1, 200)
+    raced = {"speedup": ours / plain, "speedup_source": "in the race"}
+    raced["measured_rates"] = [plain, ours]
     figures.compare(chance.choice([{}, {}, {"speedup": chance.uniform(0.3, 3)}, raced]))
     figures.rates.extend(chance.uniform(0, 200) for _ in range(chance.choice([0, 3, 30])))
     return figures
@@ -84,7 +85,7 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
-    for below in lines_below("stop", stored):
+    for below in lines_below("stop", stored, key_of):
         own = figures.measured_rates[1:] or [figures.statistics.tokens_per_second]
         yield from _speeds(texts, figures.in_short(), below, own[0], is_large=is_large)
         yield from _verdicts(texts, figures.in_short(), below)
@@ -234,11 +235,12 @@ async def test_the_verdict_has_the_colour_of_its_meaning(speedup: float, tone: s
 
 
 async def test_a_measured_speedup_is_the_same_everywhere() -> None:
-    """After F7 the panel, the verdict and the line below the answer have one speedup."""
-    script = Script(["abcdefghijkl"])
-    app = chat(script)
+    """After a race the panel, the verdict and the line below the answer have one speedup."""
+    app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=SIZE) as pilot:
-        await compare_answer(pilot, script, "Compare")
+        await say(pilot, "Race")
+        await race(pilot)
+        await pilot.press("escape")
         words = speedup_text(app.answers.figures.speedup)
         await until(pilot, lambda: words in note(app))
         assert words in app.answers.figures.in_short()
@@ -254,8 +256,7 @@ async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: boo
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Race")
         before = app.answers.figures.speedup, panel_text(app)
-        await say(pilot, "/race", wait=False)
-        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        await race(pilot)
         plain, ours = (
             lane.tokens_per_second
             for lane in Race.of_record(app.conversations.branch[-1].statistics["race"]).lanes  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ from specchat.planning.device import Machine
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers.answers import BUSY
+from specchat.tui.commands import key_of
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice
@@ -192,7 +192,7 @@ async def test_no_switch_in_the_middle_of_an_answer(hub: HubServer) -> None:
         await until(pilot, lambda: bool(script.asked))
         await pilot.press("ctrl+y")
         await until(pilot, lambda: bool(app._notifications))
-        assert [note.message for note in app._notifications] == [BUSY]
+        assert [note.message for note in app._notifications] == ["Still answering. Esc stops it."]
         assert script.num_loads == 1
         script.hold.set()  # type: ignore[union-attr]
         await until(pilot, lambda: app.answers.current is None)
@@ -261,19 +261,19 @@ def test_settings_turn_the_offers_off() -> None:
 def test_what_is_installed_or_recommended_twice_is_offered_once() -> None:
     """On a small machine both are the same pair."""
     pulls = Pulls(_Silent(), lambda *call: None)  # type: ignore[arg-type]
-    line = Hint(pulls, is_first_run=True)
+    line = Hint(pulls, key_of, is_first_run=True)
     line.begin_with([Offer("small", "", "1 MB", is_recommended=True, is_trial=True)])
     assert line.words().count("small") == 1
-    assert line.at_key(1) is None
+    assert line.offered(1) is None
     installed = Offer("small", "", "1 MB", is_trial=True, choose=_never)
     line.begin_with([installed])
-    assert line.at_key(0) is None
+    assert line.offered(0) is None
 
 
 def test_the_pair_that_arrived_is_offered_until_another_is_in_use() -> None:
     """Afterwards downloads alone are shown."""
     pulls = Pulls(_Silent(), lambda *call: None)  # type: ignore[arg-type]
-    line = Hint(pulls, is_first_run=True)
+    line = Hint(pulls, key_of, is_first_run=True)
     for name in ("one", "two"):
         pulls.start(Offer(name, "", share=0.5))
     pulls.follow("one", PullState("installed"))

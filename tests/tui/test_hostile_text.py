@@ -49,7 +49,7 @@ def test_no_hostile_text_reaches_the_terminal_of_the_chat(world: World, terminal
     terminal.wait_for(lambda screen: "@notes.txt" in screen)
     terminal.press("Enter")
     terminal.wait_for(lambda screen: "token limit reached" in screen)
-    for key in ("F4", "F6", "Right", "Right", "Escape", "F7"):
+    for key in ("F4", "F6", "Right", "Right", "Escape", "F7", "Escape"):
         terminal.press(key)
         terminal.settle()
     terminal.press("C-f", MARK)

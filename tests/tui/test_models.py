@@ -286,7 +286,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(app.pair_actions)
+        screen = ModelScreen(app.pair_actions, app.pulls, "none")
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
+from textual.widgets import Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.race_screen import RaceScreen
-from tui.driving import say, screen_text, type_keys, until
+from specchat.wording import speedup_text
+from tui.driving import race, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 
@@ -23,31 +24,28 @@ def is_playing(app: ChatApp) -> bool:
     return isinstance(app.screen, RaceScreen)
 
 
-async def race(pilot: Pilot[None], app: ChatApp) -> None:
-    """Run /race and wait for its screen."""
-    await say(pilot, "/race", wait=False)
-    await until(pilot, lambda: is_playing(app))
-
-
 def drafters(script: Script) -> list[Any]:
     """Return the drafter of each answer that was asked for."""
     return [options.get("drafter") for _, options in script.asked]
 
 
-async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", ["f7", "/race", "/compare"])
+async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
+    call: str, tmp_path: Path
+) -> None:
     """Plainly first; the second time, even in another session, it is only played."""
     script, path = Script(["abcdefghijkl" * 3]), tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
         before = app.conversations.last
-        await race(pilot, app)
+        await race(pilot, call)
         assert drafters(script) == [None, "none", None]
         answer, plain, speculative = [options.get("seed") for _, options in script.asked]
         assert answer is None
         assert plain is not None
         assert plain == speculative
-        assert [len(turns) for turns, _ in script.asked] == [1, 1, 1]
+        assert [turns for turns, _ in script.asked] == [script.asked[0][0]] * 3
         await until(pilot, lambda: "same text" in screen_text(app))
         await until(pilot, lambda: "Race again" in screen_text(app))
         shown = screen_text(app)
@@ -60,6 +58,8 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: P
         assert after is not None
         assert after.text == before.text
         assert after.statistics["speedup"] == pytest.approx(1.0)
+        note = str(app.view.transcript.views[-1].query_one(".note", Static).content)
+        assert speedup_text(after.statistics["speedup"]) in note
 
     with Store(path) as store:
         (kept,) = store.conversations()
@@ -67,7 +67,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: P
     app = chat(script, path)
     async with app.run_test(size=(100, 30)) as pilot:
         await app.conversation_actions.open(kept.id)
-        await race(pilot, app)
+        await race(pilot, call)
         assert len(script.asked) == 3
 
 
@@ -80,7 +80,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
     app = chat(script)
     async with app.run_test(size=(80, 24)) as pilot:
         await say(pilot, "A question?")
-        await race(pilot, app)
+        await race(pilot)
         await type_keys(pilot, "end")
         await until(pilot, lambda: "same text" in screen_text(app))
         assert "Export as SVG" in screen_text(app)
@@ -138,7 +138,7 @@ async def test_an_export_overwrites_nothing(
     app = chat(Script())
     async with app.run_test() as pilot:
         await say(pilot, "A question?")
-        await race(pilot, app)
+        await race(pilot)
         await type_keys(pilot, "escape")
         await say(pilot, "/race export race.svg")
         await until(pilot, lambda: any("cannot be" in each.message for each in app._notifications))

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import mean
+from typing import TypeAlias
 
 import pytest
+from rich.color_triplet import ColorTriplet
 from textual.pilot import Pilot
 from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
@@ -24,6 +29,9 @@ from specchat.tui.widgets.composer import Composer
 from tui.driving import until
 
 pytestmark = pytest.mark.anyio
+
+Word: TypeAlias = tuple[str, ColorTriplet, ColorTriplet]
+"""A text on the screen, its colour and that of its ground."""
 
 FOLDER = Path(__file__).parent / "snapshots"
 REASONING = "The user wants to know about speculation."
@@ -64,6 +72,8 @@ TOPICS = {"chat": "Using the chat", "models": "Models"}
 """Topics of the help screen that do not change with the documentation."""
 
 WRITE = bool(os.environ.get("WRITE_SNAPSHOTS"))
+READABLE, VISIBLE = 4.5, 3.0
+"""The contrasts that WCAG 2.2 asks of text, and of large text and signs."""
 NUM_LOOKS = 50
 """A screen may take a moment to be drawn on a busy machine."""
 
@@ -100,29 +110,18 @@ async def settled_picture(pilot: Pilot[None], expected: str) -> str:
     return settled
 
 
-@pytest.mark.parametrize(
-    ("screen", "size", "theme"),
-    [
-        *(
-            (screen, size, theme)
-            for screen in IN_ALL_SIZES
-            for size in SIZES
-            for theme in ("textual-dark", "textual-light")
-        ),
-        *((screen, "medium", "textual-dark") for screen in SCREENS if screen not in IN_ALL_SIZES),
-    ],
-)
-async def test_screens_look_as_before(
-    screen: str, size: str, theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of the main screens at three sizes in two themes."""
-    monkeypatch.setattr("specchat.tui.widgets.sidebar.when", lambda _: "12:34")
-    monkeypatch.setattr("specchat.tui.screens.help_screen.topics", lambda: TOPICS)
-    monkeypatch.setattr("specchat.tui.screens.help_screen.read", lambda _: ANSWER)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.toml").touch()  # the same name in every run
-    monkeypatch.setenv("SPECCHAT_CONFIG", "config.toml")
-    monkeypatch.setenv("COLORTERM", "truecolor")
+@asynccontextmanager
+async def drawn(
+    screen: str, size: str, theme: str, folder: Path, patched: pytest.MonkeyPatch
+) -> AsyncIterator[Pilot[None]]:
+    """Open the chat after one answer, and bring it to one of the screens."""
+    patched.setattr("specchat.tui.widgets.sidebar.when", lambda _: "12:34")
+    patched.setattr("specchat.tui.screens.help_screen.topics", lambda: TOPICS)
+    patched.setattr("specchat.tui.screens.help_screen.read", lambda *_: ANSWER)
+    patched.chdir(folder)
+    (folder / "config.toml").touch()  # the same name in every run
+    patched.setenv("SPECCHAT_CONFIG", "config.toml")
+    patched.setenv("COLORTERM", "truecolor")
     script = Script([ANSWER], REASONING)
     if screen == "calls":
         script.answers, script.calls = ["Let me measure that."], CALLS
@@ -142,11 +141,74 @@ async def test_screens_look_as_before(
         await settled_picture(pilot, "")  # a footer behind a dialog is not drawn any more
         for key in SCREENS[screen]:
             await pilot.press(key)
-        path = FOLDER / f"{screen}-{size}-{theme}.svg"
-        expected = "" if WRITE else path.read_text("utf-8")
+        yield pilot
+
+
+@pytest.mark.parametrize(
+    ("screen", "size"),
+    [
+        *((screen, size) for screen in IN_ALL_SIZES for size in SIZES),
+        *((screen, "medium") for screen in SCREENS if screen not in IN_ALL_SIZES),
+    ],
+)
+async def test_screens_look_as_before(
+    screen: str, size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the main screens, at three sizes."""
+    path = FOLDER / f"{screen}-{size}.svg"
+    expected = "" if WRITE else path.read_text("utf-8")
+    async with drawn(screen, size, "textual-dark", tmp_path, monkeypatch) as pilot:
         picture = await settled_picture(pilot, expected)
     if WRITE:
         path.parent.mkdir(exist_ok=True)
         path.write_text(picture, "utf-8")
 
     assert WRITE or picture == expected
+
+
+@pytest.mark.parametrize("screen", ["chat", "origins", "models"])
+async def test_a_light_theme_changes_colours_only(
+    screen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same text is in the same cells; what can be read on dark can be read on light."""
+    async with drawn(screen, "medium", "textual-dark", tmp_path, monkeypatch) as pilot:
+        await settled_picture(pilot, "")
+        dark = words_on(pilot)
+    async with drawn(screen, "medium", "textual-light", tmp_path, monkeypatch) as pilot:
+        await settled_picture(pilot, "")
+        light = words_on(pilot)
+
+    assert [text for text, _, _ in light] == [text for text, _, _ in dark]
+    assert fainter(light, VISIBLE) <= fainter(dark, READABLE)
+    assert mean(luminance(ground) for _, _, ground in light) > 0.6
+    assert mean(luminance(ground) for _, _, ground in dark) < 0.1
+
+
+def words_on(pilot: Pilot[None]) -> list[Word]:
+    """Return the words above the footer, whose colours are Textual's own, with those colours."""
+    found = []
+    for line in pilot.app.screen._compositor.render_strips()[:-1]:
+        for text, style, _ in line:
+            if style and style.color and style.bgcolor and any(map(str.isalnum, text)):
+                colours = style.color.get_truecolor(), style.bgcolor.get_truecolor()
+                found.append((text, *colours))
+    return found
+
+
+def fainter(words: list[Word], least: float) -> set[str]:
+    """Return the words with less contrast than this."""
+    return {text for text, colour, ground in words if contrast(colour, ground) < least}
+
+
+def luminance(colour: ColorTriplet) -> float:
+    """Return the relative luminance of a colour, 0 to 1 (WCAG 2.2)."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour.normalized
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: ColorTriplet, other: ColorTriplet) -> float:
+    """Return the contrast of two colours, 1 to 21 (WCAG 2.2)."""
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)

@@ -1,4 +1,4 @@
-"""What would make the answers faster where speculation does not help; no Textual here."""
+"""Advice on faster answers where speculation does not help; no Textual here."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Any
 
 from specchat.drafter_registry import AUTO, DRAFTERS, PLAIN, automatic
 from specchat.errors import SpecchatError
+from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import Post
 from specchat.tui.setup import Offer, PairChoice
 
-KEY = "Ctrl+L"
 STEADY_SECONDS = 3.0
 """Seconds of decoding for which advice must stay the same to be shown before the answer ends."""
 WITHOUT_MODEL = automatic("")
@@ -31,7 +31,7 @@ class Advice:
 
 @dataclass(slots=True)
 class Adviser:
-    """Advises on the figures that are shown."""
+    """Advises on the answer whose figures are shown."""
 
     view: ChatView
     answers: Answers
@@ -39,6 +39,7 @@ class Adviser:
     find: Callable[[PairChoice], Sequence[Offer]]
     """Finds other drafts for a pair's target; it may take a moment."""
     post: Post
+    key_of: KeyOf
     _drafts: dict[str, Sequence[Offer]] = field(default_factory=dict)
     _taken: object = None
     """The origins of the answer on which advice was taken: the next will show whether it helped."""
@@ -58,7 +59,7 @@ class Adviser:
         While an answer is being written that is what has been advised for a while; it then stays.
         """
         writing = self.answers.current
-        if self.answers.figures.origins is self._taken or (writing and writing.is_comparison):
+        if self.answers.figures.origins is self._taken or (writing and writing.is_lane):
             return None
         return self._steady(self._find()) if writing else self._find()
 
@@ -85,7 +86,7 @@ class Adviser:
     def words(self) -> str:
         """Return the advice with its key, empty without any."""
         advice = self.advice()
-        return f"{KEY}: {advice.words}" if advice else ""
+        return f"{self.key_of('improve')}: {advice.words}" if advice else ""
 
     def _for_slow_drafts(self, options: Mapping[str, Any]) -> Advice | None:
         figures = self.answers.figures
@@ -111,13 +112,13 @@ class Adviser:
         pair = self.pair_controller.pair
         if pair.name not in self._drafts:
             self._drafts[pair.name] = ()
-            threading.Thread(target=self._look, args=(pair,), daemon=True).start()
+            threading.Thread(target=self._find_drafts, args=(pair,), daemon=True).start()
         return self._drafts[pair.name]
 
-    def _look(self, pair: PairChoice) -> None:
+    def _find_drafts(self, pair: PairChoice) -> None:
         try:
             found = self.find(pair)
-        except SpecchatError:  # F8 reports it
+        except SpecchatError:  # the models screen reports it
             return
         self.post(self._keep, pair.name, found)
 

@@ -1,5 +1,6 @@
 """Answers: asking, streaming, stopping, continuing; no Textual here."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -9,9 +10,10 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import SpecchatError
+from specchat.errors import ContextFull, SpecchatError
 from specchat.options.declarations import AUTO_THINK
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
@@ -31,14 +33,17 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
-BUSY = "Still answering. Esc stops it."
 
 
 class Answers:
     """Asks the loaded pair for answers, one at a time, and follows them."""
 
     def __init__(
-        self, view: ChatView, conversations: Conversations, pair_controller: PairController
+        self,
+        view: ChatView,
+        conversations: Conversations,
+        pair_controller: PairController,
+        key_of: KeyOf,
     ) -> None:
         self.current: Writing | None = None
         self.editing: int | None = None
@@ -53,6 +58,7 @@ class Answers:
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
+        self._key_of = key_of
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
 
@@ -71,7 +77,8 @@ class Answers:
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
         if self.current is not None:
-            self._view.notify(BUSY, severity="warning")
+            words = f"Still answering. {self._key_of('stop')} stops it."
+            self._view.notify(words, severity="warning")
         return self.current is not None
 
     def reset(self) -> None:
@@ -171,11 +178,7 @@ class Answers:
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
-        words = (
-            (reason,)
-            if reason
-            else lines_below(finish, figures, has_older=self._conversations.has_older)
-        )
+        words = (reason,) if reason else self.lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.parts, finish, figures)
         if writing.before:  # the figures of the whole answer, as below it
@@ -185,6 +188,11 @@ class Answers:
     async def _ask_queued(self) -> None:
         if self.queued and self.current is None:
             await self.ask(*self.queued.pop(0))
+
+    def lines_below(self, finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
+        """Return what stands below an answer of this conversation, in short and in full."""
+        has_older = self._conversations.has_older
+        return lines_below(finish, figures, self._key_of, has_older=has_older)
 
     def settle(self) -> None:
         """Store what could not be stored, as soon as another program or the disk has room."""
@@ -225,7 +233,7 @@ class Answers:
                 del self.steps[next(iter(self.steps))]
         options = {"make_room": True, **self.options, **options}
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
-        session.ask(Question(turns, options, arrived, ended))
+        session.ask(Question(turns, options, arrived, ended, self._explain))
         self._view.show_state()
 
     def _steps_arrived(self, writing: Writing) -> None:
@@ -237,7 +245,18 @@ class Answers:
 
     def _warn(self, writing: Writing) -> None:
         if self.current is writing:
-            self._view.say("The engine does not respond. Ctrl+R restarts it.")
+            restart = self._key_of("restart")
+            self._view.say(f"The engine does not respond. {restart} restarts it.")
+
+    def _explain(self, error: SpecchatError) -> str:
+        """Return an error's reason, and how to make room for a prompt that does not fit."""
+        if not isinstance(error, ContextFull):
+            return str(error)
+        ways = (
+            f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
+        )
+        larger = f", {self._key_of('settings')} sets ctx" if "--ctx" in str(error) else ""
+        return f"{error}. {ways}{larger}."
 
     def _show_steps(self, writing: Writing) -> None:
         """Show the steps that have arrived since the last time, and store the text so far."""
@@ -289,10 +308,10 @@ class Answers:
         if writing is not self.current:
             return
         self._take_steps(writing)
-        if not writing.is_comparison and not reason:
+        if not writing.is_lane and not reason:
             self.figures.statistics = statistics
         self.end(finish, reason)
-        if writing.is_comparison and reason:
-            self._view.report(f"Comparison failed: {reason}")
+        if writing.is_lane and reason:
+            self._view.report(f"The race failed: {reason}")
         elif writing.then is not None and finish != "cancelled":
             writing.then(writing, statistics)

@@ -3,12 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from specchat.tui.commands import OFFER_COMMANDS, KeyOf
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer
-
-FIRST_RUN = "The demo pair is tiny · F8: better models · Ctrl+O: hide"
-KEYS = ("Ctrl+Y", "Ctrl+S")
-"""The keys that download the pairs to begin with; the first also switches to what has arrived."""
 
 
 @dataclass(slots=True)
@@ -16,6 +13,7 @@ class Hint:
     """Offers real pairs where only the demo pair is installed, and the one that has arrived."""
 
     pulls: Pulls
+    key_of: KeyOf
     is_first_run: bool
     _first: list[Offer] = field(default_factory=list)
     """The pairs to begin with; finding them takes a moment."""
@@ -27,11 +25,11 @@ class Hint:
         first = [each for each in missing if each.is_recommended or each.is_trial]
         self._first = sorted(first, key=lambda each: not each.is_recommended)
 
-    def at_key(self, number: int) -> Offer | None:
-        """Return the pair that one of the keys downloads, None for none."""
-        if self._is_hidden or self.pulls.arrived or number >= len(self._first):
+    def offered(self, index: int) -> Offer | None:
+        """Return the pair that one of the `OFFER_COMMANDS` downloads, None for none."""
+        if self._is_hidden or self.pulls.arrived or index >= len(self._first):
             return None
-        offer = self._first[number]
+        offer = self._first[index]
         return None if offer.name in self.pulls.running else offer
 
     def hide(self) -> None:
@@ -47,17 +45,25 @@ class Hint:
 
     def words(self) -> str:
         """Return the lines to show, the most important first: a small screen has room for one."""
-        pulls = self.pulls
-        arrived = f"{pulls.arrived} is installed · {KEYS[0]} to switch, keeping the conversation"
-        lines = [f"{arrived} · Ctrl+O: hide"] if pulls.arrived else []
+        lines = [self._arrived()] if self.pulls.arrived else []
         if not self._is_hidden:
-            lines += [f"↓ {name}: {pulls.latest[name].words}" for name in pulls.running]
-            lines = lines or [FIRST_RUN] * self.is_first_run
-            keys = enumerate(KEYS)
-            lines += [_step(key, step) for place, key in keys if (step := self.at_key(place))]
+            lines += [f"↓ {name}: {self.pulls.latest[name].words}" for name in self.pulls.running]
+            lines = lines or [self._first_run()] * self.is_first_run
+            lines += [
+                self._download(command, offer)
+                for index, command in enumerate(OFFER_COMMANDS)
+                if (offer := self.offered(index))
+            ]
         return "\n".join(lines)
 
+    def _arrived(self) -> str:
+        switch = f"{self.key_of(OFFER_COMMANDS[0])} to switch, keeping the conversation"
+        return f"{self.pulls.arrived} is installed · {switch} · {self.key_of('hide')}: hide"
 
-def _step(key: str, offer: Offer) -> str:
-    purpose = "to try things out" if offer.is_trial else "recommended for this machine"
-    return f"{key} downloads {offer.name} ({offer.size}, {purpose})"
+    def _first_run(self) -> str:
+        models, hide = self.key_of("models"), self.key_of("hide")
+        return f"The demo pair is tiny · {models}: better models · {hide}: hide"
+
+    def _download(self, command: str, offer: Offer) -> str:
+        purpose = "to try things out" if offer.is_trial else "recommended for this machine"
+        return f"{self.key_of(command)} downloads {offer.name} ({offer.size}, {purpose})"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.errors import SpecchatError
+from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session
 from specchat.tui.setup import PairChoice
@@ -20,6 +21,7 @@ class PairController:
     pair: PairChoice
     post: Post
     load: Load
+    key_of: KeyOf
     session: Session | None = None
     facts: EngineFacts | None = None
     """What the engine reports about the pair, None until it is loaded."""
@@ -80,7 +82,8 @@ class PairController:
         """Show why there is no engine."""
         self.session = None
         self.view.say("", "progress")
-        ways = "The next question or Ctrl+R restarts it, F8 switches to another pair."
+        restart, models = self.key_of("restart"), self.key_of("models")
+        ways = f"The next question or {restart} restarts it, {models} switches to another pair."
         self.view.say(f"{reason}  {ways}")
 
     def _save(self, facts: EngineFacts) -> None:

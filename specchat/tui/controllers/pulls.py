@@ -11,7 +11,7 @@ from specchat.hub.download import download
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import Post, unexpected
+from specchat.tui.controllers.session import Post, reason_of
 from specchat.tui.setup import Offer
 from specchat.wording import percent
 
@@ -51,7 +51,7 @@ class Pull(threading.Thread):
         except Cancelled:
             end = PullState("cancelled")
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
-            end = PullState("failed", words=unexpected(error))
+            end = PullState("failed", words=reason_of(error))
         self._report(end)
 
     def _progressed(self, progress: DownloadProgress) -> None:

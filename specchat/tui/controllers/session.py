@@ -12,7 +12,7 @@ from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
-from specchat.errors import Cancelled, ContextFull, EngineFailed, SpecchatError
+from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
 from specchat.options.declarations import AUTO_THINK
 
@@ -29,9 +29,6 @@ PROMPT_DELAY = 0.3
 """Seconds before the first progress report of a prompt: most are read sooner and would flicker."""
 IDLE_SECONDS = 0.5
 """How often an idle session looks whether its engine is still there."""
-WAYS_TO_FIT = "Select the question and press e to edit it, Ctrl+N starts a new chat"
-CTX_HELPS = ", F9 sets ctx"
-"""Which keys help where a prompt does not fit the context."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
@@ -46,6 +43,8 @@ class Question:
     """Called when there are steps to take."""
     on_end: Callable[[Finish | Literal["failed"], Statistics, str], None]
     """Called with how the answer ended, its statistics, and the reason if it failed."""
+    explain: Callable[[SpecchatError], str] = str
+    """Returns the reason that an error gives, and what the user can do."""
     is_stopped: bool = False
 
 
@@ -147,7 +146,7 @@ class Session:
         except Cancelled:
             return
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
-            self._report(self._lost, unexpected(error))
+            self._report(self._lost, reason_of(error))
             return
         self._engine = engine
         with engine:
@@ -173,7 +172,8 @@ class Session:
         try:
             finish = self._stream(engine, question)
         except Exception as error:  # noqa: BLE001  # as above
-            self._report(question.on_end, "failed", engine.stats, unexpected(error))
+            reason = reason_of(error, question.explain)
+            self._report(question.on_end, "failed", engine.stats, reason)
             if isinstance(error, EngineFailed):
                 self._report(self._lost, str(error))
                 return False
@@ -224,10 +224,6 @@ class Session:
         self._listener.lost(reason)
 
 
-def unexpected(error: Exception) -> str:
+def reason_of(error: Exception, explain: Callable[[SpecchatError], str] = str) -> str:
     """Return why something failed; anything but our own errors is a bug."""
-    if isinstance(error, SpecchatError):
-        if not isinstance(error, ContextFull):
-            return str(error)
-        return f"{error}. {WAYS_TO_FIT}{CTX_HELPS * ('--ctx' in str(error))}."
-    return log_internal_error(error, LOG)
+    return explain(error) if isinstance(error, SpecchatError) else log_internal_error(error, LOG)

@@ -14,10 +14,7 @@ from specchat.tui.figures import ORIGINS, Figures
 
 @dataclass(slots=True)
 class Writing:
-    """The answer being written.
-
-    A comparison decodes the last answer again without speculation, and has no message.
-    """
+    """The answer being written; a lane of a race decodes the last one again, without a message."""
 
     message: int | None = None
     display: AnswerDisplay | None = None
@@ -28,33 +25,33 @@ class Writing:
     finish: str | None = None
     """How it ended before it was continued."""
     words: str = ""
-    """What a comparison does."""
+    """What the lane of a race does."""
     then: "Callable[[Writing, Statistics], None] | None" = None
-    """What follows a comparison that was not stopped."""
+    """What follows a lane that was not stopped."""
     has_begun: bool = False
     """Whether a step has arrived, or none will."""
 
     @property
-    def is_comparison(self) -> bool:
-        """Whether this only measures the speed without speculation."""
+    def is_lane(self) -> bool:
+        """Whether this is a lane of a race, which is not shown as a message."""
         return self.message is None
 
     def add(self, chunks: list[Chunk], statistics: Statistics) -> None:
-        """Add new steps, and show them unless they are only compared."""
+        """Add new steps, and show those of a message."""
         if not self.has_begun:
             self.parts.go_on()
         self.parts.add(chunks, statistics)
         self.steps += chunks
-        if self.display is not None and not self.is_comparison:
+        if self.display is not None and not self.is_lane:
             if not self.has_begun:
                 self.display.say("")
             self.display.show(self.parts)
         self.has_begun = True
 
     def end(self) -> None:
-        """Show that nothing more comes."""
+        """Show that it is complete."""
         self.parts.is_growing, self.has_begun = False, True
-        if self.display is not None and not self.is_comparison:
+        if self.display is not None and not self.is_lane:
             self.display.show(self.parts)
 
     def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:

@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.tui.commands import key_names
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter
 
@@ -159,7 +160,7 @@ class ConfirmScreen(Dialog[bool]):
         """Store the question; yes is highlighted, so Enter confirms."""
         super().__init__(question)
         self._details = details
-        self._answers = (f"{yes}  (Enter)", f"{no}  (Esc)")
+        self._answers = (f"{yes}  (Enter)", f"{no}  ({key_names('escape')})")
 
     def content(self) -> ComposeResult:
         """Put the details above the answers."""

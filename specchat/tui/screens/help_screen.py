@@ -1,7 +1,6 @@
 """Screens that show the documentation: all of it, one topic per page, or what one figure means."""
 
 import re
-from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from specchat.docs import read, topics
-from specchat.tui.commands import key_rows
+from specchat.tui.commands import KeyOf
 from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
@@ -69,10 +68,10 @@ class HelpScreen(Dialog[None]):
         Binding("f1", "dismiss", show=False),
     ]
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        """Start with the first topic; `keys` are those changed in the settings, by command id."""
+    def __init__(self, key_of: KeyOf) -> None:
+        """Start with the first topic; `key_of` returns the keys in effect."""
         super().__init__("Help")
-        self._key_rows = list(zip(key_rows(), key_rows(keys), strict=True))
+        self._key_of = key_of
         self._topics = topics()
         self._topic: str = next(iter(self._topics))
 
@@ -101,13 +100,7 @@ class HelpScreen(Dialog[None]):
 
     def _show(self, name: str) -> None:
         self._topic = name
-        place = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
-        self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {place}")
-        _, _, text = self._with_keys(read(name)).partition("\n")
+        page = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
+        self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {page}")
+        _, _, text = read(name, self._key_of).partition("\n")
         self.query_one(Page).put(text)
-
-    def _with_keys(self, text: str) -> str:
-        """Return a page whose table of keys names the keys that are in effect."""
-        for (key, words), (changed, _) in self._key_rows:
-            text = text.replace(f"| {key} | {words} |", f"| {changed} | {words} |")
-        return text

@@ -1,9 +1,7 @@
 """The models screen: installed pairs to switch to, and pairs of the catalogue to download."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from textual import work
 from textual.app import ComposeResult
@@ -15,13 +13,11 @@ from textual.widgets.option_list import Option
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.hub.client import is_offline
+from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.wording import percent
-
-if TYPE_CHECKING:
-    from specchat.tui.pair_actions import PairActions
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
@@ -29,6 +25,22 @@ OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE
 OPEN = "open a file"
 """The line that asks for a file: no pair has this name."""
 TITLE = "Pairs of a target and its draft model"
+
+
+class PairSource(Protocol):
+    """Where the pairs come from, and what is done with one."""
+
+    def offers(self) -> list[Offer]:
+        """Return all pairs; it may take a moment."""
+
+    def use(self, offer: Offer) -> None:
+        """Load an installed pair."""
+
+    def keep(self, offer: Offer) -> None:
+        """Start with a pair from now on."""
+
+    async def open_file(self, name: str) -> None:
+        """Use a GGUF file."""
 
 
 class _Pairs(GroupedList):
@@ -48,15 +60,15 @@ class ModelScreen(Dialog[None]):
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
-    def __init__(self, actions: PairActions, words: str = "") -> None:
-        """Store what finds pairs and acts on them.
+    def __init__(self, pairs: PairSource, pulls: Pulls, in_use: str, words: str = "") -> None:
+        """Store what finds pairs and acts on them, and the name of the one in use.
 
         Only pairs with these words are listed until others are searched for.
         """
         super().__init__("Looking for pairs…")
-        self._actions = actions
-        self._in_use = actions.app.pair_controller.pair.name
-        self._pulls = actions.app.pulls
+        self._pairs = pairs
+        self._pulls = pulls
+        self._in_use = in_use
         self._words = words
         self._offers: dict[str, Offer] = {}
         self._name_width = 0
@@ -76,7 +88,7 @@ class ModelScreen(Dialog[None]):
         """Look for pairs in a thread: reading the files on this machine may take a moment."""
         title = TITLE
         try:
-            found = await asyncio.to_thread(self._actions.offers)
+            found = await asyncio.to_thread(self._pairs.offers)
             self._offers = {offer.name: offer for offer in found}
         except SpecchatError as error:
             title = harmless(str(error))
@@ -99,7 +111,7 @@ class ModelScreen(Dialog[None]):
             return
         offer = self._offers[str(event.option.id)]
         if offer.choose is not None:
-            self._actions.use(offer)
+            self._pairs.use(offer)
         elif offer.needs:
             self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
         elif self._is_downloading(offer):
@@ -120,7 +132,7 @@ class ModelScreen(Dialog[None]):
         if offer and offer.choose is None:
             self.notify(f"{offer.name} is not installed yet. Enter downloads it.")
         elif offer:
-            self._actions.keep(offer)
+            self._pairs.keep(offer)
 
     def on_input_changed(self) -> None:
         """Narrow the list."""
@@ -134,7 +146,7 @@ class ModelScreen(Dialog[None]):
     async def _ask_file(self) -> None:
         name = await self.app.push_screen_wait(LineScreen("Path of a GGUF file"))
         if name and name.strip():
-            await self._actions.open_file(name.strip())
+            await self._pairs.open_file(name.strip())
 
     @property
     def _highlighted(self) -> Offer | None:

@@ -6,8 +6,8 @@ from textual.widgets import Static
 class ClickLine(Static):
     """Empty until it is updated."""
 
-    def __init__(self, command: str, place: str) -> None:
-        super().__init__(id=place, markup=False)
+    def __init__(self, command: str, name: str) -> None:
+        super().__init__(id=name, markup=False)
         self._command = command
 
     async def on_click(self) -> None:

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.commands import COMPOSER_COMMANDS, is_slash
+from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions
 
@@ -47,23 +47,25 @@ class Composer(TextArea):
         text: str
 
     def __init__(self) -> None:
+        newline, *_ = key_of("newline").split(",")
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
             tab_behavior="focus",
-            placeholder="Ask anything · Ctrl+J newline · @ file · / commands",
+            placeholder=f"Ask anything · {newline} newline · @ file · / commands",
             id="composer",
         )
         self.cursor_blink = False  # blinking keeps an idle machine awake
         self._history: list[str] = []
-        self._place = 0
+        self._index = 0
+        """The text of the history that is shown; its length for the one being written."""
         self._draft = ""
         self._pasted: dict[str, str] = {}
 
     def remember(self, texts: list[str]) -> None:
         """Set the history, oldest first."""
         self._history = [harmless(text) for text in texts[-LONGEST_HISTORY:]]
-        self._place = len(self._history)
+        self._index = len(self._history)
 
     @property
     def first_line(self) -> str:
@@ -103,7 +105,7 @@ class Composer(TextArea):
         if not text:
             return
         self._history = [*self._history, text][-LONGEST_HISTORY:]
-        self._place = len(self._history)
+        self._index = len(self._history)
         self.text = ""
         if is_slash(written.rstrip()):
             self.post_message(Suggestions.Taken(text))
@@ -184,17 +186,17 @@ class Composer(TextArea):
         acts: dict[str, Callable[[], object]] = {}
         if self._history and self.cursor_at_first_line:
             acts["up"] = lambda: self._recall(-1)
-        if self._place < len(self._history) and self.cursor_at_last_line:
+        if self._index < len(self._history) and self.cursor_at_last_line:
             acts["down"] = lambda: self._recall(1)
         return acts
 
     def _recall(self, step: int) -> None:
         """Show an earlier or later text of the history; the newest is the one being written."""
-        if self._place == len(self._history):
+        if self._index == len(self._history):
             self._draft = self.text
-        self._place = min(max(self._place + step, 0), len(self._history))
-        is_newest = self._place == len(self._history)
-        self.text = self._draft if is_newest else self._history[self._place]
+        self._index = min(max(self._index + step, 0), len(self._history))
+        is_newest = self._index == len(self._history)
+        self.text = self._draft if is_newest else self._history[self._index]
         self.move_cursor(self.document.end)
 
     def on_paste(self, event: Paste) -> None:

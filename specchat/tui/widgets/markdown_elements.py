@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 
 from specchat.tui.widgets.growing_text import CONTINUED, TITLED
-from specchat.tui.widgets.typesetter import COPY, MARGIN
+from specchat.tui.widgets.style_marks import COPY, MARGIN
 
 TASK = re.compile(r"\[([ xX])\](?= )")
 

@@ -1,6 +1,6 @@
 """Messages on the screen: a question, or an answer with all its parts and its statistics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -122,8 +122,6 @@ class AnswerView(MessageView):
         super().__init__()
         self._parts = AnswerParts()
         self._shows_origins = shows_origins
-        self.with_keys: Callable[[str], str] = str
-        """Names the keys in effect in a text."""
         self._reasoning, self._prose = Prose(typesetter), Prose(typesetter)
         self._calls = Prose(typesetter)
         self._calls.add_class("calls")
@@ -147,7 +145,7 @@ class AnswerView(MessageView):
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer: its statistics, all of them while it has the focus."""
-        self._notes = self.with_keys(words), self.with_keys(details or words)
+        self._notes = words, details or words
         self._note.set_class(has_failed, "-failed")
         self._note.update(self._notes[self.has_focus])
         self._foot.display = bool(words) or self._versions.display

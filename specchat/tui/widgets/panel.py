@@ -1,41 +1,46 @@
 """The stats panel: whether speculation helps, by how much and why, as cards of figures."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
-from specchat.docs import section
 from specchat.engine.api import EngineFacts
 from specchat.tui.cards import CARDS, figure_texts
+from specchat.tui.commands import KeyOf
 from specchat.tui.figures import Figures
-from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.widgets.click_line import ClickLine
 
 
 class FigureView(Static):
     """A figure, which a click explains."""
 
-    def __init__(self, figure: str, with_keys: Callable[[str], str]) -> None:
-        """Start without a value; `with_keys` names the keys in effect in a text."""
+    @dataclass
+    class Explain(Message):
+        """The user asks what a figure, shown like this, means."""
+
+        figure: str
+        shown: Content
+
+    def __init__(self, figure: str) -> None:
+        """Start without a value."""
         super().__init__(markup=False)
         self.figure = figure
-        self._with_keys = with_keys
         self._shown = Content()
         self.display = False
 
     def on_click(self) -> None:
-        """Ask for the explanation."""
+        """Ask what it means."""
         self.explain()
 
     def explain(self) -> None:
-        """Show what it means."""
-        explanation = self._with_keys(section("glossary", self.figure))
-        self.app.push_screen(ExplainScreen(self.figure, self._shown, explanation))
+        """Ask what it means."""
+        self.post_message(self.Explain(self.figure, self._shown))
 
     def put(self, text: Content | None) -> None:
         """Show a value, nothing without one."""
@@ -72,24 +77,22 @@ class Panel(VerticalScroll, can_focus=True):
         Binding("escape", "app.leave", "Back", show=False),
     ]
 
-    def __init__(self, with_keys: Callable[[str], str]) -> None:
-        """Put the cursor on the first figure; `with_keys` as for figures."""
+    def __init__(self, key_of: KeyOf) -> None:
+        """Put the cursor on the first figure; `key_of` returns the keys in effect."""
         super().__init__()
-        self._with_keys = with_keys
-        self._cards = [
-            Card(title, *(FigureView(name, with_keys) for name in names))
-            for title, names in CARDS.items()
-        ]
+        self._key_of = key_of
+        self._cards = [Card(title, *map(FigureView, names)) for title, names in CARDS.items()]
         self._advice = ClickLine("improve", "advice")
         self._advice.display = False
-        self._place = 0
+        self._index = 0
+        """The marked figure among those that are visible."""
         self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
     def compose(self) -> ComposeResult:
         """Put the verdict first, and what would help below it."""
         verdict = self._cards[0]
         verdict.id = "verdict"
-        verdict.border_subtitle = self._with_keys("F1 explains")
+        verdict.border_subtitle = f"{self._key_of('help')} explains"
         verdict.compose_add_child(self._advice)
         yield from self._cards
 
@@ -104,7 +107,6 @@ class Panel(VerticalScroll, can_focus=True):
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
             card.set_class(figures.tone == "bad", "-bad")
-        advice = self._with_keys(advice)
         if advice != self._advice.content:
             self._advice.display = bool(advice)
             self._advice.update(advice)
@@ -118,18 +120,18 @@ class Panel(VerticalScroll, can_focus=True):
     def under_cursor(self) -> FigureView | None:
         """The figure that the mouse points at, else the marked one of a focused panel."""
         over = self.app.mouse_over
-        marked = self._visible[self._place] if self.has_focus and self._visible else None
+        marked = self._visible[self._index] if self.has_focus and self._visible else None
         return over if isinstance(over, FigureView) else marked
 
     def action_move(self, step: int) -> None:
-        """Mark the figure that many places on."""
-        self._place = min(max(self._place + step, 0), len(self._visible) - 1)
+        """Move the mark by a number of figures."""
+        self._index = min(max(self._index + step, 0), len(self._visible) - 1)
         self._mark()
 
     def action_explain(self) -> None:
         """Explain the marked figure."""
         if self._visible:
-            self._visible[self._place].explain()
+            self._visible[self._index].explain()
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """Show or hide the cursor."""
@@ -141,8 +143,8 @@ class Panel(VerticalScroll, can_focus=True):
         return [each for each in self.query(FigureView) if each.display]
 
     def _mark(self) -> None:
-        self._place = min(self._place, max(0, len(self._visible) - 1))
-        for place, figure in enumerate(self._visible):
-            figure.set_class(self.has_focus and place == self._place, "-marked")
+        self._index = min(self._index, max(0, len(self._visible) - 1))
+        for index, figure in enumerate(self._visible):
+            figure.set_class(self.has_focus and index == self._index, "-marked")
         if self.has_focus and self._visible:
-            self.scroll_to_widget(self._visible[self._place], animate=False)
+            self.scroll_to_widget(self._visible[self._index], animate=False)

@@ -21,8 +21,9 @@ from textual.widget import Widget
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.growing_text import GrowingMarkdown, is_continued
+from specchat.tui.widgets.style_marks import COPY, MARGIN
 from specchat.tui.widgets.token_tint import TokenTint
-from specchat.tui.widgets.typesetter import COPY, MARGIN, Typesetter, code_blocks
+from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
 EMPTY = Strip.blank(0)
 

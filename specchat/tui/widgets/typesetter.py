@@ -24,11 +24,6 @@ from specchat.tui.widgets.growing_text import markdown_parser
 if TYPE_CHECKING:
     from specchat.tui.widgets.markdown_elements import ThemedMarkdown
 
-MARGIN = "margin"
-"""The mark of a space beside code, which is not copied with it."""
-COPY = "copy"
-"""The word above code that copies it, and the mark of that word."""
-
 STYLES = {
     "h1": "bold {primary}",
     "h2": "bold {primary}",
@@ -104,13 +99,13 @@ class Typesetter:
 
     def tinted(self, line: Strip, origins: Sequence[str]) -> Strip:
         """Return a line whose characters have the styles of these origins too."""
-        segments, place = [], 0
+        segments, start = [], 0
         for text, style, _ in line:
-            here = origins[place : place + len(text)]
+            here = origins[start : start + len(text)]
             for origin, run in groupby(zip(text, here, strict=True), itemgetter(1)):
                 own = (style or Style()) + self.origin_style(origin)
                 segments.append(Segment("".join(character for character, _ in run), own))
-            place += len(text)
+            start += len(text)
         return Strip(segments)
 
 

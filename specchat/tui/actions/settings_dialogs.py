@@ -1,5 +1,6 @@
 """The settings dialogs: changing settings in the file, which also holds the user's comments."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from specchat.errors import SpecchatError
@@ -7,9 +8,12 @@ from specchat.options.option import Option
 from specchat.settings.editor import write_setting
 from specchat.settings.schema import SETTINGS, find_setting
 from specchat.settings.sources import Settings, read_settings
-from specchat.tui.main_view import Actions
+from specchat.tui.actions.think_switch import NUMBER, thinking_words
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.think_switch import NUMBER, thinking_words
 
 DEFAULT = "default"
 THEME = "screen.theme"
@@ -21,8 +25,14 @@ PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
 
-class SettingsDialogs(Actions):
+@dataclass(frozen=True, slots=True)
+class SettingsDialogs:
     """Lets the user change settings, and applies them to the running chat where possible."""
+
+    view: MainView
+    conversations: Conversations
+    answers: Answers
+    pair_controller: PairController
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
@@ -32,7 +42,7 @@ class SettingsDialogs(Actions):
             settings = read_settings()
             choices = [_entry(each, settings[each.name]) for each in ordered]
             screen = ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
-            marked = await self.app.push_screen_wait(screen)
+            marked = await self.view.ask(screen)
             if marked is None:
                 return
             await self.change_one(find_setting(marked), settings)
@@ -55,26 +65,26 @@ class SettingsDialogs(Actions):
             value = setting.parsed(text) if text else setting.default
             write_setting(settings.path, setting.name, setting.write(value) if text else None)
         except SpecchatError as error:
-            self.app.view.report(error)
+            self.view.report(error)
             return
         self._follow(setting, value)
         done = f"Saved {setting.name}" if text else f"{setting.name} is the default again"
-        self.app.notify(f"{done}: {_shown(setting, value)} ({settings.path.name}).")
+        self.view.notify(f"{done}: {_shown(setting, value)} ({settings.path.name}).")
 
     async def _ask(self, setting: Option, value: Any) -> str | None:
         """Return the new value as text: empty for the default, None for no change."""
         title = f"{setting.name}: {setting.help}"
         words = setting.words if setting.is_choice else ()
         if setting.name == THEME:
-            words = tuple(sorted(self.app.available_themes))
+            words = tuple(self.view.themes)
         elif setting.name == THINK:
-            words = thinking_words(self.app.pair_controller.facts)
+            words = thinking_words(self.pair_controller.facts)
             words = () if NUMBER in words else words
         if words:
             choices = [ListEntry(word, word) for word in words]
             choices.append(ListEntry("", DEFAULT, "removes the line from the file"))
             screen = ChoiceScreen(title, choices, marked=setting.shown(value))
-            return await self.app.push_screen_wait(screen)
+            return await self.view.ask(screen)
 
         def check(text: str) -> None:
             if text.strip():
@@ -82,22 +92,22 @@ class SettingsDialogs(Actions):
 
         rule = f"{title}\n{setting.description}; leave empty for the default"
         kind = TextScreen if setting.name == PROMPT else LineScreen
-        return await self.app.push_screen_wait(kind(rule, setting.shown(value), check))
+        return await self.view.ask(kind(rule, setting.shown(value), check))
 
     def _follow(self, setting: Option, value: Any) -> None:
-        name, conversations = setting.name, self.app.conversations
+        name = setting.name
         if setting.table in {"sampling", "decoding"} or name == THINK:
-            self.app.answers.changed[setting.key] = value
-            self.app.view.show_state()
+            self.answers.changed[setting.key] = value
+            self.view.show_state()
         elif name == PROMPT:
-            conversations.use_default_prompt(str(value or ""))
-            self.app.view.show_state()
-        elif name == THEME and value in self.app.available_themes:
-            self.app.theme = str(value)
-        elif name == "screen.colour_tokens" and self.app.view.shows_origins != value:
-            self.app.view.toggle_origins()
-        elif name == "screen.statistics" and self.app.view.wants_panel != value:
-            self.app.view.toggle_panel()
+            self.conversations.use_default_prompt(str(value or ""))
+            self.view.show_state()
+        elif name == THEME and value in self.view.themes:
+            self.view.use_theme(str(value))
+        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
+            self.view.toggle_origins()
+        elif name == "screen.statistics" and self.view.wants_panel != value:
+            self.view.toggle_panel()
 
 
 def _entry(setting: Option, value: object) -> ListEntry:

@@ -1,6 +1,6 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -8,7 +8,10 @@ from specchat.chat.export import NAMES
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset, SearchResult
 from specchat.errors import InvalidOption
-from specchat.tui.main_view import Actions
+from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.main_view import MainView
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.widgets.sidebar import when
@@ -19,100 +22,107 @@ SAMPLING_TITLE = (
 )
 
 
-class ConversationActions(Actions):
-    """Shows what the controllers do; what asks the user runs in workers of the app."""
+@dataclass(frozen=True, slots=True)
+class ConversationActions:
+    """Acts on whole conversations; what asks the user has to be run beside the rest."""
+
+    view: MainView
+    conversations: Conversations
+    answers: Answers
+    key_of: KeyOf
 
     async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
         """Do something with a conversation of the list."""
         if what == "delete":
             await self.delete(number)
         elif what == "rename":
-            self.app.run_worker(self.rename(number))
+            self.view.run(self.rename(number))
         else:
             await self.open(number)
-            self.app.view.uncover()
+            self.view.uncover()
 
     async def new(self) -> None:
         """Start a new conversation."""
-        self.app.conversations.begin()
+        self.conversations.begin()
         await self._show()
-        self.app.view.show_conversations()
+        self.view.show_conversations()
 
     async def open(self, number: int, message: int | None = None, *, unfolds: bool = False) -> None:
         """Open a conversation, at a message if one is named, perhaps with its reasoning open."""
-        if not self.app.answers.is_busy():
-            self.app.conversations.open(number, message)
+        if not self.answers.is_busy():
+            self.conversations.open(number, message)
             await self._show()
-            await self.app.view.reveal(message, unfolds=unfolds)
+            await self.view.reveal(message, unfolds=unfolds)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
-        is_open = number == self.app.conversations.number
-        if is_open and self.app.answers.is_busy():
+        is_open = number == self.conversations.number
+        if is_open and self.answers.is_busy():
             return
-        self.app.conversations.delete_conversation(number)
+        self.conversations.delete_conversation(number)
         if is_open:
             await self.new()
-        self.app.view.show_conversations()
-        self.app.notify("Deleted. /undo restores it.")
+        self.view.show_conversations()
+        self.view.notify("Deleted. /undo restores it.")
 
     async def undo(self) -> None:
         """Restore what was deleted last."""
-        before = self.app.conversations.number
-        if not self.app.conversations.undo():
-            self.app.notify("There is nothing to restore.")
+        before = self.conversations.number
+        if not self.conversations.undo():
+            self.view.notify("There is nothing to restore.")
             return
-        is_same = before == self.app.conversations.number
-        await (self.app.view.show_branch() if is_same else self._show())
-        self.app.view.show_conversations()
+        is_same = before == self.conversations.number
+        await (self.view.show_branch() if is_same else self._show())
+        self.view.show_conversations()
 
     def export(self, form: str) -> None:
         """Write the conversation to a new file in the current folder."""
-        if self.app.conversations.number is None:
-            self.app.notify("There is nothing to export yet.")
+        if self.conversations.number is None:
+            self.view.notify("There is nothing to export yet.")
         else:
-            path = self.app.conversations.export(form, Path.cwd())
-            self.app.notify(f"Exported to {path}.")
+            path = self.conversations.export(form, Path.cwd())
+            self.view.notify(f"Exported to {path}.")
 
     async def search_here(self) -> None:
         """Search the open conversation."""
-        number = self.app.conversations.number
+        number = self.conversations.number
         if number is None:
-            self.app.notify("This conversation is empty. Ctrl+F searches all of them.")
+            search = self.key_of("search")
+            self.view.notify(f"This conversation is empty. {search} searches all of them.")
         else:
             await self.search("Search this conversation", number)
 
     async def rename(self, number: int | None = None) -> None:
         """Give a conversation a title, by default the open one."""
-        chat = self.app.conversations
+        chat = self.conversations
         number = number or chat.number
         if number is None:
-            self.app.notify("This conversation is empty: there is nothing to rename yet.")
+            self.view.notify("This conversation is empty: there is nothing to rename yet.")
             return
         old = harmless(chat.store.conversation(number).title)
-        title = await self.app.push_screen_wait(LineScreen("Rename the conversation", old))
+        title = await self.view.ask(LineScreen("Rename the conversation", old))
         if title:
             chat.rename(number, title)
-            self.app.view.show_conversations()
-            self.app.view.show_state()
+            self.view.show_conversations()
+            self.view.show_state()
 
     async def edit_system_prompt(self) -> None:
         """Edit the system prompt of the conversation."""
-        old = harmless(self.app.conversations.system_prompt)
-        text = await self.app.push_screen_wait(TextScreen("System prompt", old))
+        old = harmless(self.conversations.system_prompt)
+        text = await self.view.ask(TextScreen("System prompt", old))
         if text is not None:
-            self.app.conversations.set_system_prompt(text)
-            self.app.view.show_state()
+            self.conversations.set_system_prompt(text)
+            self.view.show_state()
 
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        presets = {f"preset {each.name}": each for each in self.app.conversations.store.presets()}
+        presets = {f"preset {each.name}": each for each in self.conversations.store.presets()}
         listed = [
             ListEntry(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
             for key, each in presets.items()
         ]
         listed.append(ListEntry(NEW, "New preset", "from this system prompt and sampling"))
-        chosen = await self.app.push_screen_wait(ChoiceScreen("Presets", listed))
+        chosen = await self.view.ask(ChoiceScreen("Presets", listed))
         if chosen == NEW:
             await self._create_preset()
         elif chosen:
@@ -120,15 +130,15 @@ class ConversationActions(Actions):
 
     def use_preset(self, preset: Preset) -> None:
         """Use a preset in this conversation from now on."""
-        self.app.conversations.use_preset(preset)
-        self.app.view.show_state()
-        self.app.notify(f"This conversation now uses preset {preset.name}.")
+        self.conversations.use_preset(preset)
+        self.view.show_state()
+        self.view.notify(f"This conversation now uses preset {preset.name}.")
 
     async def _show(self) -> None:
         """Show another conversation than before."""
-        self.app.answers.reset()
-        await self.app.view.show_branch()
-        self.app.view.composer.focus()
+        self.answers.reset()
+        await self.view.show_branch()
+        self.view.composer.focus()
 
     async def _act_on(self, preset: Preset) -> None:
         choices = [
@@ -136,20 +146,20 @@ class ConversationActions(Actions):
             ListEntry("change", "Edit", "its system prompt and its sampling"),
             ListEntry("delete", "Delete"),
         ]
-        chosen = await self.app.push_screen_wait(ChoiceScreen(f"Preset {preset.name}", choices))
+        chosen = await self.view.ask(ChoiceScreen(f"Preset {preset.name}", choices))
         if chosen == "use":
             self.use_preset(preset)
         elif chosen == "change":
             await self._edit_preset(preset)
         elif chosen == "delete":
-            self.app.conversations.store.delete_preset(preset.name)
-            self.app.notify(f"Deleted preset {preset.name}.")
+            self.conversations.store.delete_preset(preset.name)
+            self.view.notify(f"Deleted preset {preset.name}.")
 
     async def _create_preset(self) -> None:
         """Begin with the system prompt and the sampling options that are in use."""
-        chat = self.app.conversations
-        sampling = {**self.app.answers.changed, **(chat.preset.sampling if chat.preset else {})}
-        name = await self.app.push_screen_wait(LineScreen("Name of the preset", check=_check_name))
+        chat = self.conversations
+        sampling = {**self.answers.changed, **(chat.preset.sampling if chat.preset else {})}
+        name = await self.view.ask(LineScreen("Name of the preset", check=_check_name))
         name = " ".join(harmless(name or "").split())
         if name:
             await self._edit_preset(Preset(name, chat.system_prompt, sampling))
@@ -157,15 +167,15 @@ class ConversationActions(Actions):
     async def _edit_preset(self, preset: Preset) -> None:
         """Ask for both parts of a preset, save and use it; cancelling either changes nothing."""
         screen = TextScreen(f"System prompt of {preset.name}", harmless(preset.system_prompt))
-        prompt = await self.app.push_screen_wait(screen)
+        prompt = await self.view.ask(screen)
         if prompt is None:
             return
         title = SAMPLING_TITLE.format(preset.name)
         screen = TextScreen(title, in_lines(preset.sampling), read_sampling)
-        text = await self.app.push_screen_wait(screen)
+        text = await self.view.ask(screen)
         if text is not None:
             edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
-            self.app.conversations.store.save_preset(edited)
+            self.conversations.store.save_preset(edited)
             self.use_preset(edited)
 
     async def search(
@@ -174,7 +184,7 @@ class ConversationActions(Actions):
         """Search all conversations, or one, and open the message that is chosen."""
 
         def find(words: str) -> list[ListEntry]:
-            found = self.app.conversations.store.search(words, conversation=within)
+            found = self.conversations.store.search(words, conversation=within)
             return [
                 ListEntry(
                     f"{each.conversation} {each.message} {each.in_reasoning:d}",
@@ -184,7 +194,7 @@ class ConversationActions(Actions):
                 for each in found
             ]
 
-        chosen = await self.app.push_screen_wait(ChoiceScreen(title, [], search=find))
+        chosen = await self.view.ask(ChoiceScreen(title, [], search=find))
         if chosen:
             conversation, message, is_reasoning = map(int, chosen.split())
             await self.open(conversation, message, unfolds=bool(is_reasoning))

@@ -1,22 +1,33 @@
 """What can be done with one message: copying, editing, answering again, deleting, its versions."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.safe_text import harmless
-from specchat.tui.main_view import Actions
+from specchat.docs import section
+from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
-from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import FigureView
 from specchat.tui.widgets.typesetter import code_blocks
 
 
-class MessageActions(Actions):
+@dataclass(frozen=True, slots=True)
+class MessageActions:
     """Does what a `MessageView` asks for."""
+
+    view: MainView
+    conversations: Conversations
+    answers: Answers
+    key_of: KeyOf
 
     async def act(self, what: str, view: MessageView) -> None:
         """Do something with a message; most of it has to wait for the answer being written."""
@@ -30,9 +41,9 @@ class MessageActions(Actions):
         }
         if what in at_once:
             at_once[what](view)
-        elif view.message_id not in self.app.conversations.tree:
+        elif view.message_id not in self.conversations.tree:
             return  # an earlier key has deleted it
-        elif not self.app.answers.is_busy():
+        elif not self.answers.is_busy():
             await when_idle[what](view)
 
     def copy(self, view: MessageView) -> None:
@@ -43,39 +54,44 @@ class MessageActions(Actions):
         """Copy a block of code, asking which if there are several."""
         blocks = code_blocks(view.text)
         if len(blocks) > 1:
-            self.app.run_worker(self._choose_code(blocks))
+            self.view.run(self._choose_code(blocks))
         else:
             self._copy("".join(blocks), "code")
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        steps = self.app.answers.steps.get(view.message_id, [])
+        steps = self.answers.steps.get(view.message_id, [])
         if any(step.tokens for step in steps):
-            self.app.push_screen(StepsScreen(steps))
+            self.view.open(StepsScreen(steps))
         else:
-            self.app.notify("Steps are only available for answers of this session.")
+            self.view.notify("Steps are only available for answers of this session.")
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""
         if views := self._answers:
             self.show_steps(views[-1])
         else:
-            self.app.notify("There is no answer to step through yet.")
+            self.view.notify("There is no answer to step through yet.")
 
     def show_statistics(self) -> None:
         """Show the statistics of the answers in the branch."""
-        branch = self.app.conversations.branch
+        branch = self.conversations.branch
         if measured_answers(branch):
-            self.app.push_screen(StatisticsScreen(branch))
+            self.view.open(StatisticsScreen(branch))
         else:
-            self.app.notify("No statistics yet: they come with the first answer.")
+            self.view.notify("No statistics yet: they come with the first answer.")
 
-    def show_help(self, keys: Mapping[str, str]) -> None:
+    def show_help(self) -> None:
         """Explain the figure under the cursor, or open the documentation."""
-        if figure := self.app.query_one(Panel).under_cursor:
+        if figure := self.view.figure_under_cursor:
             figure.explain()
         else:
-            self.app.push_screen(HelpScreen(keys))
+            self.view.open(HelpScreen(self.key_of))
+
+    def explain(self, asked: FigureView.Explain) -> None:
+        """Show what a figure means, in the words of the glossary."""
+        explanation = section("glossary", asked.figure, self.key_of)
+        self.view.open(ExplainScreen(asked.figure, asked.shown, explanation))
 
     def copy_last(self) -> None:
         """Copy the last answer."""
@@ -83,47 +99,47 @@ class MessageActions(Actions):
 
     @property
     def _answers(self) -> list[AnswerView]:
-        return [each for each in self.app.view.transcript.views if isinstance(each, AnswerView)]
+        return [each for each in self.view.transcript.views if isinstance(each, AnswerView)]
 
     def _copy(self, text: str, what: str) -> None:
         if text:
-            self.app.copy_to_clipboard(text)
+            self.view.copy(text)
         else:
-            self.app.notify(f"There is no {what} to copy.")
+            self.view.notify(f"There is no {what} to copy.")
 
     async def _choose_code(self, blocks: list[str]) -> None:
         choices = [
-            ListEntry(str(place), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines")
-            for place, block in enumerate(blocks)
+            ListEntry(str(index), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines")
+            for index, block in enumerate(blocks)
         ]
         choices.append(ListEntry("all", "All", f"{len(blocks)} blocks"))
-        chosen = await self.app.push_screen_wait(ChoiceScreen("Which code?", choices))
+        chosen = await self.view.ask(ChoiceScreen("Which code?", choices))
         if chosen:
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
 
     async def _edit(self, view: MessageView) -> None:
         if isinstance(view, QuestionView):
-            self.app.answers.editing = view.message_id
-            self.app.view.put_back(harmless(view.text))
-            self.app.view.composer.focus()
-            self.app.view.show_state()
+            self.answers.editing = view.message_id
+            self.view.put_back(harmless(view.text))
+            self.view.composer.focus()
+            self.view.show_state()
 
     async def _regenerate(self, view: MessageView) -> None:
-        message = self.app.conversations.tree[view.message_id]
+        message = self.conversations.tree[view.message_id]
         question = message.id if message.role == "user" else message.parent
         if question is not None:
-            await self.app.answers.answer_again(question)
+            await self.answers.answer_again(question)
 
     async def _turn(self, step: int, view: MessageView) -> None:
-        version = self.app.conversations.turn_to(view.message_id, step)
+        version = self.conversations.turn_to(view.message_id, step)
         if version is not None:
-            self.app.answers.recall()
-            await self.app.view.show_branch()
-            await self.app.view.reveal(version)
+            self.answers.recall()
+            await self.view.show_branch()
+            await self.view.reveal(version)
 
     async def _delete(self, view: MessageView) -> None:
-        self.app.conversations.delete(view.message_id)
-        self.app.answers.recall()
-        await self.app.view.show_branch()
-        self.app.view.composer.focus()
-        self.app.notify("Deleted with all that followed. /undo restores it.")
+        self.conversations.delete(view.message_id)
+        self.answers.recall()
+        await self.view.show_branch()
+        self.view.composer.focus()
+        self.view.notify("Deleted with all that followed. /undo restores it.")

@@ -1,9 +1,13 @@
 """The thinking switch: how much the model reasons before it answers, in this session."""
 
+from dataclasses import dataclass
+
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
-from specchat.tui.main_view import Actions
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 
 NUMBER = THINK_NUMBER.lower()
@@ -22,36 +26,41 @@ def thinking_words(facts: EngineFacts | None) -> tuple[str, ...]:
     return (AUTO_THINK, *words) if words else ()
 
 
-class ThinkSwitch(Actions):
+@dataclass(frozen=True, slots=True)
+class ThinkSwitch:
     """Sets the switch to a word that the loaded model knows."""
+
+    view: MainView
+    answers: Answers
+    pair_controller: PairController
 
     def act(self, word: str = "") -> None:
         """Set the switch from the next answer on; without a word, let the user choose one."""
-        facts, word = self.app.pair_controller.facts, word.lower()
+        facts, word = self.pair_controller.facts, word.lower()
         known = thinking_words(facts)
         if facts is None:
-            self.app.notify("The model is not loaded yet. Try again once it is.")
+            self.view.notify("The model is not loaded yet. Try again once it is.")
         elif not known and word != AUTO_THINK:
-            self.app.notify(f"The chat template of {facts.target} cannot switch reasoning.")
+            self.view.notify(f"The chat template of {facts.target} cannot switch reasoning.")
         elif not word:
-            self.app.run_worker(self._choose(known))
+            self.view.run(self._choose(known))
         elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
             self._set(word)
         else:
             given, values = in_one_line(word), think_values(known[1:])
-            self.app.notify(f"/think does not accept {given}: use {values}.", severity="warning")
+            self.view.notify(f"/think does not accept {given}: use {values}.", severity="warning")
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
-        marked = self.app.answers.thinking
+        marked = self.answers.thinking
         screen = ChoiceScreen("Reasoning, from the next answer on", choices, marked=marked)
-        word = await self.app.push_screen_wait(screen)
+        word = await self.view.ask(screen)
         if word == NUMBER:
-            self.app.view.put_back("/think ")
+            self.view.put_back("/think ")
         elif word:
             self._set(word)
 
     def _set(self, word: str) -> None:
-        self.app.answers.changed["think"] = word
-        self.app.view.show_state()
-        self.app.notify(f"Reasoning: {word} from the next answer.")
+        self.answers.changed["think"] = word
+        self.view.show_state()
+        self.view.notify(f"Reasoning: {word} from the next answer.")

@@ -1,0 +1,106 @@
+"""What can be done with pairs: listing, switching, starting with one, restarting the engine."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specchat.settings.editor import write_setting
+from specchat.settings.sources import settings_path
+from specchat.tui.controllers.adviser import Adviser
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.main_view import MainView
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Offer, PairChoice, Setup
+
+
+@dataclass(frozen=True, slots=True)
+class PairActions:
+    """Does what the models screen and the commands for pairs ask for."""
+
+    view: MainView
+    setup: Setup
+    conversations: Conversations
+    answers: Answers
+    pair_controller: PairController
+    pulls: Pulls
+    hint: Hint
+    adviser: Adviser
+
+    async def show(self, words: str = "") -> None:
+        """Show the pairs to use or to pull; use the file, or the installed pair, of that name."""
+        if words.lower().endswith(".gguf"):
+            await self.open_file(words)
+            return
+        found = await asyncio.to_thread(self.offers) if words else []
+        named = [each for each in found if each.name == words]
+        if named and named[0].choose:
+            self.use(named[0])
+            return
+        self.view.open(ModelScreen(self, self.pulls, self.pair_controller.pair.name, words))
+
+    def offers(self) -> list[Offer]:
+        """Return all pairs, the one named on the command line among them; it may take a moment."""
+        offers, first = list(self.setup.offers()), self.setup.pair
+        if not any(offer.choose and offer.name == first.name for offer in offers):
+            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
+        return offers
+
+    async def open_file(self, name: str) -> None:
+        """Use a GGUF file with the best draft model on this machine."""
+        self.use(await asyncio.to_thread(self.setup.open_file, name))
+
+    def keep(self, offer: Offer) -> None:
+        """Start with a pair from now on."""
+        write_setting(settings_path(), "model.pair", offer.name)
+        self.view.notify(f"specchat now starts with {offer.name}.")
+
+    def use(self, offer: Offer) -> None:
+        """Load another pair, unless an answer is being written; start the engine if it is lost."""
+        is_other = offer.name != self.pair_controller.pair.name
+        if offer.choose is None or (is_other and self.answers.is_busy()):
+            return
+        if self.view.model_screen is not None:
+            self.view.model_screen.dismiss()
+        self.hint.end_first_run()
+        self.view.show_hint()
+        if is_other:
+            self.view.run(self._switch(offer.choose), "pair", exclusive=True)
+        elif self.pair_controller.session is None:
+            self.restart()
+
+    def improve(self) -> None:
+        """Take the advice of the stats panel."""
+        advice, changed = self.adviser.advice(), self.answers.changed
+        if advice is None:
+            self.view.notify("Nothing to improve now: the panel gives advice when it has some.")
+            return
+        if advice.offer and advice.offer.choose and self.answers.is_busy():
+            return
+        self.adviser.take()
+        if advice.offer is None:
+            changed.update(advice.options)
+            again, settings = map(self.setup.key_of, ("regenerate", "settings"))
+            undo = f"To take it back, change {' and '.join(advice.options)} in {settings}."
+            words = f"From the next answer on: {advice.words}. {again} answers again. {undo}"
+            self.view.notify(words)
+            self.view.show_state()
+        elif advice.offer.choose is None:
+            self.pulls.start(advice.offer)
+        else:
+            changed.pop("drafter", None)
+            self.use(advice.offer)
+
+    def restart(self) -> None:
+        """Restart the engine."""
+        self.answers.end("cancelled")
+        self.pair_controller.restart()
+
+    async def _switch(self, choose: Callable[[], PairChoice]) -> None:
+        choice = await asyncio.to_thread(choose)
+        self.pulls.recent = ""
+        self.conversations.pair = choice.name
+        self.pair_controller.use(choice)

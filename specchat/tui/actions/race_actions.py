@@ -1,0 +1,59 @@
+"""The race of the last answer: running it, playing it, writing it to a file."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import time
+
+from specchat.bench.race_picture import EXPORTS
+from specchat.bench.race_record import Race
+from specchat.chat.export import write_export
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.races import Races
+from specchat.tui.main_view import MainView
+from specchat.tui.screens.race_screen import RaceScreen
+
+USAGE = "Use /race, or /race export NAME.svg; the name may also end in .cast or .json."
+
+
+@dataclass(frozen=True, slots=True)
+class RaceActions:
+    """Does what the command and the race screen ask for."""
+
+    view: MainView
+    races: Races
+    answers: Answers
+
+    async def act(self, words: str = "") -> None:
+        """Play the race of the last answer, which is run first if needed, or export it."""
+        verb, _, name = words.partition(" ")
+        race = self.races.last
+        if verb == "export":
+            self._export(race, name.strip())
+        elif words:
+            self.view.notify(USAGE, severity="warning")
+        elif race:
+            self._play(race)
+        else:
+            await self.races.run(self._play)
+
+    def _play(self, race: Race) -> None:
+        self.view.open(RaceScreen(race), partial(self._leave, race))
+
+    def _leave(self, race: Race, wanted: str | None) -> None:
+        if wanted == "again":
+            if not self.answers.is_busy():
+                self.view.run(self.races.run(self._play))
+        elif wanted == "export":
+            self._export(race, "")
+
+    def _export(self, race: Race | None, name: str) -> None:
+        """Write a race to a new file in the current folder, by default an animated SVG."""
+        path = Path.cwd() / (name or f"specchat-race-{int(time())}.svg")
+        if race is None:
+            self.view.notify("The last answer has no race yet: /race decodes it both ways.")
+        elif path.suffix not in EXPORTS:
+            self.view.notify(USAGE, severity="warning")
+        else:
+            write_export(path, EXPORTS[path.suffix](race))
+            self.view.notify(f"Exported to {path}.")

@@ -1,0 +1,22 @@
+"""The state of the chat that its screen shows; no Textual here."""
+
+from dataclasses import dataclass
+
+from specchat.tui.controllers.adviser import Adviser
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.pulls import Pulls
+
+
+@dataclass(frozen=True, slots=True)
+class ChatState:
+    """The controllers that hold it."""
+
+    conversations: Conversations
+    pair_controller: PairController
+    pulls: Pulls
+    hint: Hint
+    answers: Answers
+    adviser: Adviser

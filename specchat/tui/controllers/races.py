@@ -1,0 +1,117 @@
+"""Races: the last answer decoded again, plainly and speculatively; no Textual here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from secrets import randbelow
+from typing import Any
+
+from specchat.bench.race_record import MAX_TOKENS, Lane, Race
+from specchat.chat.conversation import Message
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import AUTO, PLAIN
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.writing import Writing
+
+MIN_TOKENS = 16
+NUM_SEEDS = 2**32
+RACE = "race"
+"""The race among the statistics of a stored answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Races:
+    """Decodes the last answer both ways with one seed, and keeps the result with the answer.
+
+    The two lanes follow each other, so that neither slows the other down.
+    """
+
+    view: ChatView
+    conversations: Conversations
+    pair_controller: PairController
+    answers: Answers
+
+    @property
+    def last(self) -> Race | None:
+        """The race of the last answer; None if it has none yet."""
+        answer = self.conversations.last
+        return Race.of_record(answer.statistics.get(RACE, {})) if answer else None
+
+    async def run(self, show: Callable[[Race], None]) -> None:
+        """Race the last answer, and show the race once both lanes are decoded."""
+        answer = self.conversations.last
+        if answer is None or answer.role != "assistant":
+            self.view.notify("There is no answer to race yet.")
+        elif answer.statistics.get("drafted") == 0:  # any difference would be chance
+            self.view.notify("That answer used no drafts, so there is no speedup to measure.")
+        else:
+            seed = self.answers.options.get("seed")
+            seed = randbelow(NUM_SEEDS) if seed is None else seed
+            then = partial(self._plain_ended, answer, seed, show)
+            lane = Writing(words="race, first without speculation", then=then)
+            lane.display = await self.view.last_answer()
+            self._decode(lane, answer, seed=seed, drafter=PLAIN)
+
+    def _plain_ended(
+        self,
+        answer: Message,
+        seed: int,
+        show: Callable[[Race], None],
+        lane: Writing,
+        statistics: Statistics,
+    ) -> None:
+        plain = Lane.of(lane.steps, statistics)
+        then = partial(self._both_ended, answer, plain, show)
+        ours = Writing(display=lane.display, words="race, now with speculation", then=then)
+        self._decode(ours, answer, seed=seed, **_speculating(self.answers.options))
+
+    def _decode(self, lane: Writing, answer: Message, **options: Any) -> None:
+        """Decode as many tokens as an answer has, but not too many."""
+        tokens = min(max(answer.statistics.get("generated_tokens", 0), MIN_TOKENS), MAX_TOKENS)
+        self.answers.send(lane, answer.parent or 0, max_tokens=tokens, **options)
+
+    def _both_ended(
+        self,
+        answer: Message,
+        plain: Lane,
+        show: Callable[[Race], None],
+        lane: Writing,
+        statistics: Statistics,
+    ) -> None:
+        facts, tree = self.pair_controller.facts, self.conversations.tree
+        if facts is None or answer.id not in tree:
+            return
+        question = tree[answer.parent].text if answer.parent is not None else ""
+        ours = Lane.of(lane.steps, statistics)
+        race = Race(question, facts.target, facts.draft, plain, ours)
+        self._keep(lane, answer, {RACE: race.as_record(), **_measured(race)})
+        show(race)
+
+    def _keep(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
+        """Store what was measured with the answer, and show it."""
+        record = self.conversations.keep_figures(answer.id, measured)
+        self.answers.figures.compare(record)
+        self.view.show_state()
+        if lane.display is not None:
+            lane.display.say(*self.answers.lines_below(answer.finish, record))
+        self.answers.settle()
+
+
+def _speculating(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that turn speculation on where the user has turned it off since the answer."""
+    switched_off = {"drafter": PLAIN, "draft_length": 0}
+    return {name: AUTO for name, off in switched_off.items() if options.get(name) == off}
+
+
+def _measured(race: Race) -> dict[str, Any]:
+    """Return the speedup for an answer's statistics; none if the lanes' texts differ.
+
+    Other texts take other times, with or without drafts.
+    """
+    if not race.is_same_text or not race.speedup:
+        return {}
+    rates = [lane.tokens_per_second for lane in race.lanes]
+    return {"speedup": race.speedup, "speedup_source": "in the race", "measured_rates": rates}
