@@ -28,7 +28,7 @@ def on_terminal(words: list[str], key: str = "", **environment: str) -> str:
         if not part:
             break
         painted += part
-        if key and painted.endswith((b"ends: ", b"] ")):
+        if key and painted.endswith((b"quits: ", b"] ")):
             os.write(leader, key.encode())
             key = ""
     process.wait(timeout=30)
