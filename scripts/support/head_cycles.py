@@ -14,6 +14,7 @@ import psutil
 from scripts.support.chat_terminal import Failed
 from scripts.support.faults.engine_faults import engines
 from scripts.support.tiny_gguf import write_with_head
+from specchat.chat.template import TEMPLATES
 from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading, Stage
@@ -105,6 +106,7 @@ def play(way: str, files: dict[str, Any], before: Session | None) -> Follower:
 
 def counts() -> tuple[int, int, int]:
     """Return this process's open files, threads and bytes of memory."""
+    TEMPLATES.close()  # whatever else runs here may have started it, or not
     gc.collect()
     process = psutil.Process()
     return process.num_fds(), process.num_threads(), process.memory_info().rss

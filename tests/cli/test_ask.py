@@ -509,7 +509,9 @@ def test_check_measures_a_pair_once(
 
     assert (done.returncode, done.stderr) == (0, b"")
     (file,) = (tmp_path / "specchat" / "pacing").iterdir()
-    assert json.loads(file.read_text("utf-8"))["acceptance"] == {}
+    (learned,) = json.loads(file.read_text("utf-8"))["pairs"].values()
+    assert learned["target"]
+    assert learned["acceptance"] == {}
 
 
 def test_check_fails_for_a_broken_verifier(
