@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from specchat.decoding.ports import LanguageModel
 from specchat.derivation.gain import Guess, guesses_of
 from specchat.derivation.sampled_texts import Text
-from specchat.llama.context import Context
 from specchat.options.declarations import Sampling
 
 NUM_POSITIONS = 4
@@ -12,12 +12,12 @@ NUM_POSITIONS = 4
 
 
 def head_guesses(
-    target: Context, head: Context, texts: Sequence[Text], sampling: Sampling
+    target: LanguageModel, head: LanguageModel, texts: Sequence[Text], sampling: Sampling
 ) -> tuple[list[Guess], list[list[Guess]]]:
     """Return what a target wants along texts, and what its head offers, by position in a draft.
 
     At each place the head drafts a few tokens of the text as if they had been its own, from the
-    target's row and then from its own rows. Raises as `Context.evaluate` does.
+    target's hidden state and then from its own. Raises as `LanguageModel.evaluate` does.
     """
     wanted: list[Guess] = []
     offered: list[list[Guess]] = [[] for _ in range(NUM_POSITIONS)]
@@ -35,7 +35,9 @@ def head_guesses(
     return wanted, offered
 
 
-def _draft(head: Context, tokens: Sequence[int], place: int, sampling: Sampling) -> list[Guess]:
+def _draft(
+    head: LanguageModel, tokens: Sequence[int], place: int, sampling: Sampling
+) -> list[Guess]:
     """Return the head's guesses at a place and behind it, and take back what it read of those."""
     guesses: list[Guess] = []
     head.rollback(head.count_known(tokens[: place - 1]))

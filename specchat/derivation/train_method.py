@@ -172,9 +172,10 @@ class TrainDerivation:
         Raises OutOfMemory where one that was begun no longer fits in memory.
         """
         from specchat.derivation.trainee import DraftTrainee, HeadTrainee
-        from specchat.llama.hidden_rows import can_read_layers
+        from specchat.llama.hidden_states import can_read_layer_inputs
 
-        is_head, missing = can_read_layers and can_have_head(self._header), self._missing_bytes()
+        is_head = can_read_layer_inputs and can_have_head(self._header)
+        missing = self._missing_bytes()
         kind = HeadTrainee if is_head and not missing else DraftTrainee
         need, why = f"needs {ceil(missing / 1e8) / 10:.1f} GB more memory than is free", ""
         if is_head and missing:

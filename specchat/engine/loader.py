@@ -15,7 +15,8 @@ from specchat.gguf.model_files import read_pair
 from specchat.gguf.origin import require_origin
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
-from specchat.llama.hidden_rows import why_not_runnable
+from specchat.llama.draft_context import DraftContext
+from specchat.llama.hidden_states import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
@@ -48,7 +49,7 @@ class LoadedPair:
     common_vocabulary: CommonVocabulary | None
     no_head_reason: str | None
     context: Context
-    draft_context: Context | None = None
+    draft_context: DraftContext | None = None
 
     @property
     def draft_kind(self) -> str:
@@ -68,7 +69,8 @@ class LoadedPair:
     @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
-        contexts = [context for context in (self.context, self.draft_context) if context]
+        contexts: list[DraftContext] = [self.context]
+        contexts += [self.draft_context] if self.draft_context else []
         sizes = [context.model.sizes for context in contexts]
         target, *drafts = (each.header for each in sizes)
         has_own_file = len(sizes) > 1 and not sizes[1].is_part_of(sizes[0])
@@ -156,7 +158,7 @@ def _load_planned(
     abort: AbortFlag,
     stack: ExitStack,
     report: ProgressReport,
-) -> list[Context]:
+) -> tuple[Context, DraftContext | None]:
     """Load the models of a plan, and return their contexts; the draft's kind says what makes its.
 
     A head in the target's file is loaded with that, and needs its own context all the same.
@@ -170,11 +172,12 @@ def _load_planned(
         else:
             own = Model(draft.header.path, of_draft, partial(report, "draft"), draft)
             models.append(stack.enter_context(own))
-    contexts = [stack.enter_context(Context(model, options, abort))]
+    context = stack.enter_context(Context(model, options, abort))
+    beside: DraftContext | None = None
     for (draft, of_draft), own in zip(drafts, models[1:], strict=True):
-        make = resolve(draft.kind.runs)
-        contexts.append(stack.enter_context(make(own, of_draft, contexts[0], abort)))
-    return contexts
+        beside = resolve(draft.kind.runs)(own, of_draft, context, abort)
+        stack.callback(beside.close)
+    return context, beside
 
 
 def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
@@ -190,7 +193,7 @@ def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
     return header, None if reason else draft, reason
 
 
-def _no_rollback_reason(context: Context) -> str | None:
+def _no_rollback_reason(context: DraftContext) -> str | None:
     if context.rollback_kind.can_speculate:
         return None
     return f"tokens cannot be removed from the memory of {context.model.header.name}"

@@ -10,6 +10,7 @@ from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
+from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
@@ -83,12 +84,13 @@ class PairPacing:
         most_rows = pair.context.longest_draft + 1
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
         prepare: Callable[[int], None] | None = None
-        measured = [(pair.context, self.knowledge.target, lengths, most_rows, prepare)]
+        context: DraftContext = pair.context
+        measured = [(context, self.knowledge.target, lengths, most_rows, prepare)]
         if draft := pair.draft_context:
             costs = self.knowledge.costs_of(drafter_registry.pass_origin(self._draft_kind))
             lengths = DRAFT_LENGTHS
             if pair.kind and pair.kind.is_chain_head:
-                lengths, prepare = HEAD_LENGTHS, partial(_let_rows_wait, pair.context, draft)
+                lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             measured.append((draft, costs, lengths, 1, prepare))
         unknown = [each for each in measured if not each[1].is_known]
         for number, (context, costs, lengths, most_rows, prepare) in enumerate(unknown):
@@ -127,12 +129,12 @@ def _longest_padded(pair: LoadedPair) -> int:
     return pair.context.longest_draft + 1 if can_pad else 0
 
 
-def _let_rows_wait(target: Context, head: Context, num_tokens: int) -> None:
+def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> None:
     """Give a head what it finds in an answer before a pass over some tokens.
 
-    A single one mostly follows a token just drafted, with the head's own row, and the head's
-    weights are in the processor's caches again; several were accepted, and the target's rows for
-    them wait.
+    A single one mostly follows a token just drafted, with the head's own state, and the head's
+    weights are in the processor's caches again; several were accepted, and the target's states
+    for them wait.
     """
     tokens = [place % target.model.vocabulary.size for place in range(num_tokens + 1)]
     target.prefill([])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.errors import Cancelled, EngineFailed, OutOfMemory
-from specchat.llama.hidden_rows import keep_layers, layers_of
+from specchat.llama.hidden_states import keep_layer_inputs, layer_inputs_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 
@@ -88,7 +88,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
         self._slots: list[Answer | None] = [None] * sequences
         self._layers, self._width = layers, int(api.llama_model_n_embd(model.handle))
-        keep_layers(self._handle, layers)
+        keep_layer_inputs(self._handle, layers)
         self._of_beginning: list[NDArray[np.float16]] | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -157,7 +157,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             raise EngineFailed(f"llama.cpp failed to evaluate a batch (code {code})")
         if not self._layers:
             return []
-        read = layers_of(self._handle, self._layers, len(rows), self._width)
+        read = layer_inputs_of(self._handle, self._layers, len(rows), self._width)
         return [read.clip(-LARGEST_KEPT, LARGEST_KEPT).astype(np.float16)]
 
     def _sample(self, answers: Sequence[Answer]) -> None:

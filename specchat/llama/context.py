@@ -3,14 +3,21 @@
 import ctypes
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
-from specchat.llama.hidden_rows import Listener
+from specchat.llama.hidden_states import (
+    HiddenStates,
+    hidden_states_of,
+    keep_hidden_states,
+    keep_layer_inputs,
+    layer_inputs_of,
+)
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
@@ -26,6 +33,35 @@ DONE, NO_ROOM, ABORTED = 0, 1, 2
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
+class Listener(Protocol):
+    """What follows a context's memory."""
+
+    def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
+        """Follow a pass over tokens from `position` on; none of a prompt's is ever rejected."""
+
+    def after_rollback(self, length: int) -> None:
+        """Follow a rollback to a length."""
+
+
+class Source(Protocol):
+    """What gives a context hidden states to read with its tokens."""
+
+    def fill(self, position: int, count: int) -> None:
+        """Fill the inputs of the batch for the next pass, over `count` tokens from `position`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BesideTarget:
+    """How a context stands beside its target's, and the width of the hidden states it reads.
+
+    Each is read with a token, or in its place without `has_tokens`.
+    """
+
+    target: "Context"
+    width: int
+    has_tokens: bool = True
+
+
 class Context(AbstractContextManager["Context"]):
     """The memory of one model, as the decoding loop wants it (specchat.decoding.ports).
 
@@ -34,31 +70,37 @@ class Context(AbstractContextManager["Context"]):
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
     roll back, `num_bytes` the size of the memory. One that `is_longest` cannot be made larger.
     Tokens are evaluated again in passes of up to `longest_replay`, and so are they with those of a
-    verification. A head spends `prompt_seconds` on the prompts of its target.
+    verification. `num_evaluated` is the number of tokens in llama.cpp's memory.
+
+    Prediction heads need more of their own context and their target's: a `listener` follows the
+    passes and rollbacks, and a `source` fills in `batch.inputs` before each pass.
     """
+
+    prompt_seconds = 0.0
+    """What the context spends on prompts beside its own."""
 
     def __init__(
         self,
         model: Model,
         options: ModelOptions,
         abort: AbortFlag | None = None,
-        target: "Context | None" = None,
+        beside: BesideTarget | None = None,
         hook: Any = None,
     ) -> None:
-        """Make a context, for a prediction head with its target's; ModelWontLoad without memory.
+        """Make a context, for a prediction head beside its target's; ModelWontLoad without memory.
 
         InvalidOption for a KV cache of a type that the model cannot have.
         llama.cpp calls `hook` with the results of a pass while it is computed.
         """
         self.tokens: list[int] = []
         self.listener: Listener | None = None
-        self.prompt_seconds = 0.0
+        self.source: Source | None = None
         self.model = model
         self._abort = abort or AbortFlag()
         require_cache_types(model.sizes, options)
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
         self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
-        self.handle: Any = _make(model, options, shape, target.handle if target else None, hook)
+        self.handle: Any = _make(model, options, shape, beside, hook)
         self._abort.attach(self.handle)
         self.capacity = shape.ctx  # llama.cpp rounds up
         self.is_longest = shape.ctx == model.sizes.layout.num_positions
@@ -68,9 +110,12 @@ class Context(AbstractContextManager["Context"]):
         # llama.cpp may drop tokens that an earlier one still attends to.
         self._chunk = int(api.llama_n_ubatch(self.handle))
         self.longest_replay = self._chunk
-        self._batch = Batch(self._chunk)
+        self.batch = Batch(self._chunk)
+        if beside:
+            self.batch = Batch(self._chunk, beside.width, has_tokens=beside.has_tokens)
         self.vocabulary_size = model.vocabulary.size
-        self._num_evaluated = 0
+        self._gives_all_logits = model.sizes.kind.gives_all_logits
+        self.num_evaluated = 0
         self._num_last = 0
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])
         if not api.llama_get_memory(self.handle):
@@ -78,7 +123,7 @@ class Context(AbstractContextManager["Context"]):
             raise ModelWontLoad(_no_text(model))
         self.rollback_kind = Rollback(self.handle)
         self.rollback_kind = choose_rollback(self.handle, model, self._decode)
-        self._num_evaluated = 0
+        self.num_evaluated = 0
 
     @property
     def length(self) -> int:
@@ -103,7 +148,7 @@ class Context(AbstractContextManager["Context"]):
         num_common = self.count_known(tokens)
         if num_common < len(self.tokens):
             self.rollback(num_common)
-        num_cached = self._num_evaluated
+        num_cached = self.num_evaluated
         if on_progress:
             on_progress(num_cached, len(tokens))
         self.tokens = list(tokens[:num_cached])
@@ -114,15 +159,15 @@ class Context(AbstractContextManager["Context"]):
                 on_progress(len(self.tokens), len(tokens))
         if num_cached < len(tokens):  # passes without logits: a GPU may still be at work on them,
             api.llama_synchronize(self.handle)  # and the next pass would be charged for that
-        self.rollback_kind.keep(self._num_evaluated)
+        self.rollback_kind.keep(self.num_evaluated)
         return num_cached
 
     def mark(self) -> None:
         """Allow a rollback to here, which for some memories costs a copy of their state."""
         self._require_open()
-        if len(self.tokens) - self._num_evaluated > LONGEST_REPLAY:
+        if len(self.tokens) - self.num_evaluated > LONGEST_REPLAY:
             self._catch_up()
-        self.rollback_kind.mark(self._num_evaluated)
+        self.rollback_kind.mark(self.num_evaluated)
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`, as views.
@@ -133,12 +178,12 @@ class Context(AbstractContextManager["Context"]):
         if num_rows > self.longest_draft + 1:
             raise ValueError(f"num_rows must be at most {self.longest_draft + 1}, not {num_rows}")
         try:
-            missing = self.tokens[self._num_evaluated :]
+            missing = self.tokens[self.num_evaluated :]
             if missing and len(missing) + len(tokens) > self.longest_replay:
                 self._catch_up()  # all rows must come from one pass
                 missing = []
             self._decode([*missing, *tokens] if missing else tokens, num_rows)
-            rows = self._rows(num_rows)
+            rows = self.logits(num_rows)
         except BaseException:
             self._forget(len(self.tokens))
             raise
@@ -148,10 +193,68 @@ class Context(AbstractContextManager["Context"]):
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""
         self._require_open()
-        if length >= self._num_evaluated:
+        if length >= self.num_evaluated:
             self.rollback_kind.settle()
         self._forget(length)
         del self.tokens[length:]
+
+    def run(self, batch: "Batch") -> None:
+        """Evaluate a filled batch in one pass, behind what llama.cpp's memory holds.
+
+        Raises as `evaluate` does; the memory is then as it was. `tokens` is the caller's to extend.
+        """
+        self._require_open()
+        self._num_last = 0
+        try:
+            result = api.llama_decode(self.handle, batch.native)
+        except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
+            self._undo(batch.count)
+            raise
+        if result != DONE:
+            self._fail(result, batch.count)
+        self.num_evaluated += batch.count  # no call between the pass and its bookkeeping
+        self._num_last = batch.count
+
+    def encode(self, batch: "Batch") -> HiddenStates:
+        """Return what the model's encoder makes of a batch of hidden states: (tokens, width)."""
+        self._require_open()
+        result = api.llama_encode(self.handle, batch.native)
+        if result != DONE:
+            self._fail(result, 0)
+        return hidden_states_of(self.handle, batch.count, self.model.hidden_width)
+
+    def logits(self, num_rows: int) -> Rows:
+        """Return the logits after the last tokens of the last pass, as views: (vocabulary,) each.
+
+        There are as many as were asked for, or one for each token.
+        """
+        if num_rows == 0:
+            return ()
+        count = self._num_last if self._gives_all_logits else num_rows
+        address = logits_address(self.handle)  # waits for the pass to end
+        known, rows = self._rows_at
+        if address != known or len(rows) < count:
+            if not address:
+                raise EngineFailed(_no_text(self.model))
+            values: Any = (ctypes.c_float * (count * self.vocabulary_size)).from_address(address)
+            rows = list(np.ctypeslib.as_array(values).reshape(count, self.vocabulary_size))
+            self._rows_at = (address, rows)
+        return rows[count - num_rows : count]
+
+    def keep_hidden_states(self, layers: Sequence[int] = ()) -> None:
+        """Keep what the last layer gives in each pass, or else what some layers read."""
+        if layers:
+            keep_layer_inputs(self.handle, layers)
+        else:
+            keep_hidden_states(self.handle)
+
+    def hidden_states(self) -> HiddenStates:
+        """Return what the last layer gave for the tokens of the last pass; valid until the next."""
+        return hidden_states_of(self.handle, self._num_last, self.model.hidden_width)
+
+    def layer_inputs(self, layers: Sequence[int]) -> HiddenStates:
+        """Return what layers read of those tokens, side by side: (tokens, layers * width)."""
+        return layer_inputs_of(self.handle, layers, self._num_last, self.model.width)
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
@@ -165,7 +268,7 @@ class Context(AbstractContextManager["Context"]):
 
     def _catch_up(self) -> None:
         """Evaluate the tokens that wait since a rollback to a saved state."""
-        while missing := self.tokens[self._num_evaluated :]:
+        while missing := self.tokens[self.num_evaluated :]:
             self._decode(missing[: self.longest_replay], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
@@ -178,21 +281,12 @@ class Context(AbstractContextManager["Context"]):
 
     def _pass(self, tokens: Sequence[int], num_rows: int) -> None:
         """Evaluate tokens in one pass; the last `num_rows` give logits."""
-        self._require_open()
-        count = len(tokens)
-        self._batch.fill(tokens, num_rows)
-        self._num_last = 0
-        try:
-            result = api.llama_decode(self.handle, self._batch.native)
-        except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
-            self._undo(count)
-            raise
-        if result != DONE:
-            self._fail(result, count)
-        self._num_evaluated += count  # no call between the pass and its bookkeeping
-        self._num_last = count
+        start = self.num_evaluated
+        if self.source:
+            self.source.fill(start, len(tokens))
+        self.batch.fill(tokens, len(tokens) if num_rows and self._gives_all_logits else num_rows)
+        self.run(self.batch)
         if self.listener:
-            start = self._num_evaluated - count
             self.listener.after_pass(start, tokens, is_prompt=not num_rows)
 
     def _require_open(self) -> None:
@@ -201,17 +295,17 @@ class Context(AbstractContextManager["Context"]):
 
     def _forget(self, length: int) -> None:
         """Remove what was evaluated after `length` tokens from llama.cpp's memory."""
-        present = self._num_evaluated
+        present = self.num_evaluated
         if length < present and self.handle is not None:
-            self._num_evaluated = self.rollback_kind.to(length, present, self._num_last)
+            self.num_evaluated = self.rollback_kind.to(length, present, self._num_last)
             self._num_last = 0  # the states of that pass cannot be used again
         if self.listener:
             self.listener.after_rollback(length)
 
     def _undo(self, count: int) -> None:
         """Bring the memory to a known state after an unfinished pass over `count` tokens."""
-        length = self._num_evaluated
-        self._num_evaluated = self.rollback_kind.to(length, length + count, 0)
+        length = self.num_evaluated
+        self.num_evaluated = self.rollback_kind.to(length, length + count, 0)
 
     def _fail(self, result: int, count: int) -> NoReturn:
         """Undo a failed pass and raise an error with the reason."""
@@ -224,33 +318,30 @@ class Context(AbstractContextManager["Context"]):
         reason = " ".join(last_errors()[-2:]) or f"code {result}"
         raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; try --gpu-layers 0")
 
-    def _rows(self, num_rows: int) -> Rows:
-        """Return views of llama.cpp's logits, each of shape (vocabulary,)."""
-        if num_rows == 0:
-            return ()
-        address = logits_address(self.handle)  # waits for the pass to end
-        known, rows = self._rows_at
-        if address != known or len(rows) < num_rows:
-            if not address:
-                raise EngineFailed(_no_text(self.model))
-            values = (ctypes.c_float * (num_rows * self.vocabulary_size)).from_address(address)
-            rows = list(np.ctypeslib.as_array(values).reshape(num_rows, self.vocabulary_size))
-            self._rows_at = (address, rows)
-        return rows[:num_rows]
-
 
 class Batch:
-    """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp."""
+    """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp.
 
-    def __init__(self, size: int) -> None:
+    With a `width`, hidden states are read beside the tokens, or in place of them without
+    `has_tokens`. They are in `inputs`, of shape (size, width).
+    """
+
+    def __init__(self, size: int, width: int = 0, *, has_tokens: bool = True) -> None:
+        self.count = 0
+        self.inputs = np.zeros((size, width), np.float32)
         self._tokens: Any = (api.llama_token * size)()
         self._outputs = (ctypes.c_int8 * size)()
         self._filled = (0, 0)
-        self.native = api.llama_batch(token=self._tokens, logits=self._outputs)
+        self.native: Any = api.llama_batch(logits=self._outputs)
+        if has_tokens:
+            self.native.token = self._tokens
+        if width:
+            address: Any = self.inputs.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+            self.native.embd = address
 
     def fill(self, tokens: Sequence[int], num_rows: int) -> None:
         """Fill in tokens; the last `num_rows` give logits."""
-        count = len(tokens)
+        self.count = count = len(tokens)
         self._tokens[:count] = tokens
         if self._filled != (count, num_rows):
             self._filled = (count, num_rows)
@@ -259,13 +350,18 @@ class Batch:
 
 
 def _make(
-    model: Model, options: ModelOptions, shape: ContextShape, target: object, hook: Any
+    model: Model,
+    options: ModelOptions,
+    shape: ContextShape,
+    beside: BesideTarget | None,
+    hook: Any,
 ) -> object:
     parameters = api.llama_context_default_params()
     if hook:
         parameters.cb_eval = hook
-    parameters.ctx_other = target
-    if target and not model.sizes.kind.has_encoder:
+    if beside:
+        parameters.ctx_other = beside.target.handle
+    if beside and not model.sizes.kind.has_encoder:
         parameters.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
     parameters.n_ctx = shape.ctx
     parameters.n_batch = shape.batch

@@ -1,9 +1,36 @@
 """The context of what drafts for a target, as its kind makes it (specchat.gguf.draft_kinds)."""
 
+from typing import Protocol
+
+from specchat.decoding.ports import LanguageModel
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.rollback import Rollback
 from specchat.planning.context_shape import ModelOptions
+
+
+class DraftContext(LanguageModel, Protocol):
+    """A draft as the engine sees it: what its kind `runs` returns."""
+
+    @property
+    def model(self) -> Model:
+        """The loaded model."""
+
+    @property
+    def rollback_kind(self) -> Rollback:
+        """How tokens are removed from its memory."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its memory."""
+
+    @property
+    def prompt_seconds(self) -> float:
+        """What it spent on its target's prompts while the target read them."""
+
+    def close(self) -> None:
+        """Free the memory; closing twice does nothing."""
 
 
 def of_draft_model(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
@@ -63,6 +64,16 @@ class Model(AbstractContextManager["Model"]):
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)
+
+    @cached_property
+    def width(self) -> int:
+        """The width of what its layers read."""
+        return int(api.llama_model_n_embd(self.handle))
+
+    @cached_property
+    def hidden_width(self) -> int:
+        """The width of the hidden states that its last layer gives."""
+        return int(api.llama_model_n_embd_out(self.handle))
 
     @property
     def window(self) -> int:

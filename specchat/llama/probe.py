@@ -18,7 +18,7 @@ from specchat.llama import tinyblas
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, all_devices
-from specchat.llama.hidden_rows import can_read_layers, can_read_rows
+from specchat.llama.hidden_states import can_read_hidden_states, can_read_layer_inputs
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
 from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
@@ -40,7 +40,7 @@ def describe_build() -> BuildReport:
         can_offload=bool(api.llama_supports_gpu_offload()),
         backends=tuple(all_backends()),
         devices=tuple(all_devices()),
-        can_run_heads=can_read_rows and can_read_layers,
+        can_run_heads=can_read_hidden_states and can_read_layer_inputs,
     )
 
 

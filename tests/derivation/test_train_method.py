@@ -44,7 +44,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf import writer
 from specchat.gguf.origin import fingerprint, origin_of
 from specchat.gguf.reader import read_header, read_part
-from specchat.llama import hidden_rows
+from specchat.llama import hidden_states
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -177,7 +177,7 @@ def test_without_sampling_there_must_be_answers(
 
 @needs_torch
 @pytest.mark.parametrize(
-    ("can_read_layers", "free", "line"),
+    ("can_read_layer_inputs", "free", "line"),
     [
         (True, None, "training a prediction head"),
         (True, 1, "training a small model: a head needs 0.1 GB more memory than is free"),
@@ -185,10 +185,14 @@ def test_without_sampling_there_must_be_answers(
     ],
 )
 def test_a_line_says_what_is_trained(
-    can_read_layers: bool, free: int | None, line: str, demo: Path, monkeypatch: pytest.MonkeyPatch
+    can_read_layer_inputs: bool,
+    free: int | None,
+    line: str,
+    demo: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A small model may be trained for want of memory alone, and the user could make room."""
-    monkeypatch.setattr(hidden_rows, "can_read_layers", can_read_layers)
+    monkeypatch.setattr(hidden_states, "can_read_layer_inputs", can_read_layer_inputs)
     monkeypatch.setattr(train_method, "available_bytes", lambda: free)
     lines: list[str] = []
     derivation_of(demo, monkeypatch, lines)._trainee()
@@ -224,7 +228,7 @@ def test_a_draft_is_trained_kept_and_trained_on(
     The origin mentions the user's own texts as long as answers to them are trained on. A small
     model is trained where llama.cpp cannot run a head.
     """
-    monkeypatch.setattr(hidden_rows, "can_read_layers", architecture == "eagle3")
+    monkeypatch.setattr(hidden_states, "can_read_layer_inputs", architecture == "eagle3")
     (tmp_path / "own.txt").write_text("Some words of mine. " * 50)
     assert main(["derive", str(demo), *QUICK, "--text", str(tmp_path / "own.txt")]) == 0
     first = json.loads(capsys.readouterr().out)

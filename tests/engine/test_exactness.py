@@ -15,6 +15,7 @@ from specchat.engine import Loading, exact_drafts
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.llama import tinyblas
+from specchat.llama.context import Batch
 from specchat.llama.library import api
 from specchat.passes import exact_costs, exact_passes, learned_cache
 from specchat.passes.exactness import Exactness
@@ -221,14 +222,14 @@ def test_replayed_tokens_take_exact_passes(
     claim(monkeypatch, 4)
     with loaded(shallow("mamba"), shallow("mamba", "wrong"), exact="on") as engine:
         passes: list[int] = []
-        one_pass = engine.context._pass
+        run = engine.context.run
 
-        def noted(tokens: Sequence[int], num_rows: int) -> None:
-            passes.append(len(tokens))
-            one_pass(tokens, num_rows)
+        def noted(batch: Batch) -> None:
+            passes.append(batch.count)
+            run(batch)
 
         tokens_of(engine, "model", draft_length=3, max_tokens=1)
-        monkeypatch.setattr(engine.context, "_pass", noted)
+        monkeypatch.setattr(engine.context, "run", noted)
         tokens_of(engine, "model", draft_length=3)
 
     assert max(passes) == 4

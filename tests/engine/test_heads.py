@@ -30,12 +30,9 @@ from specchat.gguf.draft_kinds import why_no_head
 from specchat.gguf.eagle_draft import why_unfit
 from specchat.gguf.header import Tensor
 from specchat.gguf.reader import read_header, read_part
-from specchat.llama import head
-from specchat.llama.block_head import BlockHead
-from specchat.llama.context import Context
-from specchat.llama.eagle_head import EagleHead, features_of
-from specchat.llama.head import Head
-from specchat.llama.hidden_rows import Rows2D, layers_of, rows_of
+from specchat.llama.context import Batch, Context
+from specchat.llama.eagle_head import features_of
+from specchat.llama.hidden_state_feed import MOST_WAITING, HiddenStateFeed
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
@@ -208,8 +205,7 @@ def test_a_stop_in_any_pass_leaves_the_next_answer_right(
 
             return evaluate_or_stop
 
-        for owner, name in ((type(engine.context), "_pass"), (BlockHead, "_run")):
-            monkeypatch.setattr(owner, name, stopping(getattr(owner, name)))
+        monkeypatch.setattr(Context, "run", stopping(Context.run))
         for stop_at in range(1, 24):  # noqa: B007  # read above
             num_passes = 0
             cut = tokens_of(engine, prompt, draft_length=3)
@@ -231,63 +227,95 @@ def rate(files: dict[str, Any], draft_length: int = 3, **options: Any) -> float:
     return accepted / drafted
 
 
-rows_before, context_rows = Head._rows_before, Context._rows
-MUTANTS: dict[str, tuple[str, Any]] = {
-    "rows one token early": (
-        "specchat.llama.head.rows_of",
-        lambda *of: np.roll(rows_of(*of), 1, axis=0),
-    ),
-    "zero rows": ("specchat.llama.head.rows_of", lambda *of: 0 * rows_of(*of)),
-    "not fed": ("specchat.llama.head.Head.after_pass", lambda *_, **__: None),
+hidden_states, layer_inputs = Context.hidden_states, Context.layer_inputs
+take, logits = HiddenStateFeed.take, Context.logits
+
+
+def of_target(read: Callable[..., Any], change: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a reader of hidden states that changes a target's, and no head's own."""
+
+    def read_changed(context: Context, *arguments: Any) -> Any:
+        states = read(context, *arguments)
+        return states if context.model.sizes.kind.is_head else change(states)
+
+    return read_changed
+
+
+def early(states: Any) -> Any:
+    """Return each state in the place of the one after it."""
+    return np.roll(states, 1, axis=0)
+
+
+def first_for_all(states: Any) -> Any:
+    """Return the first state for all tokens."""
+    return np.repeat(states[:1], len(states), axis=0)
+
+
+def first_logits(context: Context, num_rows: int) -> Any:
+    """Return the logits of a pass's first tokens where there are some for all."""
+    if not context.model.sizes.kind.gives_all_logits:
+        return logits(context, num_rows)
+    return logits(context, context.batch.count)[:num_rows]
+
+
+def logits_before(context: Context, num_rows: int) -> Any:
+    """Return the logits of a block in the places after theirs."""
+    rows = logits(context, num_rows)
+    return [None, *rows] if context.model.sizes.kind.drafts_blocks else rows
+
+
+HIDDEN_STATES = "specchat.llama.context.Context.hidden_states"
+LAYER_INPUTS = "specchat.llama.context.Context.layer_inputs"
+LOGITS = "specchat.llama.context.Context.logits"
+NOT_FED: tuple[str, Any] = (
+    "specchat.llama.hidden_state_feed.HiddenStateFeed.after_pass",
+    lambda *_, **__: None,
+)
+OWN_ONLY: tuple[str, Any] = (
+    "specchat.llama.hidden_state_feed.HiddenStateFeed.take",
+    lambda self, start, count: [] if start else take(self, start, count),
+)
+MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "rows one token early": ((HIDDEN_STATES, of_target(hidden_states, early)),),
+    "zero rows": ((HIDDEN_STATES, of_target(hidden_states, lambda states: 0 * states)),),
+    "not fed": (NOT_FED,),
     "the first row, as a masked context has it": (
-        "specchat.llama.head.rows_of",
-        lambda context, count, width: np.repeat(rows_of(context, count, width)[:1], count, axis=0),
+        (HIDDEN_STATES, of_target(hidden_states, first_for_all)),
     ),
-    "the head's own rows only": (
-        "specchat.llama.head.Head._rows_before",
-        lambda self, start, count: [] if start else rows_before(self, start, count),
-    ),
+    "the head's own rows only": (OWN_ONLY,),
 }
 
 
-EAGLE_MUTANTS: dict[str, tuple[str, Any]] = {
-    "rows one token early": (
-        "specchat.llama.eagle_head.features_of",
-        lambda *of: np.roll(features_of(*of), 1, axis=0),
-    ),
-    "zero rows": ("specchat.llama.eagle_head.features_of", lambda *of: 0 * features_of(*of)),
-    "not fed": MUTANTS["not fed"],
-    "the first row for all": (
-        "specchat.llama.eagle_head.features_of",
-        lambda *of: np.repeat(features_of(*of)[:1], of[2], axis=0),
-    ),
+def of_features(change: Callable[[Any], Any]) -> tuple[tuple[str, Any], ...]:
+    """Return a mutant of what layers read, and of what the last one gives."""
+    return (
+        (HIDDEN_STATES, of_target(hidden_states, change)),
+        (LAYER_INPUTS, of_target(layer_inputs, change)),
+    )
+
+
+EAGLE_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "rows one token early": of_features(early),
+    "zero rows": of_features(lambda states: 0 * states),
+    "not fed": (NOT_FED,),
+    "the first row for all": of_features(first_for_all),
     "the layers the other way round": (
-        "specchat.llama.eagle_head.features_of",
-        lambda target, layers, count: features_of(target, layers[::-1], count),
+        (
+            "specchat.llama.eagle_head.features_of",
+            lambda target, layers: features_of(target, layers[::-1]),
+        ),
     ),
-    "the logits of the pass's first tokens": (
-        "specchat.llama.eagle_head.EagleHead._rows",
-        context_rows,
-    ),
-    "the head's own rows only": MUTANTS["the head's own rows only"],
+    "the logits of the pass's first tokens": ((LOGITS, first_logits),),
+    "the head's own rows only": (OWN_ONLY,),
 }
 
 
-BLOCK_MUTANTS: dict[str, tuple[str, Any]] = {
-    "rows one token early": (
-        "specchat.llama.block_head.layers_of",
-        lambda *of: np.roll(layers_of(*of), 1, axis=0),
-    ),
-    "zero rows": ("specchat.llama.block_head.layers_of", lambda *of: 0 * layers_of(*of)),
-    "not fed": ("specchat.llama.block_head.BlockHead.after_pass", lambda *_, **__: None),
-    "the first row for all": (
-        "specchat.llama.block_head.layers_of",
-        lambda *of: np.repeat(layers_of(*of)[:1], of[2], axis=0),
-    ),
-    "the logits of the places before": (
-        "specchat.llama.block_head.BlockHead._rows",
-        lambda self, count: [None, *context_rows(self, count)],
-    ),
+BLOCK_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "rows one token early": ((LAYER_INPUTS, of_target(layer_inputs, early)),),
+    "zero rows": ((LAYER_INPUTS, of_target(layer_inputs, lambda states: 0 * states)),),
+    "not fed": (NOT_FED,),
+    "the first row for all": ((LAYER_INPUTS, of_target(layer_inputs, first_for_all)),),
+    "the logits of the places before": ((LOGITS, logits_before),),
 }
 
 
@@ -300,9 +328,10 @@ def test_the_head_needs_the_targets_rows(
 
     assert rate(files) > 0.8
     mutants = EAGLE_MUTANTS if "EAGLE" in kind else MUTANTS
-    for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants).values():
+    for patches in (BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants).values():
         with monkeypatch.context() as patch:
-            patch.setattr(place, mutant)
+            for place, mutant in patches:
+                patch.setattr(place, mutant)
             assert rate(files) < 0.7
 
 
@@ -359,14 +388,14 @@ def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
 ) -> None:
     """What was accepted is read together with the next token."""
     num_passes = 0
-    evaluate = Head._pass
+    run = Context.run
 
-    def count(self: Head, tokens: Sequence[int], num_rows: int) -> None:
+    def count(self: Context, batch: Batch) -> None:
         nonlocal num_passes
-        num_passes += 1
-        evaluate(self, tokens, num_rows)
+        num_passes += self.model.sizes.kind.is_head
+        run(self, batch)
 
-    monkeypatch.setattr(Head, "_pass", count)
+    monkeypatch.setattr(Context, "run", count)
     with opened(heads(kind, noise=0.1)) as engine:
         tokens_of(engine, max_tokens=2)
         num_passes = 0
@@ -380,15 +409,15 @@ def test_only_rows_of_accepted_tokens_are_joined(
 ) -> None:
     """By an EAGLE-3 draft, those of a step in one go."""
     counts: list[int] = []
-    fill = EagleHead._fill
+    encode = Context.encode
 
-    def count(self: EagleHead, rows: Rows2D) -> None:
-        counts.append(len(rows))
-        fill(self, rows)
+    def count(self: Context, batch: Batch) -> Any:
+        counts.append(batch.count)
+        return encode(self, batch)
 
     with opened(heads("llama with EAGLE-3", noise=0.1)) as engine:
         tokens_of(engine, max_tokens=2)
-        monkeypatch.setattr(EagleHead, "_fill", count)
+        monkeypatch.setattr(Context, "encode", count)
         num_tokens = len(tokens_of(engine, draft_length=4, max_tokens=100))
 
         assert sum(count > 0 for count in counts) <= engine.stats.steps
@@ -398,7 +427,7 @@ def test_only_rows_of_accepted_tokens_are_joined(
 def test_an_eagle_draft_has_no_entry_for_the_first_token(heads: WriteHead) -> None:
     """No row precedes it. Its draft is made without one, and nothing of that stays."""
     with opened(heads("llama with EAGLE-3", noise=DOUBTFUL)) as engine:
-        memory = api.llama_get_memory(engine._draft_context.handle)  # type: ignore[union-attr]
+        memory = api.llama_get_memory(engine._draft_context.context.handle)  # type: ignore[union-attr]
         for prompt in ([40], PROMPT, [40, 75]):
             plain = tokens_of(engine, prompt, drafter="none", max_tokens=3)
             for length in (1, 3):
@@ -416,12 +445,12 @@ def test_what_a_head_reads_is_part_of_what_it_costs(
     """Its passes are measured with rows of its target's for all their tokens."""
     num_read = []
 
-    def fill(head: EagleHead, rows: Rows2D) -> None:
-        num_read.append(len(rows))
-        original(head, rows)
+    def count(context: Context, batch: Batch) -> Any:
+        num_read.append(batch.count)
+        return encode(context, batch)
 
-    original = EagleHead._fill
-    monkeypatch.setattr(EagleHead, "_fill", fill)
+    encode = Context.encode
+    monkeypatch.setattr(Context, "encode", count)
     monkeypatch.setattr(pair_pacing, "HEAD_LENGTHS", (1, 2, 4))
     with opened(heads("llama with EAGLE-3")) as engine:
         assert engine.pacing.knowledge.reads_accepted
@@ -576,15 +605,16 @@ def test_a_step_takes_one_pass_of_a_dflash_draft(
 ) -> None:
     """Whatever its length; what was accepted is read in a pass of its own."""
     lengths: list[int] = []
-    run = BlockHead._run
+    run = Context.run
 
-    def count(self: BlockHead, batch: Any, tokens: Sequence[int], num_rows: int) -> None:
-        lengths.append(num_rows)
-        run(self, batch, tokens, num_rows)
+    def count(self: Context, batch: Batch) -> None:
+        if self.model.sizes.kind.is_head:
+            lengths.append(batch.count if batch is self.batch else 0)
+        run(self, batch)
 
     with opened(heads("qwen3 in two files", noise=0.1)) as engine:
         tokens_of(engine, max_tokens=2)
-        monkeypatch.setattr(BlockHead, "_run", count)
+        monkeypatch.setattr(Context, "run", count)
         tokens_of(engine, draft_length=4, max_tokens=100)
 
         blocks = [length for length in lengths if length]
@@ -599,11 +629,8 @@ def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None
     with opened(heads(kind, num_layers=LAYERS[kind])) as engine:
         context: Any = engine._draft_context
         for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
-            is_block = isinstance(context, BlockHead)
-            num_true = context._num_evaluated if is_block else context._num_true
-            rows = context._waiting
-            assert engine.context.length - num_true <= head.MOST_WAITING + 2
-            assert len(rows) <= head.MOST_WAITING + 2
+            assert engine.context.length - context.num_read <= MOST_WAITING + 2
+            assert context.feed.num_waiting <= MOST_WAITING + 2
 
 
 def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
@@ -782,9 +809,12 @@ def test_a_head_is_not_loaded_unless_wanted(heads: WriteHead) -> None:
 @pytest.mark.parametrize(
     ("kind", "missing"),
     [
-        *((kind, "rows") for kind in ("qwen35", "qwen35 in two files", "gemma4 in two files")),
-        ("qwen3 in two files", "layers"),
-        *(("llama with EAGLE-3", missing) for missing in ("rows", "layers")),
+        *(
+            (kind, "hidden_states")
+            for kind in ("qwen35", "qwen35 in two files", "gemma4 in two files")
+        ),
+        ("qwen3 in two files", "layer_inputs"),
+        *(("llama with EAGLE-3", missing) for missing in ("hidden_states", "layer_inputs")),
     ],
 )
 def test_a_build_without_the_functions_decodes_without_the_head(
@@ -792,7 +822,7 @@ def test_a_build_without_the_functions_decodes_without_the_head(
 ) -> None:
     """A llama.cpp that does not export them runs everything else; a notice says what is missing."""
     reason = "this build of llama.cpp cannot run prediction heads"
-    monkeypatch.setattr(f"specchat.llama.hidden_rows.can_read_{missing}", False)
+    monkeypatch.setattr(f"specchat.llama.hidden_states.can_read_{missing}", False)
     with opened(heads(kind)) as engine:
         assert engine.facts.draft is None
         assert engine.facts.draft_off_reason == reason
@@ -808,9 +838,9 @@ def test_a_build_without_one_of_the_functions_runs_other_heads(
     heads: WriteHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A DFlash draft needs no rows of the last layer, and the target's own head no others."""
-    for kind, missing in (("qwen35", "layers"), ("qwen3 in two files", "rows")):
+    for kind, missing in (("qwen35", "layer_inputs"), ("qwen3 in two files", "hidden_states")):
         with monkeypatch.context() as patched:
-            patched.setattr(f"specchat.llama.hidden_rows.can_read_{missing}", False)
+            patched.setattr(f"specchat.llama.hidden_states.can_read_{missing}", False)
             with opened(heads(kind)) as engine:
                 assert engine.facts.draft_kind == "head"
                 assert engine.facts.notices == ()
@@ -1076,13 +1106,14 @@ def test_a_head_that_does_not_pay_is_not_used_and_says_why(
     heads: WriteHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nearly always right, but slower than the target."""
-    evaluate = Head._pass
+    run = Context.run
 
-    def evaluate_slowly(self: Head, tokens: Sequence[int], num_rows: int) -> None:
-        sleep(0.01)
-        evaluate(self, tokens, num_rows)
+    def run_slowly(self: Context, batch: Batch) -> None:
+        if self.model.sizes.kind.is_head:
+            sleep(0.01)
+        run(self, batch)
 
-    monkeypatch.setattr(Head, "_pass", evaluate_slowly)
+    monkeypatch.setattr(Context, "run", run_slowly)
     with opened(heads("qwen35", noise=ALMOST_RIGHT)) as engine:
         tokens_of(engine, draft_length="auto", max_tokens=100)
         stats = engine.stats

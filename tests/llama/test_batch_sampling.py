@@ -11,7 +11,7 @@ from specchat.catalogue.pairs import load_pairs
 from specchat.engine.prompts import tokenize_chat
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler, is_looping, likeliest
 from specchat.llama.context import Context
-from specchat.llama.hidden_rows import keep_layers, layers_of
+from specchat.llama.hidden_states import keep_layer_inputs, layer_inputs_of
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 
@@ -75,12 +75,12 @@ def test_answers_keep_what_layers_read(demo: Model) -> None:
     for beginning in ([], asked(demo)[0].prompt[:2]):
         found = sampled(demo, layers=layers, beginning=beginning)
         with Context(demo, OPTIONS) as context:
-            keep_layers(context.handle, layers)
+            keep_layer_inputs(context.handle, layers)
             for answer in found:
                 context.rollback(0)
                 tokens = [*answer.prompt, *answer.tokens][:-1]
                 context.evaluate(tokens, 1)
-                alone = layers_of(context.handle, layers, len(tokens), width)
+                alone = layer_inputs_of(context.handle, layers, len(tokens), width)
                 read = np.concatenate(answer.inputs).astype(np.float32)
                 assert read == pytest.approx(alone, abs=2e-2 * float(abs(alone).max()))
                 assert abs(read - alone).mean() < 2e-3 * abs(alone).mean()

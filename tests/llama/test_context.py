@@ -191,14 +191,14 @@ def test_the_saved_end_of_an_edited_prompt_is_not_restored(
 def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architecture: str) -> None:
     """A later micro-batch would overwrite tokens in a window's cache that an earlier one needs."""
     with context(tiny, architecture, ctx=4096, flash_attention="auto") as memory:
-        most, fill = memory.shape.ubatch, memory._batch.fill
+        most, fill = memory.shape.ubatch, memory.batch.fill
         counts: list[int] = []
 
         def noted(tokens: Any, num_rows: int) -> None:
             counts.append(len(tokens))
             fill(tokens, num_rows)
 
-        memory._batch.fill = noted  # type: ignore[method-assign]
+        memory.batch.fill = noted  # type: ignore[method-assign]
         memory.prefill(TEXT[:300])
 
     assert most == 128 < memory.shape.batch

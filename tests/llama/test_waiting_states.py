@@ -1,18 +1,18 @@
-"""Rows that wait for a head are those of their positions, whatever was dropped before."""
+"""Hidden states that wait for a head are those of their positions, whatever was dropped before."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from specchat.llama.hidden_rows import WaitingRows
+from specchat.llama.hidden_state_feed import WaitingStates
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_are_those_of_their_positions(seed: int) -> None:
     """Appended, dropped at either end and looked at in any order, as a list by position would."""
     random = np.random.default_rng(seed)
-    waiting, known, at = WaitingRows(3, 16), dict[int, float](), 0
+    waiting, known, at = WaitingStates(3, 16), dict[int, float](), 0
     for _ in range(3000):
         choice = random.integers(4)
         if choice == 0:

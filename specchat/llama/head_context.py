@@ -1,0 +1,48 @@
+"""What all prediction heads hold: a context of their own and a feed of their target's states."""
+
+from contextlib import AbstractContextManager
+
+from specchat.llama.context import Context
+from specchat.llama.hidden_state_feed import HiddenStateFeed
+from specchat.llama.model import Model
+from specchat.llama.rollback import Rollback
+
+
+class HeadContext(AbstractContextManager["HeadContext"]):
+    """The context and the feed of a head, and what the engine asks of them."""
+
+    def __init__(self, context: Context, feed: HiddenStateFeed) -> None:
+        self.context = context
+        self.feed = feed
+
+    @property
+    def model(self) -> Model:
+        """The head's model."""
+        return self.context.model
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that the memory can hold."""
+        return self.context.capacity
+
+    @property
+    def rollback_kind(self) -> Rollback:
+        """How tokens are removed from the memory."""
+        return self.context.rollback_kind
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the head's own memory."""
+        return self.context.num_bytes
+
+    @property
+    def prompt_seconds(self) -> float:
+        """What the head spent on its target's prompts."""
+        return self.feed.prompt_seconds
+
+    def close(self) -> None:
+        """Free the memory; closing twice does nothing."""
+        self.context.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,160 @@
+"""How a prediction head gets its target's hidden states: a feed keeps them until they are read.
+
+The target's context hands them over after every pass, and says where its text was cut. The head
+reads them together with the next tokens that it drafts from, or at once where a prompt was read.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from specchat.llama.context import Context
+from specchat.llama.hidden_states import HiddenStates
+
+MOST_WAITING = 64
+"""If the tokens of more hidden states than this were not read by the head, it reads them."""
+NUM_PROMPTS = 8
+"""States kept for the ends of prompts, after which the next answer may begin."""
+
+
+class Follower(Protocol):
+    """A head as its feed sees it, in numbers of the text's tokens."""
+
+    @property
+    def length(self) -> int:
+        """The tokens that it has read."""
+
+    @property
+    def num_read(self) -> int:
+        """The leading tokens among them that it has read with the target's hidden states."""
+
+    def prefill(self, tokens: Sequence[int]) -> object:
+        """Read what is missing of a text."""
+
+    def rollback(self, length: int) -> None:
+        """Forget what follows the first tokens."""
+
+
+class HiddenStateFeed:
+    """A target's hidden states by the positions of their tokens: those that its head needs next.
+
+    The head reads each token with the state of the token before it, or with its own where
+    `distance` is 0. States that are lost count as zeros, as does the one before the first token.
+    `num_taken` leading tokens have had theirs taken; the head spends `prompt_seconds` on prompts.
+    """
+
+    def __init__(
+        self, target: Context, width: int, read: Callable[[], HiddenStates], distance: int = 1
+    ) -> None:
+        """Prepare to keep states of a width, as `read` returns them for the target's last pass."""
+        self.num_taken = 0
+        self.prompt_seconds = 0.0
+        self._target, self._read, self._distance = target, read, distance
+        self._lost = np.zeros(width, np.float32)
+        self._waiting = WaitingStates(width, 2 * MOST_WAITING)
+        self._kept: dict[int, Any] = {}  # by position, the lowest first
+        self._head: Follower
+
+    def begin(self, head: Follower) -> None:
+        """Follow the target's passes for a head."""
+        self._head = head
+        self._target.listener = self
+
+    @property
+    def num_waiting(self) -> int:
+        """The number of states that are kept for the head."""
+        return len(self._waiting)
+
+    def take(self, start: int, count: int) -> HiddenStates:
+        """Return the states to read tokens from position `start` on with, as far as known."""
+        first = start - self._distance
+        states = self._waiting.between(first, first + count)
+        num_lost = min(count, self._waiting.first - first)
+        if num_lost > 0:
+            places = range(first, first + num_lost)
+            lost = [self._kept.get(place, self._lost) for place in places]
+            states = np.concatenate((lost, states))
+        if start <= self.num_taken:
+            self.num_taken = start + len(states)
+        return states
+
+    def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
+        """Keep the states of a pass of the target over tokens from `position` on."""
+        self._cut(position)
+        if not is_prompt and position - self._head.num_read > MOST_WAITING:
+            self._head.prefill(self._target.tokens[:position])
+        self._waiting.drop_before(self._head.num_read - self._distance)
+        self._waiting.append(self._read())
+        if is_prompt:
+            self._read_prompt([*self._target.tokens[:position], *tokens])
+
+    def after_rollback(self, length: int) -> None:
+        """Forget what came after the first `length` tokens of the target."""
+        self._cut(length)
+        if self._head.length > length + self._distance:
+            self._head.rollback(length + self._distance)
+
+    def _read_prompt(self, tokens: Sequence[int]) -> None:
+        """Let the head read a prompt; keep the last state for a later answer after it."""
+        end = len(tokens)
+        self._kept[end - 1] = last = self._waiting.between(end - 1, end)[0].copy()
+        self._kept = dict(list(self._kept.items())[-NUM_PROMPTS:])
+        began = perf_counter()
+        self._head.prefill(tokens)
+        self.prompt_seconds += perf_counter() - began
+        self._waiting = WaitingStates(len(last), 2 * MOST_WAITING)  # without room for all others
+        self._waiting.cut(end - 1)
+        self._waiting.append(last[np.newaxis])
+
+    def _cut(self, length: int) -> None:
+        """Drop the states of all but the target's first `length` tokens."""
+        self._waiting.cut(length)
+        if self._kept and next(reversed(self._kept)) >= length:
+            self._kept = {place: each for place, each in self._kept.items() if place < length}
+
+
+class WaitingStates:
+    """Hidden states of a text's tokens from one position on, until they are used.
+
+    They are in one array, so that taking some of them is one copy.
+    """
+
+    def __init__(self, width: int, size: int) -> None:
+        """Hold states of this width, without growing up to `size` of them."""
+        self.first = 0
+        self._size = size
+        self._array = np.empty((size, width), np.float32)
+        self._begin = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def append(self, states: HiddenStates) -> None:
+        """Append a copy of the states of the tokens that follow."""
+        held, end = self._end - self._begin, self._end + len(states)
+        if end > len(self._array):
+            size = max(self._size, held + len(states))
+            old, self._array = self._array, np.empty((size, states.shape[1]), np.float32)
+            self._array[:held] = old[self._begin : self._end]
+            self._begin, end = 0, held + len(states)
+        self._array[end - len(states) : end] = states
+        self._end = end
+
+    def cut(self, position: int) -> None:
+        """Drop the states from a position on; if none is left, the next one is that position's."""
+        self._end = self._begin + max(0, min(position - self.first, self._end - self._begin))
+        if self._end == self._begin:
+            self.first, self._begin, self._end = position, 0, 0
+
+    def drop_before(self, position: int) -> None:
+        """Drop the states before a position, which were used."""
+        num_used = max(0, min(position - self.first, self._end - self._begin))
+        self._begin += num_used
+        self.first += num_used
+
+    def between(self, start: int, end: int) -> HiddenStates:
+        """Return the states of the positions from `start` to before `end` that are there."""
+        begin, shift = self._begin, self._begin - self.first
+        return self._array[max(begin, start + shift) : max(begin, min(self._end, end + shift))]
