@@ -28,6 +28,12 @@ def test_rates_follow_from_counted_steps() -> None:
     assert statistics.accepted_by_position == pytest.approx([2 / 3, 1 / 2, 1 / 2])
 
 
+def test_an_answer_that_took_no_time_has_no_speed() -> None:
+    """It is 0 before the first step, not a division by zero."""
+    assert Statistics().tokens_per_second == 0.0
+    assert Statistics(generated_tokens=6, decode_s=1.5).tokens_per_second == 4.0
+
+
 def test_plain_decoding_counts_no_longer_passes_than_this_steps() -> None:
     """Known costs may be old; a step without a draft is its own measure."""
     statistics = Statistics(decode_s=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,25 @@ def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
 
     proposed(drafter, [20])
     assert proposed(drafter, [97]) == []
+
+
+def test_a_passage_goes_on_after_a_second_token_was_replaced() -> None:
+    """Copying 10 to 29 with 15 and 18 replaced: both times what followed them is proposed."""
+    drafter = SuffixDrafter()
+    drafter.begin(DraftTask([*range(10, 30), 1], Sampling(), Noise(0).draw))
+    for token in (10, 11, 12):
+        proposed(drafter, [token])
+
+    assert proposed(drafter, [13, 14, 99]) == [16, 17, 18, 19]
+    assert proposed(drafter, [16, 17, 98]) == [19, 20, 21, 22]
+
+
+def test_what_followed_a_short_match_has_an_even_chance() -> None:
+    """It followed three tokens each time they occurred, then in one of two cases: 1/2 and 1/3."""
+    for text, chance in (([1, 2, 3, 9], 1 / 2), ([1, 2, 3, 9, 1, 2, 3, 8, 4], 1 / 3)):
+        first, *_ = automaton([*text, 1, 2, 3]).continuation(1)
+
+        assert first.confidence == pytest.approx(chance)
 
 
 def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:

@@ -31,6 +31,13 @@ LEVELS = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}<assistant>"
 )
 WRITTEN = "effort: {{ reasoning_effort | default('medium') }}." + SWITCHED
+ASKED = (
+    "{% if enable_thinking is defined and enable_thinking %}"
+    "{% if reasoning_effort == 'low' %}briefly "
+    "{% elif reasoning_effort == 'high' %}long {% endif %}"
+    "{% endif %}" + SWITCHED
+)
+"""Levels say something only while reasoning is on."""
 BUDGET = "{% if thinking_budget is defined %}spend {{ thinking_budget }}{% endif %}" + SWITCHED
 WRAPPED = (
     "{% for m in messages %}{% if m.role == 'assistant' %}<bot><|START_TEXT|>{{ m.content }}"
@@ -82,6 +89,15 @@ def test_the_words_of_the_switch_are_those_the_template_knows() -> None:
     assert form_of(LEVELS).prompt(MESSAGES, think="off").text.startswith("calm ")
     assert set(form_of(WRITTEN).thinking) >= {"on", "off", "low", "medium", "high"}
     assert "effort: low." in form_of(WRITTEN).prompt(MESSAGES, think="low").text
+
+
+def test_a_level_switches_reasoning_on() -> None:
+    """Where a template has both, and levels alone would change nothing."""
+    form = form_of(ASKED)
+
+    assert set(form.thinking) == {"on", "off", "low", "high"}
+    assert form.prompt(MESSAGES, think="low").text.startswith("briefly ")
+    assert form.prompt(MESSAGES, think="off").text.endswith("<muse>\n\n</muse>\n")
 
 
 def test_a_budget_takes_numbers() -> None:
