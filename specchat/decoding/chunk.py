@@ -1,4 +1,4 @@
-"""What a step adds to an answer. Light to import: front ends need nothing else from here."""
+"""The types of what a step adds to an answer. Light to import, and all that front ends need."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -11,11 +11,11 @@ Origin: TypeAlias = str
 """Where an emitted token came from, by the names of `specchat.drafter_registry.origins`."""
 
 Kind: TypeAlias = Literal["answer", "reasoning", "call"]
-"""What a text is: written to the user, written by the model for itself, or the call of a tool."""
+"""The kind of a text: the answer to the user, the model's reasoning, or a tool call."""
 
 
 class Piece(NamedTuple):
-    """Some text of an answer with its token's origin; a token may have pieces of two kinds."""
+    """A part of an answer's text with its token's origin; a token's text may be of two kinds."""
 
     text: str
     origin: Origin
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A complete tool call: `arguments` is a JSON object as text, `raw` all of it as written."""
+    """A complete tool call: `arguments` is a JSON object as text, `raw` the call as written."""
 
     name: str
     arguments: str
@@ -35,15 +35,15 @@ class Chunk(NamedTuple):
     """What one step added to the answer, in plain and in speculative decoding.
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
-    `proposed` holds all tokens the step drafted, and `rejected` the texts of those that were
-    rejected. `finish` is set on the last chunk, which may hold no tokens. `seconds` is the time of
-    decoding from the end of the prompt to the end of the step. `chances` holds, for each drafted
-    token up to the first rejected one, the target's and the drafter's probability of it, as
-    processed for sampling. It is empty at temperature 0, and where there are many candidates.
+    `proposed` holds all tokens that the step drafted, `rejected` the texts of the rejected ones.
+    `finish` is set on the last chunk, which may hold no tokens. `seconds` is the decoding time from
+    the end of the prompt to the end of the step. `chances` holds the target's and the drafter's
+    probability of each drafted token up to the first rejected one, as processed for sampling. It is
+    empty at temperature 0, and with many candidates.
 
-    In a chat, `text` is the answer's alone and `reasoning` what was added to the reasoning;
-    `tool_calls` are the calls that the step completed. `pieces` are all texts in order, those of
-    calls in progress too, but without the marks between them, which `texts` has.
+    In a chat, `text` is the answer alone and `reasoning` what was added to the reasoning;
+    `tool_calls` are the calls that the step completed. `pieces` are all texts in order, including
+    calls in progress, but without the marks between them, which `texts` contains.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Chunk(NamedTuple):
 
 
 def pieces_of(chunk: Chunk) -> tuple[Piece, ...]:
-    """Return a chunk's texts with their kinds; outside chats all is the answer."""
+    """Return a chunk's texts with their kinds; outside chats everything is the answer."""
     if chunk.pieces or not chunk.text:
         return chunk.pieces
     if not chunk.texts:  # released by the end of the answer

@@ -1,9 +1,9 @@
 """Sparse probability distributions over a vocabulary, and the operations of speculative sampling.
 
-After top-k, top-p and min-p a processed distribution has a handful of tokens left, so it is stored
-as their ids and weights, not as a row as long as the vocabulary. After a pass over gigabytes of
-weights the CPU caches hold nothing else, and each NumPy call starts cold: short distributions are
-therefore handled as plain tables, long ones as arrays.
+After top-k, top-p and min-p only a handful of tokens are left, so a processed distribution is
+stored as their ids and weights, not as a row of the vocabulary's length. A pass over gigabytes of
+weights evicts everything else from the CPU caches, so each NumPy call starts cold: short
+distributions are therefore plain lists and dictionaries, long ones arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
 LARGEST_TABLE = 256
-"""Distributions over up to this many tokens are handled as tables."""
+"""Distributions over at most this many tokens are stored as lists."""
 
 
 class Distribution:
@@ -35,7 +35,7 @@ class Distribution:
     __slots__ = ("_excess", "_ids", "_list", "_table", "_tokens", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
-        """Store ids and weights: short ones as lists, long ones as they are."""
+        """Store ids and weights, as lists if they are short."""
         if ids.size <= LARGEST_TABLE:
             weights_list = weights.tolist()
             self._store(ids.tolist(), weights_list, sum(weights_list))
@@ -50,7 +50,7 @@ class Distribution:
 
     @classmethod
     def of_table(cls, tokens: list[int], weights: list[float]) -> Distribution:
-        """Return a distribution over a few tokens, up to LARGEST_TABLE of them."""
+        """Return a distribution over at most LARGEST_TABLE tokens."""
         few = cls.__new__(cls)
         few._store(tokens, weights, sum(weights))  # noqa: SLF001  # of this class
         return few
@@ -85,7 +85,7 @@ class Distribution:
 
     @property
     def table(self) -> tuple[list[int], list[float]] | None:
-        """The `ids` and `unscaled` of a short distribution as lists, None for a long one."""
+        """The `ids` and `unscaled` of a short distribution as lists; None for a long one."""
         return None if self._list is None else (self._tokens, self._list)
 
     @property
@@ -161,7 +161,7 @@ class Distribution:
         return self._table
 
     def _excess_table(self, other: Distribution, scale: float) -> dict[int, float]:
-        """Return what excess there is by token; verification and pacing ask for the same."""
+        """Return the excess by token, cached because verification and pacing both need it."""
         if self._excess and self._excess[0] is other and self._excess[1] == scale:
             return self._excess[2]
         other_share = other.probability if other._list is None else other._as_table().get
@@ -185,7 +185,7 @@ def _draw_from_list(weights: list[float], total: float, random: Random) -> int:
         left -= weight
         if left < 0:
             return index
-    return weights.index(max(weights))  # rounding left a sliver: any token with weight will do
+    return weights.index(max(weights))  # rounding left a remainder: any token with weight will do
 
 
 def _draw_from_array(weights: Logits | Weights, random: Random) -> int:

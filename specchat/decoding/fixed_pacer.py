@@ -8,18 +8,17 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 
 LEAST_CHANCE = 0.02
-"""Tokens that cost no pass are taken while they are this likely to be accepted together."""
+"""Tokens that cost no pass are drafted while the probability of accepting all is at least this."""
 USUAL_ACCEPTANCE = 0.75
 """The acceptance rate expected of drafters that make a pass for each token."""
 
 
 class FixedPacer:
-    """Drafts as many tokens as allowed, whatever they cost, unless they are hardly ever right.
+    """Drafts as many tokens as allowed, whatever they cost, and learns nothing.
 
-    It learns nothing.
-
-    `room` is the number of tokens that may still be drafted in this step. The clock has no
-    influence, so the same random numbers give the same text.
+    Tokens that cost no pass are left out if they are hardly ever right. `room` is the number of
+    tokens that may still be drafted in this step. Decisions do not depend on time, so the same
+    random numbers give the same text.
     """
 
     needs_confidence = False
@@ -44,13 +43,13 @@ class FixedPacer:
         return self.room > 0
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
-        """Return True, and count the token."""
+        """Count the token and return True."""
         del origin, hint
         self.room -= 1
         return True
 
     def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
-        """Take every token likely to be accepted, or none if passes promise more of them."""
+        """Return the number of tokens likely to be accepted; 0 if draft passes promise more."""
         del origin
         room = range(1, self.room + 1)
         chances = accumulate([hint.confidence for _, hint in zip(room, hints, strict=False)], mul)

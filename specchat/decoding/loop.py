@@ -38,9 +38,9 @@ SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 class Request:
     """One answer to decode: the prompt, how to sample, when to stop, and how much to draft.
 
-    With the `noise` of a seed, the text depends on prompt, sampling and target alone. Without, its
-    tokens are drawn with `random`. A later prompt is expected to depart from this one after
-    `num_shared` tokens, so that the target may prepare for a return there; 0 if that is unknown.
+    With the `noise` of a seed, the text depends on prompt, sampling and target alone; without it,
+    tokens are drawn with `random`. The next prompt is expected to share the first `num_shared`
+    tokens, so the target can prepare to roll back to there; 0 if unknown.
     """
 
     tokens: Sequence[int]
@@ -75,8 +75,8 @@ class Request:
     def verifier_at(self, index: int) -> Verifier:
         """Return the verifier of a draft whose first token has this index in the answer.
 
-        That is argmax at temperature 0. Above, noise gives the same text with any draft; without,
-        block verification accepts the most.
+        That is argmax at temperature 0. Above that, noise gives the same text with any draft;
+        without a seed, block verification accepts the most.
         """
         if self.verifier or self.sampling.is_greedy:
             return self.verifier or verify_by_argmax
@@ -125,7 +125,7 @@ class _Answer:
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
-        """Bring all of the prompt but its last token into the memory of target and drafter."""
+        """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
         request, statistics = self._request, self._statistics
         num_tokens, capacity = len(request.tokens), self._target.capacity
         if num_tokens > capacity:
@@ -191,7 +191,7 @@ class _Answer:
     def _chances(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
         """Return the target's and the drafter's probability of the tokens that were compared.
 
-        Nothing at temperature 0, and with many candidates: to find the token would take time.
+        Empty at temperature 0, and with many candidates, where finding the token would take time.
         """
         pairs = [(target(index), each) for index, each in enumerate(compared)]
         if self._request.sampling.is_greedy or any(
@@ -203,7 +203,7 @@ class _Answer:
         )
 
     def _emit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
-        """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
+        """Emit the accepted tokens and the target's own, up to the end; roll back the rest."""
         run = (*proposed[: verdict.num_accepted], verdict.token)
         texts = self._texts_until_end(run)
         tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
@@ -217,7 +217,7 @@ class _Answer:
         return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)
 
     def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:
-        """Return the text of each token up to the one that ends the answer; set why it ends."""
+        """Return the text of each token up to the one that ends the answer; set the reason."""
         texts: list[str] = []
         for token in run:
             texts.append(self._text.push(token))

@@ -1,13 +1,13 @@
 """The noise of a seed: one fixed number for each index of an answer and token, for every model.
 
 A token is drawn by a race: token x arrives at time E(x) / p(x), where the E(x) are independent
-exponential numbers, and the first one wins, which is x with probability p(x) (the Gumbel trick,
-without its logarithms). Models that race with the same numbers mostly draw the same token where
-their distributions are alike: "Coupling without communication and drafter-invariant speculative
-decoding" (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
+exponential numbers. The first to arrive is x with probability p(x) (the Gumbel-max trick without
+logarithms). Models that race with the same numbers mostly draw the same token where their
+distributions are alike: "Coupling without communication and drafter-invariant speculative decoding"
+(Daliri, Musco and Suresh 2024, arXiv 2408.07978).
 
 The numbers come from SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
-generators"), which hashes a counter, so that each number can be had without those before it. The
+generators"), which hashes a counter, so each number can be computed without those before it. The
 counter of an index starts at a cryptographic hash of seed and index.
 """
 
@@ -39,9 +39,9 @@ class Noise:
         self._seed = seed
 
     def draw(self, distribution: Distribution, index: int) -> int:
-        """Return the token that wins at an index of the answer, 0 for its first token.
+        """Return the token that wins at an index of the answer (0 for its first token).
 
-        Noise is only looked up for tokens that can still win.
+        Noise is computed only for tokens that can still win.
         """
         if len(distribution) == 1:
             return distribution.best()
@@ -58,7 +58,7 @@ class Noise:
         return _times(ids, self._starts(index))
 
     def _starts(self, index: int) -> tuple[int, int]:
-        """Return where counters start at an index: for first bytes, and for the other bits."""
+        """Return the first counters of an index: for first bytes, and for the other bits."""
         digest = blake2b(f"{self._seed} {index}".encode(), digest_size=16).digest()
         return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
@@ -78,9 +78,10 @@ def _winner(tokens: Sequence[int], weights: Sequence[float], starts: tuple[int, 
 
 
 def _rivals(ids: Ids, weights: Logits | Weights, starts: tuple[int, int]) -> Ids:
-    """Return the indices of the tokens that can win, of many.
+    """Return the indices of those of many tokens that can win.
 
-    Those whose first byte is 0, and those probable enough to beat them and the most probable one.
+    These are the tokens whose first byte is 0, and those probable enough to beat them and the most
+    probable one.
     """
     blocks = np.arange(int(ids.max()) // 8 + 1, dtype=np.uint64)
     firsts = _words(starts[0], blocks).astype("<u8", copy=False).view(np.uint8)

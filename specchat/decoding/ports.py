@@ -16,7 +16,7 @@ Draw: TypeAlias = Callable[[Distribution, int], int]
 """Draws a token from a distribution, for an index in the answer: 0 for its first token."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of prompt tokens that are done, and of all of them."""
+"""Called with the number of prompt tokens evaluated so far, and the number of all."""
 
 
 class LanguageModel(Protocol):
@@ -31,10 +31,10 @@ class LanguageModel(Protocol):
         """The number of tokens in the memory."""
 
     def count_known(self, tokens: Sequence[int]) -> int:
-        """Return how many of the first tokens of this text are in the memory."""
+        """Return how many leading tokens of this text are in the memory."""
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many it held already.
+        """Make the memory hold exactly these tokens; return how many it already held.
 
         Raises Cancelled if asked to stop; the memory then holds some prefix of the tokens.
         """
@@ -42,8 +42,8 @@ class LanguageModel(Protocol):
     def mark(self) -> None:
         """Allow a rollback to here, or to a later length.
 
-        A rollback clears all marks except the last one that is not beyond its length. Where only
-        saved states can be restored, several marks make a rollback between them cheaper.
+        A rollback clears all marks except the last one at or before its length. Where only saved
+        states can be restored, several marks make a rollback between them cheaper.
         """
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
@@ -53,16 +53,16 @@ class LanguageModel(Protocol):
         """
 
     def rollback(self, length: int) -> None:
-        """Keep the first `length` tokens, no fewer than at a mark that still holds."""
+        """Keep the first `length` tokens, at least as many as at a valid mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftTask:
-    """What a drafter needs to know of the next answer: prompt, sampling, how to draw.
+    """What a drafter needs to know about the next answer: prompt, sampling, how to draw.
 
-    Tokens are drawn with `draw`: with a seed it uses the noise that the target uses, so that both
-    are likely to draw the same token. `is_soon`: proposals are likely to be wanted from the start,
-    so preparing pays. `is_ever`: proposals may be wanted at all.
+    Tokens are drawn with `draw`; with a seed it uses the target's noise, so that both are likely to
+    draw the same token. `is_soon` means that proposals are likely to be wanted from the start, so
+    preparing pays; `is_ever`, that they may be wanted at all.
     """
 
     tokens: Sequence[int]
@@ -74,9 +74,10 @@ class DraftTask:
 
 @runtime_checkable
 class BlockModel(LanguageModel, Protocol):
-    """A model whose pass gives the logits of a block of tokens, which are then evaluated for free.
+    """A model whose pass gives the logits of a whole block of tokens.
 
-    The next pass is for up to `room` tokens, at most `longest_block`.
+    Evaluating these tokens afterwards costs nothing. The next pass is for up to `room` tokens, at
+    most `longest_block`.
     """
 
     room: int
@@ -84,14 +85,14 @@ class BlockModel(LanguageModel, Protocol):
 
 
 class Pacer(Protocol):
-    """Decides how many tokens to draft, each before it is drawn.
+    """Decides how many tokens to draft, for each token before it is drawn.
 
-    A drafter that makes a draft pass for each token asks `wants_pass` before the pass and
-    `wants_token` before the draw. One whose tokens cost no pass has them counted by `take`. Both
-    name their `origin`, so that what is learned of one drafter is not applied to another.
+    A drafter that makes a draft pass for each token calls `wants_pass` before the pass and
+    `wants_token` before the draw. A drafter whose tokens cost no pass calls `take`. Both name their
+    `origin`, so that what is learned about one drafter is not applied to another.
 
-    `needs_confidence` is False if it pays no attention to the confidence of tokens that cost a
-    pass, which takes time to find.
+    `needs_confidence` is False if the pacer ignores the confidence of tokens that cost a pass,
+    which takes time to compute.
     """
 
     needs_confidence: bool
@@ -113,18 +114,18 @@ class Pacer(Protocol):
         """Whether to draw and draft the token of the draft pass just made."""
 
     def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
-        """Return how many of these tokens to draft, none of which costs a draft pass.
+        """Return how many of these tokens, which cost no draft pass, to draft.
 
         Returns 0 if the draft passes of `rival` promise more.
         """
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
-        """Learn from verification which tokens are accepted."""
+        """Learn from a verification which tokens were accepted."""
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Learn from a step's emitted tokens, and its time without drafting.
+        """Learn from a step's emitted tokens and its time without drafting.
 
-        Returns the seconds that a plain step takes now, 0.0 if unknown.
+        Returns the present time of a plain step in seconds, 0.0 if unknown.
         """
 
 
@@ -135,17 +136,17 @@ class Drafter(Protocol):
         """Start a new answer."""
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
-        """Propose tokens to follow what is there, in order, as many as the pacer wants.
+        """Return the next tokens of the text, as many as the pacer wants.
 
-        Whether to draw one more may depend on anything known before that draw, and on nothing else.
+        The decision to draw one more may depend only on what is known before that draw.
         """
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update with the step's tokens: `num_accepted` drafted ones, then the target's own.
 
-        The target's own token is missing if the answer ended inside the accepted run.
+        The target's own token is missing if the answer ended within the accepted tokens.
         """
 
     def close(self) -> None:
-        """Free what the drafter holds, by default nothing."""
-        return  # without this, mypy takes the method for abstract
+        """Free what the drafter holds; nothing by default."""
+        return  # without this, mypy considers the method abstract

@@ -1,4 +1,4 @@
-"""What a drafter proposes: tokens, and what it knows of them beforehand."""
+"""Drafted tokens, and what a drafter knows about a token before drafting it."""
 
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ class DraftToken(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """What a drafter knows of a token before it drafts it.
+    """What a drafter knows about a token before drafting it.
 
-    `confidence` is the drafter's own estimate that the token will be accepted, 0 to 1. The token
-    will be drawn from `distribution`, where one that costs no draft pass is certain.
+    `confidence` is the drafter's own estimate of the probability of acceptance, 0 to 1. The token
+    will be drawn from `distribution`; a token that costs no draft pass is certain in it.
     """
 
     confidence: float

@@ -1,8 +1,8 @@
-"""Sampling options applied: from a row of logits to the distribution a token is drawn from.
+"""Applies sampling options: from a row of logits to the distribution a token is drawn from.
 
 The steps and their order are llama.cpp's defaults (common/sampling.cpp): logit bias, penalties,
 top-k, top-p, min-p, temperature. Only tokens near the maximum can survive them, so one comparison
-narrows the row first; everything after works on a few dozen tokens.
+narrows the row first; the rest works on a few dozen tokens.
 """
 
 import math
@@ -21,8 +21,8 @@ UNREACHABLE = 53 * math.log(2.0)
 class Sampler:
     """Turns rows of logits into processed distributions for one request.
 
-    It remembers how far below the maximum the surviving tokens of the last row reached, which makes
-    the next row cheap to narrow. The result does not depend on that.
+    It remembers how far below the maximum the last row's surviving tokens reached, which makes the
+    next row cheap to narrow. The result does not depend on that.
     """
 
     def __init__(self, sampling: Sampling) -> None:
@@ -133,7 +133,7 @@ class Sampler:
         is_enough: Callable[[Ids], bool],
         num_wanted: int | None = None,
     ) -> tuple[Ids, Logits]:
-        """Return the tokens near the top, best first: enough of them, or all above the floor."""
+        """Return enough tokens near the top, or all above the floor, best first."""
         reach, floor = min(self._reach, self._search_floor), self._search_floor
         ids = (logits >= top - reach).nonzero()[0]
         while reach < floor and not is_enough(ids):
@@ -149,7 +149,7 @@ class Sampler:
     def _aim(self, top: float, values: Logits) -> None:
         """Expect the next row's surviving tokens to reach about as far below its maximum as these.
 
-        Too close costs a second search, too far only a longer sort.
+        Too narrow an estimate costs a second search, too wide a one only a longer sort.
         """
         self._reach = max(1.0, 0.5 * self._reach, 1.3 * (top - values.item(-1)))
 

@@ -17,19 +17,20 @@ class Statistics:
 
     `drafter` and `draft_length` are what was used; "auto" is decided step by step.
     `speculation_off_reason` says why nothing is drafted, `draft_off_reason` why the draft model is
-    not used, now or at all. `pass_costs` has the seconds of a target pass by its number of tokens,
-    first at the depth where the answer begins, then where it ends. `left_out` counts the oldest
-    messages of a conversation that were left out because the context is full; `notices` say what
-    else of the request was not done as it was asked.
+    not used, at present or at all. `pass_costs` has the seconds of a target pass by its number of
+    tokens, first at the depth where the answer begins, then where it ends. `left_out` counts the
+    oldest messages of a conversation that were left out because the context is full; `notices` say
+    what else of the request could not be followed.
 
-    Of `prompt_s`, a prediction head took `draft_prompt_s`. Of the `generated_tokens`, the first
-    `reasoning_tokens` were reasoning, which took `reasoning_s`; they count in all other figures.
+    `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first
+    `reasoning_tokens` of the `generated_tokens` were reasoning, which took `reasoning_s`; they
+    count in all other figures.
 
-    `drafted` and `accepted` count drafted tokens, and those that were accepted; a token decoded
-    again after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that
-    accepted i drafted tokens. `draft_s` is spent drafting, draws included, `verify_s` in the
-    target's passes; `overhead_s` is everything else between the prompt and the last token. Plain
-    decoding would have taken `plain_s` for the same tokens, by measured pass costs; 0 if unknown.
+    `drafted` counts drafted tokens, `accepted` the accepted ones among them; a token decoded again
+    after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that accepted i
+    drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
+    target's passes; `overhead_s` is everything else between the prompt and the last token.
+    `plain_s` is what plain decoding would take for these tokens by measured costs; 0 if unknown.
     """
 
     drafter: str = PLAIN
@@ -60,9 +61,9 @@ class Statistics:
     def time_step(
         self, chunk: Chunk, single: float, began: float, drafted: float, evaluated: float
     ) -> None:
-        """Time a step that ends now; the end of the first one is the time to first token.
+        """Add the time of a step that ends now; the first one sets the time to first token.
 
-        A plain step takes `single` seconds, 0.0 if unknown; the others are times of the clock.
+        A plain step takes `single` seconds, 0.0 if unknown; the other arguments are clock times.
         """
         ended = perf_counter()
         self.decode_s += ended - began
@@ -87,11 +88,12 @@ class Statistics:
             self.drafted_by_position[position] += 1
 
     def count_plain(self, num_drafted: int, num_emitted: int, took: float, single: float) -> None:
-        """Count what plain decoding would have taken for the tokens of a step.
+        """Add the time that plain decoding would have taken for the tokens of a step.
 
-        The step took `took` seconds without drafting; a pass over one token takes `single`, or what
-        `pass_costs` says if that is 0. Both were measured earlier, perhaps on a slower machine: no
-        more is counted than this step's own pass took. Without a draft its time is used as it is.
+        The step took `took` seconds without drafting. A pass over one token takes `single` seconds,
+        or the time in `pass_costs` if that is 0. Both were measured earlier, when the machine may
+        have been slower, so at most the time of this step's own pass is added per token. A step
+        without a draft adds its own time.
         """
         single = single or self.pass_costs.get(1, 0.0)
         if single:
@@ -122,7 +124,7 @@ class Statistics:
 
     @property
     def tokens_per_second(self) -> float:
-        """Emitted tokens per second of decoding; the prompt is not in it."""
+        """Emitted tokens per second of decoding, without the prompt."""
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
 
     @property
@@ -137,7 +139,7 @@ class Statistics:
 
     @property
     def speculation(self) -> dict[str, Any]:
-        """Whether there was speculation, by what, and if not, why."""
+        """Whether the answer used speculation, with which drafter, and if not, why."""
         return {
             "on": not self.speculation_off_reason,
             "drafter": self.drafter,

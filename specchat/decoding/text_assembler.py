@@ -8,8 +8,8 @@ class TextAssembler:
     """Assembles the bytes of tokens into text that can be shown at once.
 
     Incomplete characters, and text that may be the beginning of a stop string, are held back until
-    later tokens decide. Bytes that are not valid UTF-8 become U+FFFD, except those of a character
-    that the end cuts: they are left out.
+    later tokens decide. Bytes that are not valid UTF-8 become U+FFFD; those of a character cut off
+    by the end of the answer are dropped.
     """
 
     def __init__(
@@ -18,7 +18,7 @@ class TextAssembler:
         stop_strings: Sequence[str] = (),
         end_tokens: Collection[int] = (),
     ) -> None:
-        """Use `piece` for a token's bytes; the strings and tokens given end the text."""
+        """Get a token's bytes from `piece`; the given strings and tokens end the text."""
         self._piece = piece
         self._end_tokens = end_tokens
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
@@ -28,7 +28,7 @@ class TextAssembler:
         """True once a stop string or end token was found; the text ends just before it."""
 
     def push(self, token: int) -> str:
-        """Add a token; return the text that is certain now, perhaps none."""
+        """Add a token; return the text that can now be shown, possibly empty."""
         if token in self._end_tokens:
             text = self.finish()
             self.is_stopped = True

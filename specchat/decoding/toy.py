@@ -66,7 +66,7 @@ class ToyLanguageModel:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many it held already."""
+        """Make the memory hold exactly these tokens; return how many it already held."""
         num_cached = self.count_known(tokens)
         self.tokens = list(tokens)
         self._marks = [len(tokens)]

@@ -18,7 +18,7 @@ TargetAt: TypeAlias = Callable[[int], Distribution]
 
 
 class Verdict(NamedTuple):
-    """What verification decided: the number of accepted tokens, and the token after them.
+    """The result of a verification: the number of accepted tokens, and the token after them.
 
     `prefix_probabilities` are P_0, P_1, ...: the probability that the prefix of each length is
     accepted; longer prefixes with probability 0 are left out. Where tokens are accepted one by one,
@@ -49,7 +49,7 @@ def verify_by_noise(noise: Noise, first: int) -> Verifier:
     """
 
     def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-        del random  # the noise is all there is
+        del random  # the noise decides
         return _verify_by_equality(draft, lambda index: noise.draw(target(index), first + index))
 
     return verify
@@ -59,8 +59,9 @@ def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Rando
     """Accept the longest prefix that passes a joint test: on average no fewer than one by one.
 
     Block verification, Sun et al. 2024 (arXiv 2403.10444), for the target's p and the drafter's q:
-    P_0 = 1, P_i = min(1, P_(i-1) p(x_i) / q(x_i)). Whatever shorter ones do, prefix i passes with
-    h_i = S_i / (S_i + 1 - P_i), S_i = sum max(0, P_i p - q). Residual: norm(max(0, P_i p - q)).
+    P_0 = 1, P_i = min(1, P_(i-1) p(x_i) / q(x_i)). Independently of shorter prefixes, prefix i
+    passes with probability h_i = S_i / (S_i + 1 - P_i), where S_i = sum max(0, P_i p - q). The
+    residual is norm(max(0, P_i p - q)).
     """
     num_accepted, probabilities = 0, [1.0]
     for position, (token, proposed, _) in enumerate(draft):
@@ -89,7 +90,7 @@ def _verify_by_equality(draft: Sequence[DraftToken], own: Callable[[int], int]) 
 def _chance_to_pass(
     probability: float, length: int, draft: Sequence[DraftToken], target: TargetAt
 ) -> float:
-    """Return h_i for the prefix of this length, whose P_i is given; P_i for the whole draft."""
+    """Return h_i for the prefix of this length with its P_i; for the whole draft, P_i itself."""
     if length == len(draft) or probability == 1.0:
         return probability
     excess = target(length).excess_mass(draft[length].distribution, probability)

@@ -164,7 +164,7 @@ def weights_of(header: Header, name: str) -> NDArray[np.float32]:
         part = read_part(path)
         if tensor := part.tensors.get(name):
             with path.open("rb") as file:
-                file.seek(part.data_place + tensor.offset)
+                file.seek(part.data_position + tensor.offset)
                 data = np.frombuffer(file.read(tensor.num_bytes), np.uint8)
             rows = data.reshape(*tensor.shape[:0:-1], -1)
             with suppress(NotImplementedError, ValueError):  # a type that gguf cannot read

@@ -46,7 +46,7 @@ class DraftModelDrafter(Drafter):
         self._first: Distribution  # of the token drafted first
         self._sampler = Sampler(Sampling())
         self._draw: Draw
-        self._place = 0  # of the next token in the answer
+        self._index = 0  # of the next token in the answer
 
     @property
     def unfit_reason(self) -> str | None:
@@ -58,7 +58,7 @@ class DraftModelDrafter(Drafter):
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
-        self._draw, self._place = task.draw, 0
+        self._draw, self._index = task.draw, 0
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
@@ -72,7 +72,7 @@ class DraftModelDrafter(Drafter):
             self._shorten(self._model.capacity // 2)
         if not (self._has_room(len(drafted)) and self._catch_up(pacer, len(drafted))):
             return []
-        return self._drawn(pacer, drafted, self._place + len(after))
+        return self._drawn(pacer, drafted, self._index + len(after))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the right tokens in memory, and roll back the rest."""
@@ -86,14 +86,14 @@ class DraftModelDrafter(Drafter):
         self._tokens += read
         if num_accepted < len(emitted):  # the next pass needs a token to read
             length = min(length, len(self._tokens) - 1)
-        self._place += len(emitted)
+        self._index += len(emitted)
         if not self._is_ahead:
             return
         self._model.rollback(min(length, self._model.length))
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 
-    def _drawn(self, pacer: Pacer, drafted: list[int], place: int) -> list[DraftToken]:
+    def _drawn(self, pacer: Pacer, drafted: list[int], index: int) -> list[DraftToken]:
         """Evaluate and draw in turn after `drafted` tokens, as long as the pacer wants both."""
         draft: list[DraftToken] = []
         pending = [*self._tokens[self._num_read :], *drafted]
@@ -110,7 +110,7 @@ class DraftModelDrafter(Drafter):
             hint = Hint(confidence, distribution)
             if not pacer.wants_token(self.origin, hint):
                 break
-            token = self._draw(distribution, place + len(draft))
+            token = self._draw(distribution, index + len(draft))
             draft.append(DraftToken(token, distribution, self.origin))
             pending = self._map.read([token])
             drafted += pending

@@ -31,13 +31,13 @@ SURE_MATCH = 3
 class NextToken(NamedTuple):
     """A token that may come next, with a confidence from 0 to 1.
 
-    `length` is that of the match it followed, `place` its index in the text.
+    `length` is that of the match it followed, `position` its index in the text.
     """
 
     token: int
     confidence: float
     length: int
-    place: int
+    position: int
 
 
 @dataclass(slots=True)
@@ -90,13 +90,13 @@ class SuffixAutomaton:
         """Add one token to the text, in amortised constant time."""
         self._count(token)
         states = self._states
-        new, place = len(states), self._last
+        new, index = len(states), self._last
         length = states[self._last].length
         states.append(_State(length + 1, end=length))
-        while place != NOWHERE and token not in states[place].follow:
-            states[place].follow[token] = new
-            place = states[place].link
-        states[new].link = ROOT if place == NOWHERE else self._split(place, token)
+        while index != NOWHERE and token not in states[index].follow:
+            states[index].follow[token] = new
+            index = states[index].link
+        states[new].link = ROOT if index == NOWHERE else self._split(index, token)
         self._last = new
 
     def continuation(self, limit: int) -> Iterator[NextToken]:
@@ -106,15 +106,15 @@ class SuffixAutomaton:
         equals the longest. The text must not grow meanwhile.
         """
         best, best_odds, states = None, 0.0, self._states
-        place = states[self._last].link
+        index = states[self._last].link
         for _ in range(NUM_COUNTED):
-            if place <= ROOT:
+            if index <= ROOT:
                 break
-            state = states[place]
+            state = states[index]
             _, odds = state.likeliest_to_follow(state.length)
             if odds > best_odds:
                 best, best_odds = state, odds
-            place = state.link
+            index = state.link
         return self._walk(best, limit) if best else iter(())
 
     def _walk(self, state: _State, limit: int) -> Iterator[NextToken]:
@@ -129,23 +129,23 @@ class SuffixAutomaton:
 
     def _count(self, token: int) -> None:
         """Count the token as a continuation of the longest suffixes of the text."""
-        place = self._last
+        index = self._last
         for _ in range(NUM_COUNTED):
-            if place == NOWHERE:
+            if index == NOWHERE:
                 return
-            self._states[place].count(token)
-            place = self._states[place].link
+            self._states[index].count(token)
+            index = self._states[index].link
 
-    def _split(self, place: int, token: int) -> int:
+    def _split(self, index: int, token: int) -> int:
         """Return the state of the longest earlier passage that the text now ends with."""
         states = self._states
-        found = states[place].follow[token]
-        if states[found].length == states[place].length + 1:
+        found = states[index].follow[token]
+        if states[found].length == states[index].length + 1:
             return found
         clone, original = len(states), states[found]
         states.append(
             _State(
-                states[place].length + 1,
+                states[index].length + 1,
                 original.end,
                 original.link,
                 dict(original.follow),
@@ -155,9 +155,9 @@ class SuffixAutomaton:
             )
         )
         original.link = clone
-        while place != NOWHERE and states[place].follow.get(token) == found:
-            states[place].follow[token] = clone
-            place = states[place].link
+        while index != NOWHERE and states[index].follow.get(token) == found:
+            states[index].follow[token] = clone
+            index = states[index].link
         return clone
 
 
@@ -203,7 +203,7 @@ class SuffixDrafter(Drafter):
         for at, (found, token) in enumerate(zip(followed, emitted, strict=False)):
             if found.token != token:
                 if at == last and found.length >= SURE_MATCH:
-                    self._left_at = found.place + 1
+                    self._left_at = found.position + 1
                 break
         self._extend(emitted)
 

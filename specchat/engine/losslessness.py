@@ -5,7 +5,7 @@ an empty memory, in batches as large as verification's. Where the answers differ
 between the two tokens' logits is compared with how much the batch size alone changes the logits:
 only a near tie within that rounding may be decided differently.
 
-With a seed, the noise of each place is added to the logits, times the temperature: the largest sum
+With a seed, the noise of each index is added to the logits, times the temperature: the largest sum
 is the token that the target draws. Nothing is cut off (top-k, top-p, min-p), so that every
 difference can be traced to logits.
 
@@ -73,11 +73,11 @@ class CheckedSampling:
     temperature: float
     seed: int
 
-    def scores(self, logits: Logits, place: int) -> Scores:
-        """Return logits with the noise of a place of the answer, shape (vocabulary,)."""
+    def scores(self, logits: Logits, index: int) -> Scores:
+        """Return logits with the noise of a index of the answer, shape (vocabulary,)."""
         if self.temperature == 0:
             return logits
-        times = Noise(self.seed).times(np.arange(logits.size), place)
+        times = Noise(self.seed).times(np.arange(logits.size), index)
         return logits - self.temperature * np.log(times)
 
 
@@ -111,14 +111,14 @@ def check_prompt(
     ends_differ = parted_at == shorter
     rounding = gap = 0.0
     worst = int(off.argmax()) if off.any() else None
-    for place in (parted_at, worst):
-        if place is None or place >= len(answer):
+    for index in (parted_at, worst):
+        if index is None or index >= len(answer):
             continue
-        rows = [_row_at(engine, tokens, answer, place, n) for n in (1, draft_length + 1)]
+        rows = [_row_at(engine, tokens, answer, index, n) for n in (1, draft_length + 1)]
         rounding = max(rounding, float(np.abs(rows[0] - rows[1]).max()))
-        if place == parted_at and not ends_differ:
-            scored = [sampling.scores(row, place) for row in rows]
-            gap = max(abs(float(row[plain[place]] - row[answer[place]])) for row in scored)
+        if index == parted_at and not ends_differ:
+            scored = [sampling.scores(row, index) for row in rows]
+            gap = max(abs(float(row[plain[index]] - row[answer[index]])) for row in scored)
     single = engine.rescore(tokens, answer, 1) if is_exact else ()
     return PromptCheck(
         prompt=prompt,
@@ -150,8 +150,8 @@ def _scored(
     """Return how far each token's score is below the best of its row, and a digest of each row."""
     distances: list[float] = []
     digests: list[bytes] = []
-    for place, (row, token) in enumerate(zip(rows, answer, strict=True)):
-        scores = sampling.scores(row, place)
+    for index, (row, token) in enumerate(zip(rows, answer, strict=True)):
+        scores = sampling.scores(row, index)
         distances.append(float(scores.max() - scores[token]))
         digests.append(_digest(row))
     return np.asarray(distances, dtype=np.float32), digests
@@ -162,8 +162,8 @@ def _digest(row: Logits) -> bytes:
 
 
 def _row_at(
-    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], place: int, at_once: int
+    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], index: int, at_once: int
 ) -> npt.NDArray[np.float32]:
     """Return the logits at one token of the answer, evaluated `at_once` tokens per pass."""
-    rows = engine.rescore(tokens, answer[: place + at_once], at_once)
-    return next(islice(rows, place, None)).copy()
+    rows = engine.rescore(tokens, answer[: index + at_once], at_once)
+    return next(islice(rows, index, None)).copy()

@@ -80,7 +80,7 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
     except TemplateError:
         return 0
     pairs = zip(prompt.tokens, later, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), 0)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
 
 
 def newest_turns(
@@ -93,13 +93,13 @@ def newest_turns(
     """
     system = [message for message in messages if message["role"] in SYSTEM_ROLES]
     others = [message for message in messages if message["role"] not in SYSTEM_ROLES]
-    begins = [place for place, message in enumerate(others) if message["role"] == "user"]
+    begins = [index for index, message in enumerate(others) if message["role"] == "user"]
     if count(messages) <= limit or not begins:
         return messages
-    places = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
+    starts = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
     # counting renders the whole template, so not every place is tried
-    first = bisect_left(places, True, key=lambda place: count([*system, *others[place:]]) <= limit)
-    return [*system, *others[[*places, begins[-1]][first] :]]
+    first = bisect_left(starts, True, key=lambda start: count([*system, *others[start:]]) <= limit)
+    return [*system, *others[[*starts, begins[-1]][first] :]]
 
 
 def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool) -> list[int]:

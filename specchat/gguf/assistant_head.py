@@ -1,4 +1,4 @@
-"""Gemma 4's assistants: prediction heads that read their target's memory and have none."""
+"""Gemma 4's assistants: prediction heads that read their target's KV cache and have none."""
 
 from dataclasses import replace
 from operator import mod
@@ -12,13 +12,13 @@ ARCHITECTURE, TARGET = "gemma4-assistant", "gemma4"
 def why_unusable(header: Header) -> str | None:
     """Return why an assistant cannot be used, None if it can."""
     is_whole = 0 < header.num_heads == header.num_layers
-    return None if is_whole else f"{header.name} has other layers than those of the head"
+    return None if is_whole else f"{header.name} does not have the layers of an assistant"
 
 
 def why_unfit(target: Header, head: Header) -> str | None:
     """Return why an assistant does not fit a target, None if it does.
 
-    llama.cpp does not compare what it reads in the target's memory.
+    llama.cpp does not check that the assistant's layers match the target's KV cache.
     """
     keys = "attention.key_length"
     facts = [
@@ -29,7 +29,7 @@ def why_unfit(target: Header, head: Header) -> str | None:
     if reason := why_another_model(target, head, facts):
         return reason
     if _last_two(target, "sliding_window_pattern") != (True, False):
-        return "the target's last two layers are not a sliding and a full one"
+        return "the target's last two layers are not one with sliding and one with full attention"
     queries, keys_of = _last_two(head, "head_count"), _last_two(target, "head_count_kv")
     if not all(keys_of) or any(map(mod, queries, keys_of)):
         return f"its {queries} attention heads cannot share the target's {keys_of}"
@@ -46,7 +46,7 @@ def as_model(header: Header) -> Header:
 
 
 def _last_two(header: Header, key: str) -> tuple[int, ...]:
-    """Return a number of the attention of the last two layers, zeros where it is not given."""
+    """Return an attention value of the last two layers, zeros if the file lacks it."""
     value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
     last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
     return tuple(each if isinstance(each, int) else 0 for each in last)

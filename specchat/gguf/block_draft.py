@@ -11,19 +11,19 @@ from specchat.gguf.vocabulary_facts import (
 
 ARCHITECTURE = "dflash"
 TARGETS = frozenset({"qwen3", "qwen3moe"})
-"""Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
+"""Architectures whose layer inputs are known to be right. llama.cpp ends the process for some
 others."""
 OTHER_KINDS = ("markov_w1.weight", "selector_hidden.weight", "hc_head_fn.weight", "d2t")
-"""Tensors of DSpark, DFlash 2 and drafts of a reduced vocabulary."""
+"""Tensors of DSpark, DFlash 2 and drafts with a reduced vocabulary."""
 USUAL_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFacts:
-    """What a DFlash draft reads and writes.
+    """What a DFlash draft reads and drafts.
 
-    `layers` are those of the target whose inputs it reads, `size` is that of a block with the token
-    before it, and `mask` the token in the place of those to be drafted.
+    `layers` are the target's layers whose inputs it reads, `size` is the length of a block with the
+    token before it, and `mask` the token that stands in for those to be drafted.
     """
 
     layers: tuple[int, ...]
@@ -33,7 +33,7 @@ class BlockFacts:
 
 
 def block_facts(header: Header) -> BlockFacts:
-    """Return the facts in a draft's header; what the file lacks counts as none."""
+    """Return the facts in a draft's header; zero or empty where the file lacks them."""
     layers = header.metadata.get("dflash.target_layers", ())
     kept = layers if isinstance(layers, tuple) else ()
     return BlockFacts(
@@ -54,7 +54,7 @@ def why_unusable(header: Header) -> str | None:
         )
     has_parts = "dflash.rope.dimension_sections" in header.metadata
     if has_parts or header.own("attention.sliding_window"):
-        return f"{name} has a sliding window or positions of several parts: not supported yet"
+        return f"{name} has a sliding window or multi-part positions, which are not supported yet"
     if not facts.layers or facts.size < 2 or facts.mask < 0:
         return f"{name} lacks its target's layers, its block size or its mask token"
     heads, shared = header.own("attention.head_count"), header.own("attention.head_count_kv")
@@ -79,5 +79,5 @@ def why_unfit(target: Header, draft: Header) -> str | None:
 
 
 def as_model(header: Header) -> Header:
-    """Return the header as that of a model, which has no embeddings of its own."""
+    """Return the header of a draft without embeddings as that of a whole model."""
     return with_vocabulary_size(header)

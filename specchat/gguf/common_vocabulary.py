@@ -1,7 +1,7 @@
 """The tokens that two vocabularies have in common: those that stand for the same bytes.
 
-A draft model with another vocabulary than the target's drafts with these (token-level intersection,
-Timor et al. 2025, arXiv 2502.05202).
+A draft model whose vocabulary differs from the target's drafts only these (token-level
+intersection, Timor et al. 2025, arXiv 2502.05202).
 """
 
 import re
@@ -22,14 +22,14 @@ from specchat.gguf.vocabulary_facts import (
 from specchat.wording import percent
 
 SMALLEST_SHARE = 0.5
-"""Of the smaller vocabulary's tokens, those that must be common for a draft to be of use."""
+"""The share of the smaller vocabulary that must be common for a draft to be useful."""
 TYPES = "tokenizer.ggml.token_type"
 NORMAL, USER_DEFINED, BYTE = 1, 4, 6
 """The types of tokens that stand for text (enum llama_token_type); others are control tokens."""
 SPACE = "\u2581".encode()
 """SentencePiece's stand-in for a space."""
 WITH_SPACES = ALWAYS_ADDS_BOS | {"sarvam-moe"}
-"""The pre-tokenizers of byte pairs whose tokens are written as SentencePiece's are."""
+"""The BPE pre-tokenizers whose tokens are written as SentencePiece's are."""
 BYTE_NAME = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
 PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
@@ -38,14 +38,14 @@ BYTES = (
     | {256 + rank: byte for rank, byte in enumerate(OTHERS)}
     | dict.fromkeys(OTHERS, 0xFFFD)
 )
-"""The byte behind each character of a byte-level tokenizer (GPT-2's); others stand for none."""
+"""The byte for each character of a byte-level tokenizer (GPT-2's); other characters have none."""
 
 
 @dataclass(frozen=True)
 class Tokens:
     """The tokens of a vocabulary: their names in the file, and the bytes that they stand for.
 
-    The bytes of a control token are empty. If the tokenizer is not supported, all are.
+    The bytes of a control token are empty, and of all tokens if the tokenizer is not supported.
     """
 
     names: Sequence[bytes]
@@ -53,9 +53,10 @@ class Tokens:
 
     @cached_property
     def by_piece(self) -> dict[bytes, int]:
-        """The token that stands for these bytes.
+        """The token for each byte string.
 
-        Of several it is the last: the tokens of single bytes come first in SentencePiece.
+        If several tokens stand for the same bytes, it is the last one: SentencePiece lists the
+        tokens of single bytes first.
         """
         known = {piece: token for token, piece in enumerate(self.pieces)}
         known.pop(b"", None)
@@ -64,14 +65,14 @@ class Tokens:
 
 @dataclass(frozen=True)
 class CommonVocabulary:
-    """The vocabularies of a target and of its draft model, where they differ."""
+    """The different vocabularies of a target and its draft model."""
 
     target: Tokens
     draft: Tokens
 
     @cached_property
     def pairs(self) -> dict[int, int]:
-        """The common tokens: the target's ids, with the draft's."""
+        """The draft's ids of the common tokens, by the target's."""
         theirs = self.draft.by_piece
         return {
             token: theirs[piece] for piece, token in self.target.by_piece.items() if piece in theirs
@@ -90,7 +91,8 @@ class CommonVocabulary:
 def common_vocabulary(target: Header, draft: Header) -> CommonVocabulary | None:
     """Return what two vocabularies have in common, None if the draft's fits as it is.
 
-    Raises IncompatibleDraft, with the rule of `mismatch` that failed, if that is too little.
+    Raises IncompatibleDraft, with the rule of `mismatch` that failed, if they have too little in
+    common.
     """
     texts = zip(token_texts(target), token_texts(draft), strict=False)
     reason = mismatch(vocabulary_of(target), vocabulary_of(draft), texts)
@@ -107,7 +109,7 @@ def common_vocabulary(target: Header, draft: Header) -> CommonVocabulary | None:
 
 
 def read_tokens(header: Header) -> Tokens:
-    """Return the tokens of a model's vocabulary. Raises as `read_header` if the file changed."""
+    """Return a model's tokens. Raises as `read_header` does if the file has changed."""
     names = list(token_texts(header, 0))
     model, pre = header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")
     has_spaces = KINDS.get(model) == "SPM" or not WITH_SPACES.isdisjoint({model, pre})
@@ -133,7 +135,7 @@ def _with_spaces(name: bytes) -> bytes:
 
 
 def _byte_pairs(name: bytes) -> bytes:
-    """Return the bytes behind the characters of a byte-level tokenizer; none if one is unknown."""
+    """Return the bytes for a byte-level tokenizer's characters; empty if one is unknown."""
     try:
         return name.decode().translate(BYTES).encode("latin-1")
     except UnicodeError:
@@ -141,12 +143,12 @@ def _byte_pairs(name: bytes) -> bytes:
 
 
 def _types(header: Header, most: int) -> Sequence[object]:
-    """Return the types of the tokens, none if the file does not say."""
+    """Return the types of the tokens, empty if the file does not list them."""
     types = header.metadata.get(TYPES)
     if not isinstance(types, LongArray):
         return types[:most] if isinstance(types, tuple) else ()
     number = dict(NUMBERS.values()).get(types.kind)
     if number is None:
         return ()
-    with opened(header.path, types.place) as cursor:
+    with opened(header.path, types.position) as cursor:
         return cursor.numbers(number, min(types.length, most))

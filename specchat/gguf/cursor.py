@@ -10,28 +10,28 @@ from typing import BinaryIO
 LARGEST_HEADER = 2**26
 """In bytes; a vocabulary of 262 144 tokens with its merges takes about 2**24."""
 MOST_KEPT = 2**17
-"""Array values kept of one header; models with hundreds of layers have about 2**12."""
+"""The most array values kept from one header; models with hundreds of layers have about 2**12."""
 MOST_TEXTS = 2**22
-"""Strings in the arrays of one header; that vocabulary has about 2**20."""
+"""The most strings in the arrays of one header; that vocabulary has about 2**20."""
 UINT64 = struct.Struct("<Q")
 
 
 class Damaged(Exception):  # read_header turns it into one of errors.py
-    """The header is damaged, foreign or too large; the message says how."""
+    """The header is damaged, not GGUF or too large, as the message says."""
 
 
 class Cursor:
     """A position in a GGUF header; reading moves it, and raises Damaged past the end."""
 
-    def __init__(self, file: BinaryIO, place: int = 0, largest: int = LARGEST_HEADER) -> None:
-        """Start at byte `place` of a file and read at most `largest` bytes."""
+    def __init__(self, file: BinaryIO, position: int = 0, largest: int = LARGEST_HEADER) -> None:
+        """Start at byte `position` of a file and read at most `largest` bytes."""
         self._file = file
         self._largest = self._num_left = largest
         self._num_texts = self._num_kept = 0
-        file.seek(place)
+        file.seek(position)
 
     @property
-    def place(self) -> int:
+    def position(self) -> int:
         """The position, in bytes from the beginning of the file."""
         return self._file.tell()
 
@@ -40,7 +40,7 @@ class Cursor:
         return self.numbers(kind, 1)[0]
 
     def count(self, kind: struct.Struct, most: int, of_what: str) -> int:
-        """Read a count. Raises Damaged if it is more than `most`."""
+        """Read a count. Raises Damaged if it exceeds `most`."""
         value = int(self.number(kind))
         if value > most:
             raise Damaged(f"too many {of_what}: {value}")
@@ -52,7 +52,7 @@ class Cursor:
         return tuple(value for (value,) in kind.iter_unpack(data))
 
     def keeps(self, count: int) -> bool:
-        """Return True if `count` more values of arrays may be kept."""
+        """Return True, and count them, if `count` more array values may be kept."""
         self._num_kept += count
         return self._num_kept <= MOST_KEPT
 
@@ -70,21 +70,22 @@ class Cursor:
             raise Damaged("the file ends within its header")
         return data
 
-    def again(self, place: int) -> bytes:
-        """Return the bytes from an earlier place up to here."""
-        end = self.place
-        self._file.seek(place)
-        return self._file.read(end - place)
+    def again(self, position: int) -> bytes:
+        """Return the bytes from an earlier position up to here."""
+        end = self.position
+        self._file.seek(position)
+        return self._file.read(end - position)
 
     def raw_texts(self, count: int) -> bytes:
         """Read `count` strings as they are in the file, each after its length.
 
-        This runs over whole vocabularies: they are measured first, without the cost of `take`.
+        Whole vocabularies are read like this, so their size is found first, without the cost of
+        `take`.
         """
         self._num_texts += count
         if self._num_texts > MOST_TEXTS:
             raise Damaged(f"too many strings: {self._num_texts}")
-        start, size, left = self.place, 0, self._num_left
+        start, size, left = self.position, 0, self._num_left
         read, unpack = self._file.read, UINT64.unpack
         with suppress(struct.error):  # the file ends here, which `take` reports
             for _ in range(count):

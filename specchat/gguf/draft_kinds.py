@@ -1,4 +1,4 @@
-"""The kinds of models that draft for a target, a row for each, which all other code asks.
+"""The kinds of models that draft for a target: one row each, which all other code consults.
 
 A new kind of prediction head takes three files: a reader of what its GGUF files say, a class that
 runs it beside its target's context, and a row, here or in a call of `register`.
@@ -14,7 +14,7 @@ from specchat.gguf import assistant_head, block_draft, eagle_draft, prediction_h
 from specchat.gguf.header import Header
 
 Input: TypeAlias = Literal["hidden states", "layer inputs"]
-"""What a head reads of its target: what its last layer gives, or what some of its layers read."""
+"""What a head reads of its target: its last layer's output, or the inputs of some layers."""
 
 
 def _never(_: Header) -> bool:
@@ -27,7 +27,7 @@ def _no_reason(*_: Header) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftKind:
-    """What is known of one kind of draft, before a file of it is loaded.
+    """The properties of one kind of draft, known before a file is loaded.
 
     `runs` names, as "module:attribute", what makes the context from a model, its options, a flag
     that stops it, and its target's context; it has the methods of `specchat.llama.draft_context`.
@@ -35,58 +35,58 @@ class DraftKind:
 
     name: str
     sort: str = "head"
-    """The sort of model that it is to drafters: a key of `drafter_registry.MODELS`."""
+    """The sort of model that drafters see: a key of `drafter_registry.MODELS`."""
     description: str
-    """What a file of this kind holds, for users."""
+    """A description of the file's content for users."""
     runs: str
 
     architectures: frozenset[str] = frozenset()
-    """Those of files that hold a draft of this kind and nothing else."""
+    """The architectures of files that hold a draft of this kind and nothing else."""
     is_alone: Callable[[Header], bool] = _never
-    """Whether a file of another architecture does, too."""
+    """Whether a file of another architecture holds only such a draft."""
     is_inside: Callable[[Header], bool] = _never
     """Whether a file holds such a draft, with or without its target."""
     file_names: str = ""
-    """A pattern of names by which such a file is found beside its target."""
+    """A pattern of file names by which such a draft is found beside its target."""
     why_unusable: Callable[[Header], str | None] = _no_reason
-    """The reason not to use the draft in a file: llama.cpp ends the process for some."""
+    """Returns why the draft in a file cannot be used: llama.cpp ends the process for some."""
     why_unfit: Callable[[Header, Header], str | None] = _no_reason
-    """The reason not to use it with a target, whose header comes first."""
+    """Returns why the draft cannot be used with a target, whose header comes first."""
     as_model: Callable[[Header], Header] = lambda header: header
-    """The header of the draft in a file, as if it were a model with a context of its own."""
+    """Returns the header of the draft in a file as that of a model with its own context."""
 
     reads: frozenset[Input] = frozenset()
-    """What it reads of its target beside the tokens; nothing if it is a whole model."""
+    """What it reads of its target besides the tokens; empty for a whole model."""
     drafts_blocks: bool = False
-    """Whether a pass gives all tokens of a draft. Others are chains: a pass for each token."""
+    """Whether one pass gives all tokens of a draft. Chains make a pass for each token."""
     rereads_accepted: bool = False
-    """Whether the first pass of a step reads all tokens that the last step accepted: those read
-    while drafting were read without the target's hidden states."""
+    """Whether the first pass of a step reads all tokens accepted in the last step again, because
+    they were read without the target's hidden states while drafting."""
     gives_all_logits: bool = False
-    """Whether llama.cpp computes logits for every token of a pass, and gives the first of them."""
+    """Whether llama.cpp computes logits for every token of a pass, and returns the first rows."""
     shares_memory: bool = False
-    """Whether it reads its target's KV cache, and must be on the device of that."""
+    """Whether it reads its target's KV cache, and so must be on the same device."""
     batch: int | None = None
-    """The most tokens of a pass, None for the user's number: buffers grow with it."""
+    """The most tokens of a pass, which buffers grow with; None for the user's number."""
 
     @property
     def is_head(self) -> bool:
-        """Whether it is a prediction head, with the vocabulary of the target that it follows."""
+        """Whether it is a prediction head, which shares its target's vocabulary."""
         return bool(self.reads)
 
     @property
     def is_chain_head(self) -> bool:
-        """Whether it is a head that goes on from its own hidden states while it drafts."""
+        """Whether it is a head that continues from its own hidden states while drafting."""
         return self.is_head and not self.drafts_blocks
 
     @property
     def has_encoder(self) -> bool:
-        """Whether what it reads goes through an encoder, which joins several layers."""
+        """Whether an encoder first joins the inputs of several layers into one."""
         return "layer inputs" in self.reads
 
     @property
     def noun(self) -> str:
-        """What users call it, without an article."""
+        """The name that messages use, without an article."""
         return MODELS[self.sort].removeprefix("a ")
 
     def header(self, of_file: Header) -> Header:
@@ -112,7 +112,7 @@ def register(new: DraftKind) -> None:
 
 
 def kind_of(header: Header) -> DraftKind:
-    """Return the kind of a model that is loaded, or of the draft in a file, by its header."""
+    """Return the kind of a loaded model, or of the draft in a file, by its header."""
     return KINDS[header.draft_kind]
 
 
@@ -124,9 +124,9 @@ def kind_of_file(header: Header) -> DraftKind:
 
 
 def is_head_only(header: Header) -> bool:
-    """Return True if a file holds a prediction head without the model that it predicts for.
+    """Return True if a file holds a prediction head without its target.
 
-    llama.cpp crashes when it makes an ordinary context of one.
+    llama.cpp crashes if an ordinary context is made for such a file.
     """
     return kind_of_file(header).is_head
 
@@ -137,7 +137,7 @@ def is_of_head(header: Header) -> bool:
 
 
 def has_head(header: Header) -> bool:
-    """Return True if a model's file has a prediction head, too."""
+    """Return True if a model's file also has a prediction head."""
     return _kind_inside(header) is not None
 
 
@@ -155,7 +155,7 @@ def why_no_head(header: Header) -> str | None:
 
 
 def own_head(target: Header) -> Header | None:
-    """Return the header of the head in a target's file, None without one that can be used."""
+    """Return the header of the head in a target's file, None if it has no usable one."""
     kind = _kind_inside(target)
     return kind.header(target) if kind and kind.why_unusable(target) is None else None
 
@@ -176,7 +176,7 @@ MODEL = DraftKind(
     description="a model",
     runs="specchat.llama.draft_context:of_draft_model",
 )
-"""A whole model: a target, or a smaller model that drafts for one."""
+"""A whole model: a target, or a smaller model that drafts for a target."""
 
 for _each in (
     MODEL,

@@ -14,21 +14,21 @@ from specchat.gguf.vocabulary_facts import (
 
 ARCHITECTURE = "eagle3"
 TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
-"""Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
+"""Architectures whose layer inputs are known to be right. llama.cpp ends the process for some
 others."""
 WITH_LAST_STATES = frozenset({"qwen35", "qwen35moe", "gpt-oss"})
-"""Those that also hand over the hidden states that their last layer gives."""
+"""The architectures that also expose the output of their last layer."""
 NUM_LAYERS = 3
-"""Of the target, which a draft reads."""
+"""The number of the target's layers that a draft reads."""
 MAP = "d2t"
-"""The tensor with the target's token for each of a reduced vocabulary."""
+"""The tensor that maps a reduced vocabulary to the target's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class EagleFacts:
     """What an EAGLE-3 draft reads: the target's `layers` whose inputs it joins, and their width.
 
-    A layer behind the target's last one means what that gives.
+    A layer number one past the last stands for the last layer's output.
     """
 
     layers: tuple[int, ...]
@@ -36,7 +36,7 @@ class EagleFacts:
 
 
 def eagle_facts(header: Header) -> EagleFacts:
-    """Return the facts in a draft's header; what the file lacks counts as none."""
+    """Return the facts in a draft's header; zero or empty where the file lacks them."""
     layers = header.metadata.get("eagle3.target_layers", ())
     kept = layers if isinstance(layers, tuple) else ()
     return EagleFacts(
@@ -51,7 +51,7 @@ def why_unusable(header: Header) -> str | None:
     if len(facts.layers) != NUM_LAYERS or facts.target_width < 1:
         return f"{name} lacks its target's {NUM_LAYERS} layers or their width"
     if header.num_layers != 1 or header.num_heads:
-        return f"{name} has {header.num_layers} layers, and one is supported"
+        return f"{name} has {header.num_layers} layers, and only one is supported"
     width, heads = header.own("embedding_length"), header.own("attention.head_count")
     shared = header.own("attention.head_count_kv", heads)
     usual = width // heads if heads > 0 else 0
@@ -64,7 +64,7 @@ def why_unusable(header: Header) -> str | None:
         return f"{name} gives hidden states of another width than its own"
     if tokens := header.tensors.get(MAP):
         if STORED_TYPES[tokens.stored].name != "i64" or len(tokens.shape) != 1:
-            return f"{name} has a map of tokens that is not one of 64-bit integers"
+            return f"{name} has a token map that does not consist of 64-bit integers"
         if "output.weight" not in header.tensors:
             return f"{name} has a reduced vocabulary without an output of its own"
     return None
@@ -80,12 +80,12 @@ def why_unfit(target: Header, draft: Header) -> str | None:
 
 
 def as_model(header: Header) -> Header:
-    """Return the header as that of a model, which may lack embeddings of its own."""
+    """Return the header of a draft, which may lack embeddings, as that of a whole model."""
     return with_vocabulary_size(header)
 
 
 def _why_unreadable(target: Header, draft: Header) -> str | None:
-    """Return why a draft cannot read what a target's layers read."""
+    """Return why a draft cannot read the inputs of a target's layers."""
     facts, kind = eagle_facts(draft), target.architecture
     if kind not in TARGETS:
         return f"targets of {kind} are not supported yet"
@@ -96,17 +96,17 @@ def _why_unreadable(target: Header, draft: Header) -> str | None:
     if not all(0 <= layer <= last for layer in facts.layers):
         return f"it reads layers up to {max(facts.layers)}, the target has {last}"
     if last in facts.layers and kind not in WITH_LAST_STATES:
-        return f"it reads what the last layer gives, which targets of {kind} do not hand over"
+        return f"it reads the last layer's output, which targets of {kind} do not expose"
     return None
 
 
 def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | None:
-    """Return why a draft cannot read or give a target's tokens."""
+    """Return why a draft cannot read or draft a target's tokens."""
     width = target.own("embedding_length")
     embedding = draft.tensors.get("token_embd.weight")
     is_alone = embedding and "output.weight" in draft.tensors
     if not is_alone and draft.own("embedding_length") != width:
-        return "it is as wide as no target whose embeddings or output it can share"
+        return "its width differs from the target's, whose embeddings or output it shares"
     if embedding and embedding.shape[-1] < num_tokens:
         return f"it has embeddings of {embedding.shape[-1]} tokens, the target has {num_tokens}"
     mapped = draft.tensors.get(MAP)
@@ -119,12 +119,12 @@ def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | N
 
 
 def _mapped_tokens(draft: Header) -> tuple[int, ...]:
-    """Return the target's tokens that a draft can give. Raises as `read_header` does."""
+    """Return the target's tokens that a draft can propose. Raises as `read_header` does."""
     for path in draft.parts:
         part = read_part(path)
         if tokens := part.tensors.get(MAP):
             with path.open("rb") as file:
-                file.seek(part.data_place + tokens.offset)
+                file.seek(part.data_position + tokens.offset)
                 data = file.read(tokens.num_bytes)
             return struct.unpack(f"<{len(data) // 8}q", data)
     return ()

@@ -1,4 +1,4 @@
-"""Files that are not GGUF: what one is, by its beginning, and the next step."""
+"""Recognizes files that are not GGUF by their first bytes, and advises what to do."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ LOOK = "look for a GGUF version of the model"
 OR_PULL = "or `specchat pull`"
 SAMPLED_BYTES = 2**16
 LONGEST_TEXT = 2**20
-"""In bytes; a text file may be larger, but a page or a message saved as a model is not."""
+"""In bytes; web pages and messages saved in place of a model are not larger."""
 SHOWN_TEXT = 60
 KINDS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     (
@@ -38,11 +38,11 @@ KINDS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     ((b"%PDF-",), f"is a PDF document: {LOOK}"),
     ((b"\x89PNG", b"\xff\xd8\xff", b"RIFF"), f"is an image, audio or video file: {LOOK}"),
 )
-"""Kinds by their magic, each as the rest of a sentence that begins with the path."""
+"""Kinds of files by magic bytes, worded as the rest of a sentence that begins with the path."""
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body", b"<script", b"<?xml", b"<!--")
 NEXT_VERSIONS = 16
-"""Versions below this may come to be; other numbers are damage."""
-ZIP, TAR, TAR_PLACE = b"PK\x03\x04", b"ustar", 257
+"""Versions below this may be released one day; higher numbers mean damage."""
+ZIP, TAR, TAR_OFFSET = b"PK\x03\x04", b"ustar", 257
 UNKNOWN = f"is not a GGUF file: {LOOK}"
 
 
@@ -60,14 +60,14 @@ def describe_version(path: Path, version: int) -> str:
 
 
 def describe(path: Path, file: BinaryIO) -> str:
-    """Return what an open file is that does not begin as GGUF, and the next step."""
+    """Return what kind of file an open file is if not GGUF, with advice."""
     file.seek(0)
     beginning, size = file.read(SAMPLED_BYTES), path.stat().st_size
     return f"{path} {_kind(beginning, size)}"
 
 
 def describe_folder(path: Path) -> str:
-    """Return what to name instead of a folder."""
+    """Return a message that says what to name instead of a folder."""
     names = sorted(each.name for each in path.iterdir())
     if any(name.lower().endswith(".gguf") for name in names):
         return f"{path} is a folder: name a .gguf file in it"
@@ -88,7 +88,7 @@ def _kind(beginning: bytes, size: int) -> str:
     if beginning.startswith(ZIP):
         is_checkpoint = b"data.pkl" in beginning or b".data/serialization_id" in beginning
         return f"is a PyTorch file: {LOOK}" if is_checkpoint else "is a zip archive: unpack it"
-    if beginning[TAR_PLACE:].startswith(TAR):
+    if beginning[TAR_OFFSET:].startswith(TAR):
         return "is a tar archive: unpack it"
     if _is_safetensors(beginning, size):
         return (
@@ -106,7 +106,10 @@ def _is_safetensors(beginning: bytes, size: int) -> bool:
 
 
 def _kind_of_text(beginning: bytes, size: int) -> str:
-    """Return the same for a text file, empty for any other: servers send pages and messages."""
+    """Return the rest of a sentence for a text file, empty for others.
+
+    Servers send pages and messages in place of a file.
+    """
     text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:SHOWN_TEXT].lower().startswith(PAGES):
         return f"is a web page, not the model: use the page's download link, {OR_PULL}"

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
 SCALINGS = frozenset({"linear", "yarn", "longrope"})
-"""llama.cpp's ways to scale positions."""
+"""llama.cpp's methods of scaling positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LongArray:
 
     kind: str
     length: int
-    place: int
+    position: int
 
 
 Value: TypeAlias = bool | int | float | str | tuple[bool | int | float | str, ...] | LongArray
@@ -38,7 +38,7 @@ class Tensor:
     stored: int
     """ggml's number of the type, a key of STORED_TYPES."""
     offset: int = field(default=0, compare=False)
-    """The place of its data in that of its file, in bytes."""
+    """The position of its data in bytes, from where the data of its file begins."""
 
     @property
     def num_values(self) -> int:
@@ -56,8 +56,8 @@ class Tensor:
 class Header:
     """A model's header; `parts` are all its files, in order.
 
-    Only the form is checked: llama.cpp may refuse the model. What drafts for a target has a header
-    like that of a model.
+    Only the format is checked: llama.cpp may refuse the model. Every draft, a head included, has a
+    header like a model's.
     """
 
     parts: tuple[Path, ...]
@@ -67,17 +67,17 @@ class Header:
     """The size of all files in bytes."""
     draft_kind: str = "model"
     """The name of its row in `specchat.gguf.draft_kinds`."""
-    data_place: int = 0
-    """Where the tensors' data begins in the file, in bytes; 0 if not read, or in several files."""
+    data_position: int = 0
+    """Where the tensors' data begins, in bytes; 0 if not read, or if there are several files."""
 
     @property
     def path(self) -> Path:
-        """The file that names the model: the first part."""
+        """The first file, which stands for the model."""
         return self.parts[0]
 
     @property
     def name(self) -> str:
-        """The model's name in its metadata, else the file's."""
+        """The model's name in its metadata, or the file's name."""
         return self.text("general.name") or self.path.stem
 
     @property
@@ -92,20 +92,20 @@ class Header:
 
     @property
     def num_heads(self) -> int:
-        """The number of prediction heads (MTP), which are layers, too."""
+        """The number of prediction heads (MTP), which count as layers."""
         return self.own("nextn_predict_layers")
 
     @property
     def training_context(self) -> int:
-        """The context size of the training in tokens, 0 if unknown."""
+        """The context size in training, in tokens; 0 if unknown."""
         return self.own("context_length")
 
     @property
     def longest_context(self) -> int:
-        """The context size that the model holds in tokens, 0 if unknown.
+        """The largest context size that the model supports, in tokens; 0 if unknown.
 
-        Scaled positions (YaRN and others) reach further than those of the training, which files
-        may give as the context size.
+        Scaled positions (YaRN and others) reach beyond the training context, which some files give
+        as the context size.
         """
         original = self.own("rope.scaling.original_context_length")
         factor = self.metadata.get(f"{self.architecture}.rope.scaling.factor", 1.0)
@@ -116,9 +116,9 @@ class Header:
 
     @property
     def num_positions(self) -> int:
-        """The size of a table of absolute positions, as GPT-2 has, 0 for a model without one.
+        """The size of a table of absolute positions, such as GPT-2's; 0 for a model without one.
 
-        llama.cpp ends the process at a position beyond it.
+        llama.cpp ends the process at a position beyond its end.
         """
         table = self.tensors.get("position_embd.weight")
         return table.shape[-1] if table else 0
@@ -156,15 +156,15 @@ class Header:
         return STORED_TYPES[max(sizes, key=sizes.__getitem__)].name.upper()
 
     def text(self, key: str) -> str:
-        """Return a string of the metadata, "" for none."""
+        """Return a string from the metadata, "" if missing."""
         value = self.metadata.get(key)
         return value if isinstance(value, str) else ""
 
     def number(self, key: str, default: int = 0) -> int:
-        """Return an integer of the metadata, the default for none."""
+        """Return an integer from the metadata, the default if missing."""
         value = self.metadata.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else default
 
     def own(self, key: str, default: int = 0) -> int:
-        """Return an integer among the architecture's keys, such as "attention.head_count"."""
+        """Return an integer of the architecture's own keys, such as "attention.head_count"."""
         return self.number(f"{self.architecture}.{key}", default)

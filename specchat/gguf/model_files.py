@@ -1,4 +1,4 @@
-"""The files of a pair: which of them can be a target, and which can draft for it."""
+"""Reads the files of a pair, checking that they can be a target and draft for it."""
 
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from specchat.gguf.reader import read_header
 def read_whole_model(path: Path) -> Header:
     """Return the header of a model to load.
 
-    Raises as `read_header` does, and ModelWontLoad for a file that holds no model which generates
-    text.
+    Raises as `read_header` does, and ModelWontLoad for a file without a text-generation model.
     """
     header = read_header(path)
     require_text(header)
@@ -25,7 +24,7 @@ def read_whole_model(path: Path) -> Header:
 
 
 def require_text(header: Header) -> None:
-    """Raise ModelWontLoad for a file that holds another thing than a model, or another model."""
+    """Raise ModelWontLoad for a file that does not hold a text-generation model."""
     if reason := why_no_text(header):
         raise ModelWontLoad(f"{header.path} is {reason}")
 
@@ -33,9 +32,9 @@ def require_text(header: Header) -> None:
 def read_pair(
     target: Path, draft: Path | None, *, with_head: bool = True
 ) -> tuple[Header, Header | None]:
-    """Return the headers of a target and of what drafts for it: a model, a head, or None.
+    """Return the headers of a target and of its draft: a model, a head, or None.
 
-    Without a `draft`, that is the head in the target's file, if it can be used and `with_head`.
+    Without a `draft`, it is the head in the target's file, if usable and `with_head` is set.
     Raises as `read_whole_model` does, and IncompatibleDraft for a head that does not fit.
     """
     model = read_whole_model(target)

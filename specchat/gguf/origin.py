@@ -1,8 +1,8 @@
-"""Where a derived draft comes from: the record in its metadata, which names its target.
+"""The origin of a derived draft: the record in its metadata that identifies its target.
 
-A draft made out of a target guesses what that one target says next; for another model, be it a
-fine-tuned version of the same, it would only cost time. The target is recorded by a fingerprint of
-its weights, which guards against mix-ups, not against forgery.
+A derived draft predicts that one target; for any other model, even a fine-tuned version, it would
+only cost time. The target is recorded by a fingerprint of its weights, which guards against
+mix-ups, not against forgery.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
 LONGEST_TEXT = 127
-"""Of a record, as llama.cpp writes it; other files may have longer ones."""
+"""The longest value that llama.cpp writes, in bytes; other files may have longer ones."""
 MIN_SPEEDUP = 1.02
 """A predicted speedup below this may be chance."""
 
@@ -26,8 +26,8 @@ MIN_SPEEDUP = 1.02
 class Origin:
     """How a draft was derived: from which target, by which method, on which texts.
 
-    `target_sha256` is the target's `fingerprint` and `target` its name. `predicted_speedup` is
-    what the draft was predicted to bring where it was made, as a number in a text.
+    `target_sha256` is the target's `fingerprint` and `target` its name. `predicted_speedup` is the
+    speedup predicted on the machine where the draft was made, a number as text.
     """
 
     target_sha256: str
@@ -46,7 +46,7 @@ class Origin:
 
     @property
     def is_predicted_to_gain(self) -> bool:
-        """Whether decoding was predicted to be faster with the draft, where it was made."""
+        """Whether the draft was predicted to make decoding faster where it was made."""
         return self.speedup >= MIN_SPEEDUP
 
     @property
@@ -66,10 +66,10 @@ def origin_of(header: Header) -> Origin | None:
 def fingerprint(header: Header) -> str:
     """Return a checksum that identifies a model's weights, in hexadecimal.
 
-    It is the SHA-256 of the architecture, the vocabulary, and of each tensor the name, shape, type
-    and first 4096 bytes. That takes a moment for files of any size. Training changes all of a
-    tensor, so its beginning says whether it is the same. Another chat template, or a split into
-    several files, does not change it. Raises as `read_header` does.
+    It is the SHA-256 of the architecture, the vocabulary, and each tensor's name, shape, type and
+    first 4096 bytes, which is fast for files of any size. Training changes all of a tensor, so its
+    beginning identifies it. Another chat template, or a split into several files, does not change
+    the fingerprint. Raises as `read_header` does.
     """
     found = sha256(f"{header.architecture} {vocabulary_of(header).digest}".encode())
     for description, beginning in sorted(_tensors(header)):
@@ -94,7 +94,7 @@ def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
         try:
             with path.open("rb") as file:
                 for each in part.tensors.values():
-                    file.seek(part.data_place + each.offset)
+                    file.seek(part.data_position + each.offset)
                     beginning = file.read(min(each.num_bytes, SAMPLED_BYTES))
                     yield f"{each.name} {each.shape} {each.stored} ", beginning
         except OSError as error:

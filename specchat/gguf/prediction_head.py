@@ -1,6 +1,6 @@
 """Prediction heads (MTP): which files have one, and whether llama.cpp can run it.
 
-Such a head is a layer behind a model's last one, in the model's own file or in one of its own.
+Such a head is a layer after a model's last one, in the model's own file or in a separate one.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ NEEDED_TOO = {
     "hy_v3": ("ffn_down_exps.weight", "ffn_up_exps.weight"),
     "deepseek2": ("attn_q_a.weight", "attn_k_b.weight", "ffn_gate_inp.weight"),
 }
-"""The same of some architectures; up and gate may be one tensor."""
+"""Further such tensors of some architectures; up and gate may be one tensor."""
 
 
 def is_inside(header: Header) -> bool:
@@ -30,7 +30,7 @@ def is_inside(header: Header) -> bool:
 
 
 def is_alone(header: Header) -> bool:
-    """Return True if a file holds layers of prediction heads, but not the first of a model."""
+    """Return True if a file holds layers of prediction heads, but not a model's first layer."""
     is_read = header.num_heads > 0 and bool(header.tensors)
     return is_read and "blk.0.attn_norm.weight" not in header.tensors  # llama.cpp's own test
 
@@ -44,7 +44,7 @@ def why_unusable(header: Header) -> str | None:
     if header.metadata.get(f"{header.architecture}.attention.temperature_scale"):
         return f"the prediction head of {header.name} scales its attention by position"
     if header.num_heads != 1:
-        return f"{header.name} has {header.num_heads} prediction heads, and one is supported"
+        return f"{header.name} has {header.num_heads} prediction heads, and only one is supported"
     present = {name.replace("ffn_gate_up_", "ffn_up_") for name in header.tensors}
     needed = (*NEEDED, *NEEDED_TOO.get(header.architecture, ()))
     missing = [each for each in needed if f"{_prefix(header)}{each}" not in present]
@@ -54,7 +54,7 @@ def why_unusable(header: Header) -> str | None:
 
 
 def why_unfit(target: Header, head: Header) -> str | None:
-    """Return why a head in a file of its own does not fit a target, None if it does."""
+    """Return why a head in a separate file does not fit a target, None if it does."""
     width = "embedding_length"
     facts = [
         ("architecture", target.architecture, head.architecture),
@@ -64,7 +64,10 @@ def why_unfit(target: Header, head: Header) -> str | None:
 
 
 def as_model(header: Header) -> Header:
-    """Return the head in a file as a model of one layer, with what else is loaded for it."""
+    """Return the header of the head in a file as that of a one-layer model.
+
+    It includes everything else that is loaded for the head.
+    """
     kind, prefix, is_whole = header.architecture, _prefix(header), is_alone(header)
     tensors = {
         name.replace(prefix, "blk.0."): tensor
@@ -84,5 +87,5 @@ def as_model(header: Header) -> Header:
 
 
 def _prefix(header: Header) -> str:
-    """Return the beginning of the names of the head's tensors."""
+    """Return the name prefix of the head's tensors."""
     return f"blk.{header.num_layers - header.num_heads}."

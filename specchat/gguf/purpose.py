@@ -1,4 +1,4 @@
-"""What a GGUF file is for: text generation, or something else that belongs to another model."""
+"""The purpose of a GGUF file: text generation or something else, such as an adapter."""
 
 from typing import Literal, TypeAlias
 
@@ -29,16 +29,16 @@ MEDIA = frozenset(
         *("ltxv", "hyvid", "wan", "hidream", "cosmos", "lumina2", "qwen_image"),
     }
 )
-"""Architectures of models of sound, pictures and films."""
+"""Architectures of audio, image and video models."""
 DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
-"""Architectures that write all tokens of a text at once."""
+"""Architectures that generate all tokens of a text at once."""
 RANKING = 4
-"""llama.cpp's number of the pooling of rerankers."""
+"""llama.cpp's number for the pooling type of rerankers."""
 LONGEST_NAME = 60
 
 
 def purpose_of(header: Header) -> Purpose:
-    """Return what a file is for, by the beginning of its header."""
+    """Return the purpose of a file by the beginning of its header."""
     if named := BY_TYPE.get(header.text("general.type")):
         return named
     kind = header.architecture
@@ -49,7 +49,7 @@ def purpose_of(header: Header) -> Purpose:
 
 
 def purpose_text(header: Header) -> str:
-    """Return what a file holds that is not made to generate text, empty for a model that is."""
+    """Return what a file holds, empty for a model made to generate text."""
     purpose, kind = purpose_of(header), header.architecture
     if purpose == "projector":
         return "a vision or audio projector (mmproj), which specchat does not use"
@@ -69,9 +69,9 @@ def purpose_text(header: Header) -> str:
 
 
 def why_no_text(header: Header) -> str | None:
-    """Return what a file holds that generates no text, with the next step; None for a model.
+    """Return what a file that cannot generate text holds, with advice; None for one that can.
 
-    A decoder that was trained for embeddings does generate a text, however poor.
+    A decoder trained for embeddings can generate text, however poor.
     """
     what, purpose = purpose_text(header), purpose_of(header)
     if not what or (purpose == "embedding" and header.architecture not in ENCODERS):

@@ -22,10 +22,10 @@ LONGEST_NAME = 63
 LONGEST_TEXT = 2**20
 """In bytes; longer strings stay in the file. The longest chat templates have about 2**15."""
 MOST_NUMBERS_KEPT = 2**12
-"""In one array; per-layer arrays have some hundred."""
+"""In one array; per-layer arrays have a few hundred."""
 MOST_TEXTS_KEPT = 64
 LARGEST_BEGINNING = 2**24
-"""Bytes before the tokenizer; real files have some kilobytes."""
+"""Bytes before the tokenizer; real files have a few kilobytes."""
 MOST_DIMENSIONS = 4
 LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
@@ -52,7 +52,7 @@ NUMBERS = {
 
 
 class OtherVersion(Exception):  # `opened` turns it into one of errors.py
-    """The file is of a version of GGUF that llama.cpp does not read."""
+    """The file has a GGUF version that llama.cpp does not read."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -62,7 +62,7 @@ def read_header(path: Path) -> Header:
     """Return a model's header, read from all its files if it is split.
 
     Raises ModelNotFound for a missing file, and ModelWontLoad for one that llama.cpp cannot load:
-    foreign, damaged, incomplete, or not the first part of a split model.
+    not GGUF, damaged, incomplete, or not the first part of a split model.
     """
     first = read_part(path)
     parts = _parts(path, first.metadata)
@@ -76,9 +76,9 @@ def read_header(path: Path) -> Header:
 
 
 def read_beginning(path: Path) -> Header:
-    """Return the header up to the tokenizer, whose vocabulary is long, in the first file.
+    """Return the first file's header up to the tokenizer, whose vocabulary is long.
 
-    By convention that is the model's kind, name and sizes. Raises as `read_header` does.
+    By convention it has the model's kind, name and sizes. Raises as `read_header` does.
     """
     with opened(path, largest=LARGEST_BEGINNING) as cursor:
         _, metadata = _read_metadata(cursor, end=TOKENIZER)
@@ -86,7 +86,7 @@ def read_beginning(path: Path) -> Header:
 
 
 def raw_metadata(path: Path, prefix: str) -> list[bytes]:
-    """Return the metadata whose keys have a prefix, each as it is in the first file.
+    """Return the metadata entries whose keys have a prefix, as raw bytes of the first file.
 
     Raises as `read_header` does.
     """
@@ -94,7 +94,7 @@ def raw_metadata(path: Path, prefix: str) -> list[bytes]:
     with opened(path) as cursor:
         cursor.take(UINT32.size + UINT64.size)  # version, number of tensors
         for _ in range(cursor.count(UINT64, MOST_KEYS, "keys")):
-            start = cursor.place
+            start = cursor.position
             key = cursor.text(LONGEST_KEY, "a key")
             _read_value(cursor)
             if key.startswith(prefix):
@@ -103,7 +103,7 @@ def raw_metadata(path: Path, prefix: str) -> list[bytes]:
 
 
 def split_names(file: str) -> tuple[str, ...]:
-    """Return the names of all parts of a split GGUF, given one; else the name itself."""
+    """Return the names of all parts of a split GGUF, given one; otherwise the name itself."""
     split = PART_NAME.fullmatch(file)
     if not split or not int(split["count"]):
         return (file,)
@@ -114,8 +114,10 @@ def split_names(file: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -> Iterator[Cursor]:
-    """Yield a cursor at byte `place` of a GGUF file, for at most `largest` bytes.
+def opened(
+    path: Path, position: int = len(MAGIC), largest: int = LARGEST_HEADER
+) -> Iterator[Cursor]:
+    """Yield a cursor at byte `position` of a GGUF file that reads at most `largest` bytes.
 
     Raises ModelNotFound for a file that cannot be read, and ModelWontLoad for one that is not GGUF
     or turns out to be damaged.
@@ -128,7 +130,7 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise ModelWontLoad(describe(path, file))
-            yield Cursor(file, place, largest)
+            yield Cursor(file, position, largest)
     except FileNotFoundError:
         raise ModelNotFound(
             f"{path}: no such file; check the path, or try the demo with --pair demo"
@@ -142,7 +144,7 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
 
 
 def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[str, Value]]:
-    """Return the number of tensors, and the metadata up to the first key with prefix `end`."""
+    """Return the number of tensors, and the metadata before the first key with prefix `end`."""
     version = int(cursor.number(UINT32))
     if version not in VERSIONS:
         raise OtherVersion(version)
@@ -173,10 +175,10 @@ def read_part(path: Path) -> Header:
                 raise Damaged(f"duplicate tensor {_shown(tensor.name)}")
             tensors[tensor.name] = tensor
             end = max(end, tensor.offset + tensor.num_bytes)
-        start = -(-cursor.place // alignment) * alignment
+        start = -(-cursor.position // alignment) * alignment
         if tensors and start + end > num_bytes:
             raise Damaged(f"the last {start + end - num_bytes} bytes are missing")
-        return Header((path,), metadata, tensors, num_bytes, data_place=start)
+        return Header((path,), metadata, tensors, num_bytes, data_position=start)
 
 
 def _read_value(cursor: Cursor) -> Value:
@@ -185,26 +187,26 @@ def _read_value(cursor: Cursor) -> Value:
         return _read_array(cursor)
     if kind != TEXT:
         return cursor.number(_number_kind(kind)[1])
-    length, place = int(cursor.number(UINT64)), cursor.place
+    length, position = int(cursor.number(UINT64)), cursor.position
     if length > LONGEST_TEXT:
         cursor.take(length)
-        return LongArray("text", length, place)
+        return LongArray("text", length, position)
     return cursor.take(length).decode("utf-8", "replace")
 
 
 def _read_array(cursor: Cursor) -> Value:
     kind = int(cursor.number(UINT32))
-    length, place = int(cursor.number(UINT64)), cursor.place
+    length, position = int(cursor.number(UINT64)), cursor.position
     if kind == TEXT:
         if length <= MOST_TEXTS_KEPT and cursor.keeps(length):
             return tuple(cursor.text(LONGEST_TEXT, "a text") for _ in range(length))
         cursor.raw_texts(length)
-        return LongArray("texts", length, place)
+        return LongArray("texts", length, position)
     name, number = _number_kind(kind)
     if length <= MOST_NUMBERS_KEPT and cursor.keeps(length):
         return cursor.numbers(number, length)
     cursor.take(length * number.size)
-    return LongArray(name, length, place)
+    return LongArray(name, length, position)
 
 
 def _number_kind(kind: int) -> tuple[str, struct.Struct]:
@@ -232,7 +234,7 @@ def _read_tensor(cursor: Cursor, alignment: int) -> Tensor:
 
 
 def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
-    """Return the files of a split model, which are all in the same folder."""
+    """Return the files of a split model, which are in the same folder."""
     count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
     if not isinstance(count, int) or count <= 1:
         return (path,)
@@ -256,7 +258,7 @@ def _read_other(path: Path, number: int) -> Header:
     part = read_part(path)
     if part.metadata.get("split.no") != number:
         raise ModelWontLoad(
-            f"{path} is another part of the model than its name says: pull it again"
+            f"{path} is not the part of the model that its name says: pull it again"
         )
     return part
 

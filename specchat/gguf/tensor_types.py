@@ -6,8 +6,8 @@ from typing import NamedTuple
 class StoredType(NamedTuple):
     """A tensor type: blocks of `num_values` values take `num_bytes` bytes.
 
-    `file_type` is llama.cpp's number of files that have most tensors in it, in general.file_type
-    (enum llama_ftype).
+    `file_type` is llama.cpp's number, in general.file_type, of files in which most tensors have
+    this type (enum llama_ftype).
     """
 
     name: str
@@ -68,7 +68,7 @@ MIXTURES = {
     27: "IQ3_M",
     29: "IQ2_M",
 }
-"""By llama.cpp's number of files that mix several types."""
+"""The names of mixed quantizations by llama.cpp's file type."""
 
 FILE_TYPES = {
     kind.file_type: kind.name.upper()

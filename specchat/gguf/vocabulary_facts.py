@@ -41,7 +41,7 @@ class VocabularyFacts:
     """The facts by which two vocabularies are compared.
 
     `kind` is llama.cpp's, `model` and `pre` are the names in the file. `bos` and `eos` are None if
-    they are not added to texts. Equal digests mean the same size and the same texts from token 5
+    they are not added to texts. Equal digests mean the same size and the same token texts from id 5
     on, which is all a draft needs.
     """
 
@@ -55,7 +55,7 @@ class VocabularyFacts:
 
 
 def vocabulary_of(header: Header) -> VocabularyFacts:
-    """Return the facts of a model's vocabulary. Raises as `read_header` if the file changed."""
+    """Return a vocabulary's facts. Raises as `read_header` does if the file has changed."""
     model = header.text("tokenizer.ggml.model") or "none"
     pre = model if model == "gemma4" else header.text("tokenizer.ggml.pre")
     kind = "none" if model == "no_vocab" else KINDS.get(model, model)
@@ -75,9 +75,9 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
 
 
 def lacks_pre_tokenizer(header: Header) -> bool:
-    """Return True for a file of byte pairs that does not say how a text is split before them.
+    """Return True for a BPE file that does not name its pre-tokenizer.
 
-    llama.cpp then guesses, which gives other tokens than the model was trained on.
+    llama.cpp then guesses one, and may split text into other tokens than the model was trained on.
     """
     model = header.text("tokenizer.ggml.model")
     is_named = model == "gemma4" or bool(header.text("tokenizer.ggml.pre"))
@@ -87,9 +87,9 @@ def lacks_pre_tokenizer(header: Header) -> bool:
 def why_another_model(
     target: Header, head: Header, facts: Iterable[tuple[str, object, object]]
 ) -> str | None:
-    """Return the first fact that shows a head to be another target's, None if there is none.
+    """Return the first fact showing that a head belongs to another target, None if there is none.
 
-    `facts` are names with what the target has and what the head is for; vocabularies come last.
+    `facts` are a name, the target's value and the value the head expects; vocabularies come last.
     """
     for what, ours, theirs in facts:
         if ours != theirs:
@@ -99,7 +99,7 @@ def why_another_model(
 
 
 def with_vocabulary_size(header: Header) -> Header:
-    """Return a header that says how many tokens there are, for a file without their embeddings."""
+    """Return the header of a file without embeddings with the number of tokens added."""
     size = {f"{header.architecture}.vocab_size": num_tokens(header)}
     return replace(header, metadata={**header.metadata, **size})
 
@@ -110,8 +110,8 @@ def mismatch(
     """Return the rule that a draft's vocabulary breaks, None if it fits the target's.
 
     llama.cpp's rule for speculation (common/speculative.cpp): the same kind, the same added BOS and
-    EOS, sizes at most 128 apart, and the same text for every token from id 5 on. `texts` are those
-    of the tokens that both have, the target's first.
+    EOS, sizes at most 128 apart, and the same text for every token from id 5 on. `texts` are pairs
+    of token texts, the target's first.
     """
     if target.kind != draft.kind:
         return f"its tokenizer is {draft.kind}, the target's is {target.kind}"
@@ -133,16 +133,16 @@ def mismatch(
 
 
 def token_texts(header: Header, first: int = FIRST_COMPARED_TOKEN) -> Iterator[bytes]:
-    """Yield the texts of a model's tokens from id `first` on. Raises as `read_header` does."""
-    data, place = _texts(header, first), 0
-    while place < len(data):
-        (length,) = UINT64.unpack_from(data, place)
-        place += UINT64.size + length
-        yield data[place - length : place]
+    """Yield a model's token texts from id `first` on. Raises as `read_header` does."""
+    data, position = _texts(header, first), 0
+    while position < len(data):
+        (length,) = UINT64.unpack_from(data, position)
+        position += UINT64.size + length
+        yield data[position - length : position]
 
 
 def _added(header: Header, name: str, kind: str, *, adds: bool) -> int | None:
-    """Return the token that is added to texts, None if there is none."""
+    """Return the id of the token that is added to texts, None if none is."""
     key = f"tokenizer.ggml.add_{name}_token"
     is_named = header.metadata.get(key, adds) is True
     names = {header.text("tokenizer.ggml.model"), header.text("tokenizer.ggml.pre")}
@@ -163,7 +163,7 @@ def num_tokens(header: Header) -> int:
 
 
 def _texts(header: Header, first: int) -> bytes:
-    """Return the texts of the tokens from id `first` on, each after its length."""
+    """Return the token texts from id `first` on, each after its length."""
     tokens = header.metadata.get(TOKENS)
     if isinstance(tokens, tuple):
         texts = [str(token).encode() for token in tokens[first:]]
@@ -171,6 +171,6 @@ def _texts(header: Header, first: int) -> bytes:
     if not isinstance(tokens, LongArray) or tokens.kind != "texts":
         return b""
     num_skipped = min(first, tokens.length)
-    with opened(header.path, tokens.place) as cursor:
+    with opened(header.path, tokens.position) as cursor:
         cursor.raw_texts(num_skipped)
         return cursor.raw_texts(tokens.length - num_skipped)

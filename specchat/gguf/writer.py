@@ -1,4 +1,4 @@
-"""Writing a small GGUF file: metadata, the vocabulary of another model, and quantized weights."""
+"""Writes small GGUF files: metadata, another model's vocabulary, and quantized weights."""
 
 import struct
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
 F32, Q4_0, Q8_0, I64 = 0, 2, 8, 27
 BLOCK = 32
 SCALES = np.linspace(0.8, 1.1, 13, dtype=np.float32)
-"""Shares of the largest weight of a block that its scale is tried for."""
+"""The scales to try for a block, as factors of the one that fits its largest weight."""
 ROWS_AT_ONCE = 4096
 
 Weights = NDArray[np.float32]
@@ -28,9 +28,9 @@ def gguf_bytes(
     tensors: Mapping[str, Weights | NDArray[np.int64]],
     fine: Collection[str] = (),
 ) -> bytes:
-    """Return a GGUF file of metadata, further entries as another file has them, and tensors.
+    """Return the bytes of a GGUF file with metadata, raw entries of another file, and tensors.
 
-    Matrices become q4_0, those with `fine` names q8_0; vectors stay f32 or i64.
+    Matrices become q4_0, or q8_0 if their names are in `fine`; vectors stay f32 or i64.
     """
     values = [_entry(key, value) for key, value in metadata.items()] + list(entries)
     begin, data = BytesIO(), BytesIO()
@@ -57,14 +57,14 @@ def _stored(weights: Weights | NDArray[np.int64], *, is_fine: bool) -> tuple[int
 
 
 def quantized(weights: Weights) -> bytes:
-    """Return a matrix in q4_0, with the scale of each block that changes its weights least."""
+    """Return a matrix in q4_0, each block with the scale that changes its weights least."""
     blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
     parts = range(0, len(blocks), ROWS_AT_ONCE)
     return b"".join(_quantized(blocks[first : first + ROWS_AT_ONCE]) for first in parts)
 
 
 def quantized_well(weights: Weights) -> bytes:
-    """Return a matrix in q8_0: blocks of a scale in half precision and 32 numbers of 8 bits."""
+    """Return a matrix in q8_0: blocks of a half-precision scale and 32 numbers of 8 bits."""
     blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
     scales = (np.abs(blocks).max(axis=1, keepdims=True) / 127).astype("<f2")
     inverse = np.divide(1.0, scales, out=np.zeros(scales.shape, np.float32), where=scales != 0)
@@ -73,9 +73,9 @@ def quantized_well(weights: Weights) -> bytes:
 
 
 def _quantized(blocks: Weights) -> bytes:
-    """Return blocks of q4_0: a scale in half precision, then 32 numbers of 4 bits."""
-    place = np.abs(blocks).argmax(axis=1, keepdims=True)
-    largest = np.take_along_axis(blocks, place, axis=1)
+    """Return blocks in q4_0: a half-precision scale, then 32 numbers of 4 bits."""
+    index = np.abs(blocks).argmax(axis=1, keepdims=True)
+    largest = np.take_along_axis(blocks, index, axis=1)
     scales = (largest / -8.0 * SCALES).astype(np.float16).astype(np.float32)[:, :, None]
     inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales != 0)
     numbers = np.clip(np.rint(blocks[:, None] * inverse), -8, 7)

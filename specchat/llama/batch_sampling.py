@@ -101,24 +101,24 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         """Yield answered prompts in the order they end, at most `longest` tokens each."""
         source = iter(prompts)
         while True:
-            for place, answer in enumerate(self._slots):
+            for slot, answer in enumerate(self._slots):
                 if answer is None and (new := next(source, None)):
-                    self._slots[place] = new
-                    self._begin(place, new)
-            texts = [(place, answer) for place, answer in enumerate(self._slots) if answer]
+                    self._slots[slot] = new
+                    self._begin(slot, new)
+            texts = [(slot, answer) for slot, answer in enumerate(self._slots) if answer]
             if not texts:
                 return
-            read = self._pass([(place, *each.last) for place, each in texts], with_logits=True)
+            read = self._pass([(slot, *each.last) for slot, each in texts], with_logits=True)
             for number, (_, answer) in enumerate(texts):
                 answer.inputs += [part[number : number + 1].copy() for part in read]
             self._sample([answer for _, answer in texts])
-            for place, answer in texts:
+            for slot, answer in texts:
                 if self._is_done(answer, longest):
-                    api.llama_memory_seq_rm(self._memory, place, -1, -1)
-                    self._slots[place] = None
+                    api.llama_memory_seq_rm(self._memory, slot, -1, -1)
+                    self._slots[slot] = None
                     yield answer
 
-    def _begin(self, place: int, answer: Answer) -> None:
+    def _begin(self, slot: int, answer: Answer) -> None:
         """Evaluate a prompt but for its last token, in passes of its own.
 
         In the pass of all texts, llama.cpp would split it into many short ones.
@@ -127,15 +127,15 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             self._of_beginning = self._evaluate(self._spare, self._beginning, 0)
         done, prompt = len(self._beginning), answer.prompt
         if prompt[:done] == self._beginning and done < len(prompt):
-            api.llama_memory_seq_cp(self._memory, self._spare, place, -1, -1)
+            api.llama_memory_seq_cp(self._memory, self._spare, slot, -1, -1)
             answer.inputs += self._of_beginning
         else:
             done = 0
-        answer.inputs += self._evaluate(place, prompt[done:-1], done)
+        answer.inputs += self._evaluate(slot, prompt[done:-1], done)
 
-    def _evaluate(self, place: int, tokens: Sequence[int], start: int) -> list[NDArray[np.float16]]:
+    def _evaluate(self, slot: int, tokens: Sequence[int], start: int) -> list[NDArray[np.float16]]:
         """Evaluate tokens of a sequence; return what layers read, in parts."""
-        rows = [(place, token, start + number) for number, token in enumerate(tokens)]
+        rows = [(slot, token, start + number) for number, token in enumerate(tokens)]
         read = []
         for first in range(0, len(rows), LONGEST_PASS):
             read += self._pass(rows[first : first + LONGEST_PASS])
@@ -146,9 +146,9 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
     ) -> list[NDArray[np.float16]]:
         """Evaluate rows of a sequence, a token and its position; return what layers read."""
         batch = self._batch
-        for number, (place, token, position) in enumerate(rows):
+        for number, (slot, token, position) in enumerate(rows):
             batch.token[number], batch.pos[number] = token, position
-            batch.n_seq_id[number], batch.seq_id[number][0] = 1, place
+            batch.n_seq_id[number], batch.seq_id[number][0] = 1, slot
             batch.logits[number] = with_logits
         batch.n_tokens = len(rows)
         if code := api.llama_decode(self._handle, batch):
@@ -199,5 +199,5 @@ def is_looping(tokens: Sequence[int]) -> bool:
     last = list(tokens[-LOOP:])
     if len(tokens) < LOOP * (LOOPS + 1):
         return False
-    begins = [place for place in range(len(tokens) - LOOP) if tokens[place] == last[0]]
-    return sum(list(tokens[place : place + LOOP]) == last for place in begins) >= LOOPS
+    begins = [index for index in range(len(tokens) - LOOP) if tokens[index] == last[0]]
+    return sum(list(tokens[index : index + LOOP]) == last for index in begins) >= LOOPS

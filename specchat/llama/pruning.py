@@ -36,7 +36,7 @@ class Copy:
     """
 
     source: str
-    place: str
+    destination: str
     left_out: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
@@ -47,13 +47,13 @@ def write_copy(copy: Copy) -> None:
 
     Raises EngineFailed with the reason, KeyboardInterrupt at Ctrl+C.
     """
-    place = Path(copy.place)
+    destination = Path(copy.destination)
     try:
-        place.touch(mode=0o600)
+        destination.touch(mode=0o600)
         _run_child(copy)
     except BaseException:
         with suppress(OSError):
-            place.unlink()
+            destination.unlink()
         raise
 
 
@@ -63,7 +63,7 @@ def _run_child(copy: Copy) -> None:
     done = run_python("specchat.llama.pruning", input=order, start_new_session=True)
     if done.returncode:
         reason = death_of(done.returncode) or last_line(done.stderr)
-        raise EngineFailed(f"llama.cpp cannot write {copy.place}: {reason}")
+        raise EngineFailed(f"llama.cpp cannot write {copy.destination}: {reason}")
 
 
 def _write(copy: Copy) -> None:
@@ -78,8 +78,8 @@ def _write(copy: Copy) -> None:
     parameters.prune_layers = layers if copy.left_out else None
     parameters.kv_overrides = overrides = _overrides(copy.metadata)
     last_errors()
-    source, place = os.fsencode(copy.source), os.fsencode(copy.place)
-    if api.llama_model_quantize(source, place, parameters):
+    source, destination = os.fsencode(copy.source), os.fsencode(copy.destination)
+    if api.llama_model_quantize(source, destination, parameters):
         raise EngineFailed(" ".join(last_errors()[-2:]) or "it gave no reason")
     del overrides  # lived until here
 

@@ -1,7 +1,7 @@
-"""Which types a model's KV cache may have: llama.cpp refuses some, and ends the process for others.
+"""The types that a model's KV cache may have.
 
-Without flash attention it takes keys whose heads do not fill whole blocks, and then crashes or
-computes nonsense.
+llama.cpp refuses some types and ends the process for others. Without flash attention it accepts
+keys whose heads do not fill whole blocks, and then crashes or computes nonsense.
 """
 
 from specchat.errors import InvalidOption
@@ -11,16 +11,13 @@ from specchat.planning.context_shape import PLAIN_TYPES, USUAL_TYPE
 from specchat.planning.memory import Sizes
 
 BLOCK_LENGTHS = {kind.name: kind.num_values for kind in STORED_TYPES.values()}
-"""The values of a block by the name of its type; heads must be multiples of this wide."""
+"""The number of values in a block, by type name; the width of a head must be a multiple of it."""
 WITHOUT_FLASH = frozenset({"grok"})
 """Architectures for which llama.cpp switches flash attention off."""
 
 
 def require_cache_types(model: Sizes, options: LoadOptions, advice: str = "") -> None:
-    """Raise InvalidOption if a model cannot have a KV cache of the types in the options.
-
-    The error ends with `advice`.
-    """
+    """Raise InvalidOption, ending with `advice`, if a model's KV cache cannot have these types."""
     named = (options.cache_type_k, options.cache_type_v)
     if reason := why_unfit(model, *named, flash=options.flash_attention != "off"):
         raise InvalidOption(f"{reason}{advice}")
@@ -29,7 +26,7 @@ def require_cache_types(model: Sizes, options: LoadOptions, advice: str = "") ->
 def why_unfit(model: Sizes, keys: str, values: str, *, flash: bool) -> str | None:
     """Return why a model cannot have a KV cache of these types, None if it can.
 
-    The type "auto" is the usual one, or one that fits.
+    The type "auto" stands for the usual one, or for one that fits.
     """
     header, layout = model.header, model.layout
     if values not in {*PLAIN_TYPES, "auto"}:

@@ -8,27 +8,27 @@ from specchat.planning.model_layout import ModelLayout
 
 DEFAULT_CONTEXT = 8192
 USUAL_TYPE = "f16"
-"""The type of cached keys and values where nothing else is asked for."""
+"""The default type of cached keys and values."""
 PADDING = 256
 """llama.cpp rounds contexts and windows up to a multiple of this."""
 LONGEST_ROLLBACK = 256
 LONGEST_OF_STATES = 8
-"""For hybrids, which keep a whole state for each token that may be rolled back."""
+"""For hybrid models, which keep a whole state for each token that may be rolled back."""
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
 MOST_SCORES = 2**29
-"""The most bytes of attention scores, which are in memory without flash attention."""
+"""The largest size of the attention scores in bytes, which memory holds without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})
 """The types of cached values that work without flash attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions(LoadOptions):
-    """How one model of a pair is loaded, and its context: what the plan chose.
+    """The options of one model of a pair and of its context, as chosen by the plan.
 
-    `rollback_length` is the number of tokens that can be taken back. `is_repacked` copies weights
-    on the CPU into a faster form. `with_head` loads the model's prediction head, too.
+    `rollback_length` is the number of tokens that can be rolled back. `is_repacked` copies weights
+    on the CPU into a faster layout. `with_head` also loads the model's prediction head.
     """
 
     rollback_length: int = declare(
@@ -43,7 +43,7 @@ class ContextShape:
     """The parameters of a context, in llama.cpp's terms.
 
     `batch` and `ubatch` limit the tokens of a call and of a pass, `num_rows` the rows of logits.
-    `num_steps_back` is the number of tokens, beside the last, whose recurrent state is kept.
+    `num_steps_back` is the number of tokens before the last whose recurrent state is kept.
     """
 
     ctx: int
@@ -62,12 +62,12 @@ class ContextShape:
 
     @property
     def num_tokens(self) -> int:
-        """The most tokens in a pass."""
+        """The largest number of tokens in a pass."""
         return min(self.num_cells(), self.ubatch)
 
 
 def context_length(ctx: int, layout: ModelLayout) -> int:
-    """Return the size of a context in tokens; for `ctx` 0 the model decides.
+    """Return the size of a context in tokens; `ctx` 0 means the model's own.
 
     A table of absolute positions limits it: beyond its end llama.cpp ends the process.
     """
@@ -78,10 +78,10 @@ def context_length(ctx: int, layout: ModelLayout) -> int:
 def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool) -> ContextShape:
     """Return the shape of a model's context.
 
-    A pass holds a whole verification. On CPUs llama.cpp's flash attention reads the cache once per
-    token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms with it
-    and 99 ms without. So "auto" turns it off there in long contexts, and in all with `exact` "on":
-    with it, passes over several tokens get other bits than single ones.
+    A whole verification fits into one pass. On CPUs llama.cpp's flash attention reads the cache
+    once per token of a pass, plain attention once per pass: at 1500 tokens a pass of 16 took 172 ms
+    with it and 99 ms without. So on CPUs "auto" turns it off in long contexts, and in all contexts
+    if `exact` is "on": with it, passes over several tokens give other bits than single-token ones.
     """
     longest = LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK
     length = min(options.rollback_length, longest)

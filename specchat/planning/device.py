@@ -1,7 +1,7 @@
 """Devices that can hold a model: the host's processors with their memory, and GPUs.
 
-Only llama.cpp knows which GPUs it can use; what it last reported is kept in a file, so that a list
-appears at once. Another build of it may find others, so what an earlier one reported is ignored.
+Only llama.cpp knows which GPUs it can use. Its last report is kept in a file, so that a list
+appears at once. Reports of other builds are ignored, because builds find different GPUs.
 """
 
 import importlib.util
@@ -20,10 +20,10 @@ MOST_SPARED = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A processor that models run on; its memory in bytes, 0 where it is not known.
+    """A processor that models run on; its memory is in bytes, 0 if unknown.
 
-    `name` is llama.cpp's, "CUDA0" for instance. An "integrated" GPU shares the host's memory. For
-    GPUs that the system reports, `driver` is known, and the `backend` of llama.cpp that runs on it.
+    `name` is llama.cpp's, such as "CUDA0". An "integrated" GPU shares the host's memory. GPUs that
+    the system reports have a `driver` and the llama.cpp `backend` that runs on them.
     """
 
     name: str
@@ -51,26 +51,26 @@ class Device:
 
     @property
     def _spared(self) -> int:
-        """The bytes left to the screen, the driver and other programs; fewer of shared memory."""
+        """The bytes left to the screen, the driver and other programs; less on shared memory."""
         return min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
 
 
 def gpus_of(devices: Iterable[Device]) -> list[Device]:
-    """Return the GPUs that llama.cpp uses: integrated ones only where there are no others."""
+    """Return the GPUs that llama.cpp uses: integrated ones only if there are no others."""
     devices = list(devices)
     gpus = [device for device in devices if device.kind == "gpu"]
     return gpus or [device for device in devices if device.kind == "integrated"]
 
 
 def host_of(devices: Iterable[Device]) -> Device:
-    """Return the host, with unlimited memory where none is listed."""
+    """Return the host, with unlimited memory if none is listed."""
     unknown = Device("CPU", "", "cpu", 2**62, 2**62)
     return next((device for device in devices if device.kind == "cpu"), unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The host's free bytes and its GPUs; None where they are not known."""
+    """The host's free bytes and its GPUs; None if unknown."""
 
     free: int | None
     gpus: tuple[Device, ...] | None = None
@@ -109,9 +109,9 @@ def gpus_path() -> Path:
 
 
 def keep_gpus(gpus: Iterable[Device]) -> None:
-    """Keep the GPUs that llama.cpp can use, as far as the file can be written.
+    """Save the GPUs that llama.cpp can use; do nothing if the file cannot be written.
 
-    What is free on them changes all the time, so it is not kept.
+    Their free memory is not saved, because it changes all the time.
     """
     found = _ReportedGpus(_installed_build(), tuple(replace(gpu, free=0) for gpu in gpus))
     with suppress(OSError):

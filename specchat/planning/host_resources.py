@@ -1,4 +1,4 @@
-"""The cores and the memory this process may use: those of the machine, or less in a container."""
+"""The cores and the memory this process may use: the machine's, or less in a container."""
 
 import math
 import os
@@ -18,15 +18,15 @@ CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 PROCESSORS = Path("/sys/devices/system/cpu")
 FAST_PROCESSORS = Path("/sys/devices/cpu_core/cpus")
-"""Those of the performance cores, on Intel's CPUs with cores of two kinds."""
+"""Lists the processors of the performance cores, on Intel CPUs that also have efficiency cores."""
 SMALL_MODEL_BYTES = 32 << 20
-"""A pass of a smaller model takes so little time that its threads mostly wait for one another: when
-another program takes one's core, all wait. The demo's 11 MB on four cores: 1056 tokens/s with three
+"""A pass of a smaller model is so short that its threads mostly wait for one another: when another
+program takes one thread's core, all wait. The demo (11 MB) on four cores: 1056 tokens/s with three
 threads, 481 with four."""
 
 
 def available_bytes() -> int | None:
-    """Return the bytes of memory that can still be had, None if the system does not say."""
+    """Return the bytes of available memory, None if the system does not report it."""
     try:
         free = int(psutil.virtual_memory().available)
     except (OSError, RuntimeError):
@@ -35,9 +35,10 @@ def available_bytes() -> int | None:
 
 
 def num_cores() -> int:
-    """Return how many cores to decode with: physical ones, of two kinds the faster ones.
+    """Return the number of cores to decode with; more threads are slower.
 
-    At most as many as the process's affinity and CPU quota allow. More threads are slower.
+    These are physical cores, and only performance cores if the CPU also has efficiency cores,
+    limited by the process's affinity and CPU quota.
     """
     cores = _performance_cores() if sys.platform == "darwin" else _cores_in_affinity()
     cores = cores or psutil.cpu_count(logical=False) or num_processors()
@@ -45,14 +46,14 @@ def num_cores() -> int:
 
 
 def num_threads(model: Path, wanted: int | None = None) -> int:
-    """Return how many threads to decode with: as many as wanted, else one per core.
+    """Return the number of threads to decode with: `wanted`, or one per core.
 
-    A small model gets one less where that would use every processor, but never fewer than two.
+    A small model gets one less if that would use every processor, but at least two.
     """
     if wanted:
         return wanted
     cores = num_cores()
-    with suppress(OSError):  # loading says what is wrong with the file
+    with suppress(OSError):  # loading reports what is wrong with the file
         if model.stat().st_size < SMALL_MODEL_BYTES and cores == num_processors() > 2:
             return cores - 1
     return cores
@@ -65,22 +66,22 @@ def num_processors() -> int:
 
 
 def affinity() -> list[int]:
-    """Return the processors this process may run on; empty where the system has no affinity."""
+    """Return the processors this process may run on; empty if the system has no affinity."""
     ask: Callable[[], list[int]] | None = getattr(psutil.Process(), "cpu_affinity", None)
     return ask() if ask else []
 
 
 def seconds_of_others(processors: Sequence[int]) -> float:
-    """Return how many seconds other processes have used these processors since the start."""
+    """Return the seconds for which other processes have used these processors since the start."""
     times = psutil.cpu_times(percpu=True)
-    if len(times) != len(processors):  # of all, the numbers may have gaps
+    if len(times) != len(processors):  # when all are wanted, their numbers may have gaps
         times = [times[each] for each in processors if each < len(times)]
     used = sum(each.user + each.system + getattr(each, "nice", 0.0) for each in times)
     return used - time.process_time()
 
 
 def _cores_in_affinity() -> int:
-    """Return the number of distinct cores in the affinity, 0 where the system does not say."""
+    """Return the number of distinct cores in the affinity, 0 if the system does not report it."""
     allowed = affinity()
     if sys.platform != "linux":
         return min(len(allowed), psutil.cpu_count(logical=False) or 0)
@@ -102,7 +103,7 @@ def _numbers(ranges: str) -> set[int]:
 
 
 def _performance_cores() -> int:
-    """Return the number of a Mac's performance cores, 0 for one with cores of a single kind."""
+    """Return the number of a Mac's performance cores, 0 if all its cores are alike."""
     command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
     with suppress(OSError, ValueError):
         return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
@@ -110,10 +111,10 @@ def _performance_cores() -> int:
 
 
 def _memory_limits() -> Iterator[int]:
-    """Yield what each limit of the process's groups leaves, files that can be dropped included.
+    """Yield the bytes that each limit of the process's groups leaves, with droppable file pages.
 
-    Those in use count too: a model that was mapped twice stays among them when its process ends.
-    cgroup v1 writes a number near 2**63 where there is no limit.
+    Pages in active use count too: a model that was mapped twice stays active after its process
+    ends. cgroup v1 reports a number near 2**63 if there is no limit.
     """
     names = (
         ("memory.max", "memory.current", ""),
@@ -144,9 +145,9 @@ def _cpu_quotas() -> list[float]:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of the process's control groups, v1 and v2, with those above them.
+    """Yield the folders of the process's control groups, v1 and v2, and of their ancestors.
 
-    In a container only its root may be there, though the path is that of the host.
+    In a container only the root may exist, although the path is that of the host.
     """
     for line in read_text(MEMBERSHIP).splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]

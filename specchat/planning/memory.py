@@ -1,7 +1,7 @@
 """The memory that llama.cpp needs for a model and its context, computed from the file's header.
 
-Weights and caches are exact. The compute buffer is an estimate of what is alive at once in a pass,
-measured for each kind of layer.
+Weights and caches are exact. The compute buffer is an estimate of the results alive at once in a
+pass, measured for each kind of layer.
 """
 
 from bisect import bisect_right
@@ -18,10 +18,10 @@ from specchat.planning.context_shape import ContextShape
 from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 
 HOST = 0
-"""The place of what is in the host's memory; the others are GPUs, counted from 1."""
+"""The index of the host among the devices; GPUs are counted from 1."""
 FLOAT = 4
 OUTPUT = ("output", "fc.", "enc.", "d2t")
-"""Beginnings of the names of tensors that are where the output is."""
+"""Name prefixes of the tensors that are on the output's device."""
 BITS = {kind.name: 8 * kind.num_bytes / kind.num_values for kind in STORED_TYPES.values()}
 
 
@@ -35,7 +35,7 @@ class Need:
 
     @property
     def total(self) -> int:
-        """The sum."""
+        """The sum in bytes."""
         return self.weights + self.cache + self.work
 
     def __add__(self, other: "Need") -> "Need":
@@ -43,7 +43,7 @@ class Need:
 
 
 class Sizes:
-    """The memory of a model for any context and placement of its layers."""
+    """Computes a model's memory for any context and any placement of its layers."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -52,27 +52,27 @@ class Sizes:
 
     @property
     def kind(self) -> DraftKind:
-        """The kind of model: what it reads, and how its passes are made."""
+        """The kind of model, which says what it reads and how it is run."""
         return kind_of(self.header)
 
     def is_part_of(self, target: "Sizes") -> bool:
         """Return True for a prediction head in its target's file."""
         return self.kind.is_head and self.header.parts == target.header.parts
 
-    def needs(self, shape: ContextShape, places: Sequence[int]) -> tuple[Need, ...]:
+    def needs(self, shape: ContextShape, devices: Sequence[int]) -> tuple[Need, ...]:
         """Return the memory needed on each device, the host first.
 
-        `places` has the place of each layer and of the output after them, as `place` returns it.
+        `devices` has the device of each layer and of the output, as `devices_of_layers` returns it.
         """
-        weights = self._weights(places)
-        placed = list(zip(self.layout.layers, places, strict=False))
+        weights = self._weights(devices)
+        placed = list(zip(self.layout.layers, devices, strict=False))
         needs = []
-        for device in range(max(*places, HOST) + 1):
+        for device in range(max(*devices, HOST) + 1):
             layers = [layer for layer, where in placed if where == device]
             cache = sum(self._cache(layer, shape) for layer in layers)
-            work = self._work(layers, shape, has_output=places[-1] == device)
+            work = self._work(layers, shape, has_output=devices[-1] == device)
             if device == HOST:
-                work += self._host_work(shape, is_alone=all(where == HOST for where in places))
+                work += self._host_work(shape, is_alone=all(where == HOST for where in devices))
             needs.append(Need(weights[device], cache, work))
         return tuple(needs)
 
@@ -80,19 +80,19 @@ class Sizes:
         """Return the size of the KV cache and recurrent states in bytes."""
         return sum(self._cache(layer, shape) for layer in self.layout.layers)
 
-    def _weights(self, places: Sequence[int]) -> Counter[int]:
+    def _weights(self, devices: Sequence[int]) -> Counter[int]:
         """Return the bytes of the weights by device."""
         total: Counter[int] = Counter()
         for layer, num_bytes in self._bytes_by_layer.items():
-            total[HOST if layer is None else places[layer]] += num_bytes
+            total[HOST if layer is None else devices[layer]] += num_bytes
         embedding = self.header.tensors.get("token_embd.weight")
-        if embedding and "output.weight" not in self.header.tensors and places[-1] != HOST:
-            total[places[-1]] += embedding.num_bytes
+        if embedding and "output.weight" not in self.header.tensors and devices[-1] != HOST:
+            total[devices[-1]] += embedding.num_bytes
         return total
 
     @cached_property
     def _bytes_by_layer(self) -> Mapping[int | None, int]:
-        """The bytes of each layer, and of the output after them; None for the host's alone."""
+        """The bytes of each layer, the output being the last; the key None is for the host only."""
         found: Counter[int | None] = Counter()
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
@@ -129,20 +129,20 @@ class Sizes:
         return FLOAT * work + (self._masks(layers, shape) if layers else 0)
 
     def _num_rows(self, shape: ContextShape) -> int:
-        """Return the rows of logits of a pass."""
+        """Return the number of rows of logits in a pass."""
         return shape.num_tokens if self.kind.gives_all_logits else shape.num_rows
 
     @property
     def _num_mapped(self) -> int:
-        """The logits of a reduced vocabulary, from which those of the whole are filled."""
+        """The number of logits of a reduced vocabulary, from which the full rows are filled."""
         mapped = self.header.tensors.get("d2t")
         return mapped.num_values if mapped else 0
 
     def _alive(self, layer: Layer, shape: ContextShape) -> int:
-        """Return the most numbers per token that are alive at once in a layer."""
+        """Return the largest number of values per token that are alive at once in a layer."""
         width = self.layout.width
         num_scores = 0 if shape.flash else layer.num_heads
-        if layer.num_index_keys:  # masks, scores and what is chosen by them
+        if layer.num_index_keys:  # masks, scores and the chosen tokens
             num_scores += 2 if shape.flash else 3
         scores = num_scores * self._num_cells(layer, shape)
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
@@ -164,8 +164,8 @@ class Sizes:
         return logits + inputs + self._masks(self.layout.layers, shape)
 
 
-def place(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
-    """Return the place of each layer, and of the output after them, as llama.cpp splits them.
+def devices_of_layers(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """Return the device index of each layer, the output being the last, as llama.cpp splits them.
 
     The last `gpu_layers` layers, the output included, are on GPUs in these shares.
     """

@@ -1,4 +1,4 @@
-"""The layout of a model's layers: what each keeps in memory and computes with.
+"""The layout of a model's layers: the sizes of their caches, states and computations.
 
 The rules are those of llama.cpp's `load_hparams` and `create_memory` (src/llama-model.cpp), applied
 to the file's metadata and, where layers of an architecture differ, to its tensors.
@@ -32,8 +32,8 @@ WINDOW_PATTERNS = {
     "plamo3": (8, False),
     "smallthinker": (4, True),
 }
-"""Architectures with sliding windows: their period, and whether its first layer sees everything
-rather than its last."""
+"""Architectures with sliding windows: the period in layers, and whether its first layer has full
+attention rather than its last."""
 NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
 """Architectures whose files list the layers with a sliding window."""
 DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
@@ -60,12 +60,12 @@ RECURRENT_KINDS = STEPS_BACK | {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The sizes of one layer, in numbers.
+    """The sizes of one layer, counted in numbers.
 
-    The KV cache holds `num_keys` and `num_values` per token, if `is_windowed` those of the window;
-    `num_states` is constant; an indexer that chooses what is attended to keeps `num_index_keys` per
-    token. A pass needs `num_queries`, `feed_forward` and `num_recurrent` numbers
-    per token, and scores per head.
+    The KV cache holds `num_keys` and `num_values` per token, only for tokens in the window if
+    `is_windowed`. `num_states` does not depend on the context. An indexer, which chooses the tokens
+    to attend to, keeps `num_index_keys` per token. A pass needs `num_queries`, `feed_forward` and
+    `num_recurrent` numbers per token, and scores per head.
     """
 
     num_keys: int = 0
@@ -138,7 +138,7 @@ def _layer(
 ) -> Layer:
     is_recurrent = any(name.startswith(RECURRENT) for name in tensors)
     has_attention = not is_recurrent or header.architecture in BOTH_KINDS
-    num_sharing = header.own("attention.shared_kv_layers")  # the last ones share a KV cache
+    num_sharing = header.own("attention.shared_kv_layers")  # the last layers share a KV cache
     num_own_caches = 20 if header.architecture == "gemma3n" else header.num_layers - num_sharing
     has_attention &= number < num_own_caches
     heads = _of_layer(header, "attention.head_count", number)
@@ -176,7 +176,7 @@ def _widths_of_all(header: Header, window: int) -> tuple[tuple[int, int], ...]:
 
 
 def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
-    """Return a layer's number, where a file has one for all layers or one for each."""
+    """Return a layer's value of a key, which has one value for all layers or one for each."""
     value = header.metadata.get(f"{header.architecture}.{key}")
     if isinstance(value, tuple) and number < len(value):
         own = value[number]
@@ -185,7 +185,7 @@ def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
 
 
 def _num_states(header: Header) -> int:
-    """Return the size of a layer's recurrent state with its convolution."""
+    """Return the size of a layer's recurrent state, convolution included."""
     width = header.own("embedding_length")
     if head := header.own("wkv.head_size"):
         return width * (header.own("token_shift_count", 2) + head)

@@ -1,4 +1,4 @@
-"""What a user should know of a pair's files, which load and work, but less well than they might."""
+"""Notices about a pair's files that load and work, but not as well as they could."""
 
 from collections.abc import Iterator
 
@@ -9,9 +9,9 @@ from specchat.gguf.vocabulary_facts import lacks_pre_tokenizer
 
 
 def notices_of_pair(target: Header, draft: Header | None, wanted: int, ctx: int) -> Iterator[str]:
-    """Yield a line for each thing to know of a pair with a context of `ctx` tokens.
+    """Yield the notices about a pair with a context of `ctx` tokens, one line each.
 
-    The user asked for one of `wanted` tokens, 0 for the model's own.
+    The user asked for `wanted` tokens; 0 means the model's own context size.
     """
     longest = target.longest_context
     if wanted > ctx == target.num_positions:
@@ -30,7 +30,7 @@ def notices_of_pair(target: Header, draft: Header | None, wanted: int, ctx: int)
 
 
 def notices_of_file(header: Header) -> Iterator[str]:
-    """Yield a line for each thing to know of a target's file."""
+    """Yield the notices about a target's file, one line each."""
     if what := purpose_text(header):
         yield f"{header.name} is {what}: its text may be poor"
     if lacks_pre_tokenizer(header):

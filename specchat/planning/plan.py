@@ -1,8 +1,8 @@
-"""Plans to load a pair, the best first: what is given up for memory, and in which order.
+"""Plans to load a pair, the best first, and the order in which they give things up for memory.
 
-The draft model goes onto the GPU first. To keep the whole target there, a shorter context and a KV
-cache in q8_0 come next; after that, layers of the target stay on the CPU. Before they do, a
-prediction head is given up.
+The draft model goes onto the GPU first. If the whole target does not fit beside it, plans shorten
+the context, then store the KV cache as q8_0, then drop a prediction head, and at last leave layers
+of the target on the CPU.
 """
 
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from specchat.planning.memory import Need, Sizes
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE = "q8_0"
 MOST = -1
-"""Means as many layers as fit."""
+"""Stands for as many layers as fit."""
 USUAL_DRAFT = 3
-"""The draft length assumed when comparing what GPU memory gains."""
+"""The draft length assumed when comparing the gain of GPU memory for draft and target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Plan:
     """One way to load a pair.
 
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
-    the draft model. `is_repacked` allows copying weights on the CPU into a faster form; else they
-    stay in the file and need no memory of their own.
+    the draft model. `is_repacked` allows copying weights on the CPU into a faster layout; otherwise
+    they stay in the mapped file and need no memory of their own.
 
-    The rest is known once a plan is found to fit. `needs` is the memory of each device, the host
-    first; `shares` is each GPU's part of the layers, for several GPUs. `is_on_gpus` is True if no
-    layer runs on the CPU. `summary` and `notice` are for the user: the whole plan, and what it
-    gives up for memory (None for nothing).
+    The other fields are set once a plan is found to fit. `needs` is the memory of each device, the
+    host first; `shares` is each GPU's share of the layers if there are several. `is_on_gpus` is
+    True if no layer runs on the CPU. `summary` and `notice` are for the user: the whole plan, and
+    what it gives up for memory (None for nothing).
     """
 
     gpu_layers: int
@@ -59,7 +59,7 @@ def plans_to_try(
 
 
 def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
-    """Return the plans with the whole target on GPUs, then with as much as fits."""
+    """Return the plans with the whole target on GPUs, then those with as many layers as fit."""
     contexts, types = _contexts(target, options), _cache_types(target, draft, options)
     named = options.gpu_layers
     layers = target.num_layers + 1 if named is None else named
@@ -68,11 +68,11 @@ def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
     whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
     plans = [Plan(layers, draft_layers, ctx, *kinds) for ctx, kinds in whole]
     is_head = draft is not None and draft.kind.is_head
-    if is_head:  # it goes before layers of the target leave the GPU
+    if is_head:  # dropped before layers of the target leave the GPU
         plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
     if named is None:
-        places = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
-        in_order = places if _draft_goes_first(target, draft) else places[::-1]
+        choices = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
+        in_order = choices if _draft_goes_first(target, draft) else choices[::-1]
         plans += [Plan(MOST, each, contexts[0], *types[0]) for each in dict.fromkeys(in_order)]
     return plans
 
@@ -90,10 +90,10 @@ def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
 def _draft_goes_first(target: Sizes, draft: Sizes | None) -> bool:
     """Return True if GPU memory gains more speed for the draft than for the target.
 
-    What counts is how often a step reads a byte: with k drafted tokens, k times for the draft and
-    once for the target, so the draft goes first. But a token reads only a share of a mixture of
-    experts, and the k + 1 tokens of the target's pass up to k + 1 such shares: the draft goes first
-    if k * (its share) > min(1, (k + 1) * (share of the target)).
+    The gain grows with how often a step reads a byte. With k drafted tokens that is k times for the
+    draft and once for the target, so usually the draft goes first. In a mixture of experts a token
+    reads only a share of the weights, and the k + 1 tokens of the target's pass read up to k + 1
+    such shares, so the draft goes first if k * (its share) > min(1, (k + 1) * (target's share)).
     """
     if draft is None:
         return True
@@ -104,7 +104,7 @@ def _draft_goes_first(target: Sizes, draft: Sizes | None) -> bool:
 def _draft_layers(
     draft: Sizes | None, options: LoadOptions, usual: int | None = None
 ) -> int | None:
-    """Return the draft's layers on GPUs: the user's number, else `usual`, which is all for None."""
+    """Return the number of the draft's layers on GPUs: the user's, or `usual` (None means all)."""
     if draft is None:
         return None
     whole = draft.num_layers + 1

@@ -1,7 +1,8 @@
-"""Plans that fit a pair into a machine's memory: layers on GPUs, context size, type of KV cache.
+"""Finds the plan that fits a pair into a machine's memory.
 
-A plan follows from the files' headers, the devices and the user's options alone. What is given up
-for memory, and in which order, is up to `plans_to_try`.
+A plan sets the layers on GPUs, the context size and the type of the KV cache. It follows from the
+files' headers, the devices and the user's options alone. `plans_to_try` decides what is given up
+for memory, and in which order.
 """
 
 from bisect import bisect_left
@@ -14,11 +15,11 @@ from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_types
 from specchat.planning.context_shape import USUAL_TYPE, ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
-from specchat.planning.memory import HOST, Need, Sizes, place
+from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 from specchat.planning.plan import MOST, Plan, plans_to_try
 
 NEXT_SHARE = 0.85
-"""The share of the last plan's memory that the next smaller plan may take."""
+"""The next smaller plan may take at most this share of the last plan's memory."""
 SMALLEST_CONTEXT = 512
 UNLIMITED = 2**62
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
@@ -31,7 +32,7 @@ class Planner:
     def __init__(
         self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
-        """Raise InvalidOption for a KV cache of a type that a model cannot have."""
+        """List the plans; raise InvalidOption for a KV cache type that a model cannot have."""
         self._target, self._draft, self._options = target, draft, options
         require_cache_types(target, options)
         if draft is not None:
@@ -50,7 +51,7 @@ class Planner:
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
     def first(self) -> Plan:
-        """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
+        """Return the best plan that fits. Raises ModelWontLoad, saying what would fit."""
         plan = self._best(self._budgets)
         if plan is None and self._options.gpu_layers is not None:
             plan = self._planned(self._plans[0])  # the user decided
@@ -66,7 +67,7 @@ class Planner:
         return self._best([min(self._budgets[HOST], host), *gpus])
 
     def models(self, plan: Plan) -> list[tuple[Sizes, ModelOptions]]:
-        """Return the models of a plan, the target first, each with how it is loaded.
+        """Return the models of a plan with their options, the target first.
 
         A draft that evaluates one token per pass needs no states of the last pass.
         """
@@ -97,12 +98,12 @@ class Planner:
         return [(self._target, options), (self._draft, of_draft)]
 
     def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
-        """Return how a head that reads the target's cache is loaded: on the device of its end.
+        """Return the options of a head that reads the target's cache, on its last layer's device.
 
-        With that on another device, llama.cpp is reported to crash (llama.cpp#25522).
+        On another device, llama.cpp is reported to crash (llama.cpp#25522).
         """
         layers = plan.gpu_layers if self._gpus else 0
-        *_, last, _ = place(self._target.num_layers, layers, self._shares)
+        *_, last, _ = devices_of_layers(self._target.num_layers, layers, self._shares)
         split = tuple([float(number == last) for number in range(1, len(self._gpus) + 1)])
         return replace(
             options,
@@ -111,7 +112,7 @@ class Planner:
         )
 
     def what_would_fit(self) -> str:
-        """Return one line: the pair does not fit, and what would."""
+        """Return one line saying that the pair does not fit, and what would."""
         smallest = self._plans[-1]
         need = self._needs(replace(smallest, gpu_layers=0, draft_gpu_layers=None))[HOST]
         room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
@@ -144,8 +145,8 @@ class Planner:
             layers = options.gpu_layers or 0
             shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
             shares = options.tensor_split or self._shares
-            places = place(model.num_layers, layers if self._gpus else 0, shares)
-            for device, need in enumerate(model.needs(shape, places)):
+            devices = devices_of_layers(model.num_layers, layers if self._gpus else 0, shares)
+            for device, need in enumerate(model.needs(shape, devices)):
                 total[device] += need
         return tuple(total)
 
@@ -159,9 +160,9 @@ class Planner:
         return bisect_left(range(1, self._target.num_layers + 2), True, key=is_too_much)
 
     def _taken(self, plan: Plan) -> list[int]:
-        """Return the bytes of each device that a plan takes for good, the host first.
+        """Return the bytes that a plan keeps occupied on each device, the host first.
 
-        Weights that are only mapped can leave the host's memory again.
+        Weights that are only mapped do not count: the system can drop them from memory.
         """
         host, *gpus = plan.needs
         in_host = host.total if plan.is_repacked else host.total - host.weights
@@ -169,7 +170,7 @@ class Planner:
         return [in_host + (sum(on_gpus) if self._is_shared else 0), *on_gpus]
 
     def _planned(self, choice: Plan) -> Plan:
-        """Return a plan with its needs and what is said of it."""
+        """Return a plan with its memory needs, summary and notice."""
         needs = self._needs(choice)
         if len(models := self.models(choice)) > 1:
             choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)

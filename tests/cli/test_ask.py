@@ -33,7 +33,7 @@ from specchat.gguf.reader import read_header
 from specchat.passes import exact_costs, exact_passes
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
-from specchat.planning.memory import Sizes, place
+from specchat.planning.memory import Sizes, devices_of_layers
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -402,7 +402,7 @@ def test_a_smaller_context_is_reported_on_stderr(
     """If memory is short, stderr says so and stdout has only the answer."""
     path = tiny("llama", context_length=8192)
     sizes = Sizes(read_header(path))
-    (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
+    (need,) = sizes.needs(ContextShape(4096), devices_of_layers(sizes.num_layers, 0, ()))
     machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
     monkeypatch.setattr(loading, "list_devices", lambda: [machine])
     monkeypatch.setattr(model_arguments, "RemoteEngine", LocalEngine)

@@ -19,7 +19,7 @@ from specchat.gguf.reader import read_header
 from specchat.llama.device_list import list_devices
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
-from specchat.planning.memory import Sizes, place
+from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.planner import Planner
 
 MIB = 2**20
@@ -68,7 +68,7 @@ def test_a_machine_with_little_memory_gets_a_shorter_context(
 ) -> None:
     """A notice says what was given up."""
     sizes = Sizes(read_header(hungry))
-    (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
+    (need,) = sizes.needs(ContextShape(4096), devices_of_layers(sizes.num_layers, 0, ()))
     monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 100 * MIB))
 
     with Engine.load(hungry, **QUICK) as engine:
@@ -84,7 +84,7 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
 ) -> None:
     """The target answers alone, and the facts say why."""
     sizes = Sizes(read_header(hungry))
-    (need,) = sizes.needs(ContextShape(2048), place(sizes.num_layers, 0, ()))
+    (need,) = sizes.needs(ContextShape(2048), devices_of_layers(sizes.num_layers, 0, ()))
     monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 90 * MIB))
 
     with Engine.load(hungry, hungry, **QUICK) as engine:

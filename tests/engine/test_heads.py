@@ -533,7 +533,7 @@ def test_an_eagle_draft_whose_map_leaves_the_vocabulary_is_refused(
     copy(files["draft"], changed)
     header = read_part(changed)
     with changed.open("r+b") as file:
-        file.seek(header.data_place + header.tensors["d2t"].offset + 8 * 17)
+        file.seek(header.data_position + header.tensors["d2t"].offset + 8 * 17)
         file.write(np.array(tokens, "<i8").tobytes())
     with (
         pytest.raises(IncompatibleDraft, match="its reduced vocabulary is not in the target's"),
@@ -581,7 +581,7 @@ def test_eagle_drafts_that_llama_cpp_cannot_run_are_refused(
         ({"eagle3.target_layers": (0, 1, 5)}, None, "layers up to 5, the target has 4"),
         ({"eagle3.target_layers": (-1, 1, 2)}, None, "layers up to 2"),
         ({"eagle3.target_hidden_size": 96}, None, "it is for a width of 96"),
-        ({"eagle3.embedding_length": 96}, None, "as wide as no target"),
+        ({"eagle3.embedding_length": 96}, None, "its width differs from the target's"),
         ({}, Tensor("token_embd.weight", (64, 319), 0), "embeddings of 319 tokens"),
         ({}, Tensor("d2t", (321,), 27), "its reduced vocabulary is not"),
     ],
@@ -668,7 +668,7 @@ def test_a_head_without_a_tensor_is_refused_in_words(
         ({"vocabulary": 330}, "its vocabulary is not the target's"),
         ({"vocabulary": Vocabulary(changed_token=9)}, "its vocabulary is not the target's"),
         ({"num_queries": 1}, "attention heads cannot share the target's"),
-        ({"num_heads": 1}, "has other layers than those of the head"),
+        ({"num_heads": 1}, "does not have the layers of an assistant"),
         *[({"left_out": f"{name}.weight"}, f"{name}.weight") for name in ASSISTANT_TENSORS],
     ],
 )
@@ -706,7 +706,7 @@ def test_an_assistant_has_no_use_without_its_target(heads: WriteHead, tiny: Writ
         ({"target": draft, "draft": draft}, "only a prediction head"),
         ({"target": tiny("gemma3"), "draft": draft}, "its architecture is gemma4, the target's"),
         ({"target": heads("qwen35")["target"], "draft": draft}, "its architecture is gemma4"),
-        ({"target": even, "draft": draft}, "not a sliding and a full one"),
+        ({"target": even, "draft": draft}, "not one with sliding and one with full attention"),
     ):
         with pytest.raises(SpecchatError, match=reason), opened(files):
             pass
@@ -997,7 +997,7 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
         ({}, "selector_hidden.weight", "DSpark or DFlash 2"),
         ({}, "d2t", "a vocabulary of its own"),
         ({"dflash.attention.sliding_window": 64}, "", "a sliding window"),
-        ({"dflash.rope.dimension_sections": (8, 0, 0, 0)}, "", "positions of several parts"),
+        ({"dflash.rope.dimension_sections": (8, 0, 0, 0)}, "", "multi-part positions"),
         ({"dflash.target_layers": ()}, "", "lacks its target's layers"),
         ({"dflash.target_layers": 3}, "", "lacks its target's layers"),
         ({"dflash.block_size": 1}, "", "its block size"),

@@ -9,7 +9,7 @@ CHILD = """
 import io, sys, time
 from specchat.llama import pruning
 pruning._write = lambda _: (print("writing", flush=True), time.sleep(60))
-sys.stdin = io.StringIO('{"source": "", "place": ""}')
+sys.stdin = io.StringIO('{"source": "", "destination": ""}')
 pruning.main()
 """
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"

@@ -23,7 +23,7 @@ from specchat.llama.library import AbortFlag, logits_address
 from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
-from specchat.planning.memory import HOST, Need, Sizes, place
+from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -67,7 +67,7 @@ def estimate(path: Path, options: ModelOptions) -> tuple[Need, ContextShape]:
     """Return what the header says for a context made alike on the CPU."""
     sizes = Sizes(read_header(path))
     shape = shape_context(sizes.layout, options, is_on_gpu=False)
-    (need,) = sizes.needs(shape, place(sizes.num_layers, 0, ()))
+    (need,) = sizes.needs(shape, devices_of_layers(sizes.num_layers, 0, ()))
     return need, shape
 
 
@@ -183,8 +183,8 @@ def test_the_whole_is_the_same_wherever_the_layers_are(hollow: dict[str, Path]) 
     shape = ContextShape(4096)
     for name, path in hollow.items():
         sizes = Sizes(read_header(path))
-        (alone,) = sizes.needs(shape, place(sizes.num_layers, 0, ()))
-        spread = sizes.needs(shape, place(sizes.num_layers, 5, (3.0, 1.0)))
+        (alone,) = sizes.needs(shape, devices_of_layers(sizes.num_layers, 0, ()))
+        spread = sizes.needs(shape, devices_of_layers(sizes.num_layers, 5, (3.0, 1.0)))
         embedding = sizes.header.tensors.get("token_embd.weight")
         again = embedding.num_bytes if embedding and name.endswith("tied") else 0
 
@@ -211,7 +211,7 @@ def test_layers_are_split_as_llama_cpp_does(
     num_layers: int, gpu_layers: int, shares: tuple[float, ...], expected: list[int]
 ) -> None:
     """The last layers and the output first; by shares among GPUs (load_tensors' get_layer_buft)."""
-    assert list(place(num_layers, gpu_layers, shares)) == expected
+    assert list(devices_of_layers(num_layers, gpu_layers, shares)) == expected
 
 
 @pytest.mark.parametrize("ctx", [1024, 8192, 32768])

@@ -70,50 +70,50 @@ def _parsed(content: str) -> Any:
 
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if it cannot be parsed."""
-    found, place = [], 0
-    while match := CALL.search(raw, place):  # the next one is after this one's arguments
-        arguments, place = _value(raw, match.end())
+    found, position = [], 0
+    while match := CALL.search(raw, position):  # the next one is after this one's arguments
+        arguments, position = _value(raw, match.end())
         found.append(Call(match[1], arguments))
     return found or None
 
 
-def _value(text: str, place: int) -> tuple[Any, int]:
-    """Return the value that begins at a place, and where it ends."""
-    if text.startswith(QUOTE, place):
-        end = text.index(QUOTE, place + len(QUOTE))
-        return text[place + len(QUOTE) : end], end + len(QUOTE)
-    if text.startswith("{", place):
-        return _members(text, place + 1)
-    if text.startswith("[", place):
-        return _elements(text, place + 1)
-    bare = BARE.match(text, place)
+def _value(text: str, position: int) -> tuple[Any, int]:
+    """Return the value that begins at a position, and where it ends."""
+    if text.startswith(QUOTE, position):
+        end = text.index(QUOTE, position + len(QUOTE))
+        return text[position + len(QUOTE) : end], end + len(QUOTE)
+    if text.startswith("{", position):
+        return _members(text, position + 1)
+    if text.startswith("[", position):
+        return _elements(text, position + 1)
+    bare = BARE.match(text, position)
     if bare is None:
         raise ValueError(text)
     return json.loads(bare[0]), bare.end()
 
 
-def _members(text: str, place: int) -> tuple[dict[str, Any], int]:
+def _members(text: str, position: int) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
-    while not text.startswith("}", _skipped(text, place)):
-        key = KEY.match(text, _skipped(text, place))
+    while not text.startswith("}", _skipped(text, position)):
+        key = KEY.match(text, _skipped(text, position))
         if key is None:
             raise ValueError(text)
-        found[key[1].replace(QUOTE, "")], place = _value(text, key.end())
-    return found, _skipped(text, place) + 1
+        found[key[1].replace(QUOTE, "")], position = _value(text, key.end())
+    return found, _skipped(text, position) + 1
 
 
-def _elements(text: str, place: int) -> tuple[list[Any], int]:
+def _elements(text: str, position: int) -> tuple[list[Any], int]:
     found: list[Any] = []
-    while not text.startswith("]", _skipped(text, place)):
-        value, place = _value(text, _skipped(text, place))
+    while not text.startswith("]", _skipped(text, position)):
+        value, position = _value(text, _skipped(text, position))
         found.append(value)
-    return found, _skipped(text, place) + 1
+    return found, _skipped(text, position) + 1
 
 
-def _skipped(text: str, place: int) -> int:
-    """Return the next place that is neither a comma nor white space; ValueError at the end."""
-    while place < len(text) and (text[place].isspace() or text[place] == ","):
-        place += 1
-    if place >= len(text):
+def _skipped(text: str, position: int) -> int:
+    """Return the next position that is neither a comma nor white space; ValueError at the end."""
+    while position < len(text) and (text[position].isspace() or text[position] == ","):
+        position += 1
+    if position >= len(text):
         raise ValueError(text)
-    return place
+    return position

@@ -66,7 +66,7 @@ def read_calls(raw: str, tools: Tools) -> list[Call] | None:
     """Return the calls in a text; the arguments may also be a single JSON object."""
     found = TAGGED(raw, tools) or []
     bodies = [body for _, body in sections(raw, CALL, _closed("call"))]
-    for place, body in enumerate(bodies):
+    for index, body in enumerate(bodies):
         for _, whole in sections(body, WHOLE, _closed("json")):
-            found[place] = Call(found[place].name, json.loads(whole))
+            found[index] = Call(found[index].name, json.loads(whole))
     return found or None
