@@ -1,6 +1,6 @@
-"""Two drafters as one: each step uses the one that promises more.
+"""Combines two drafters: each step uses the one that promises more.
 
-A passage from earlier text costs no pass, so it is looked up first. The draft model takes the step
+A passage from earlier text costs no pass, so it is looked up first. The draft model drafts instead
 if it promises more, and continues where such a passage ends.
 """
 
@@ -15,7 +15,7 @@ from specchat.drafting.suffix import SuffixDrafter
 
 
 class CombinedDrafter(Drafter):
-    """The suffix drafter and the draft model, in turn or one after the other."""
+    """The suffix drafter and the draft model: either alone, or the model after a passage."""
 
     def __init__(self, suffix: SuffixDrafter, model: DraftModelDrafter) -> None:
         self._suffix = suffix
@@ -27,12 +27,12 @@ class CombinedDrafter(Drafter):
         return self._model.unfit_reason
 
     def begin(self, task: DraftTask) -> None:
-        """Begin with both."""
+        """Start a new answer with both."""
         self._suffix.begin(task)
         self._model.begin(task)
 
     def propose(self, pacer: Pacer) -> list[DraftToken]:
-        """Propose a passage of the text if it promises more, then tokens of the draft model."""
+        """Propose a passage of the text unless the model promises more, then the model's tokens."""
         rival = None if self.unfit_reason else self._model.origin
         passage = self._suffix.propose(pacer, rival)
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])

@@ -26,7 +26,7 @@ class DraftModelDrafter(Drafter):
     evaluated twice. The last drafted token is not evaluated before its step is verified: if it is
     accepted, it is evaluated together with the target's own token in the next step.
 
-    Its texts are in the draft model's token ids, which may be others than the target's.
+    Its texts are in the draft model's token ids, which may differ from the target's.
     """
 
     origin = "draft"
@@ -35,13 +35,13 @@ class DraftModelDrafter(Drafter):
     def __init__(
         self, model: LanguageModel, token_map: TokenMap, end_tokens: Collection[int] = ()
     ) -> None:
-        """Draft with this model and its map of tokens; nothing after one of the `end_tokens`."""
+        """Draft with this model and token map; stop after one of the `end_tokens`."""
         self._model = model
         self._map = token_map
         self._end_tokens = frozenset(end_tokens)
         self._tokens: list[int] = []
         self._num_read = 0  # leading tokens that are in the model's memory
-        self._is_ahead = False  # and what follows them there was drafted in this step
+        self._is_ahead = False  # whether drafted tokens of this step follow them there
         self._drafted: list[int] = []
         self._first: Distribution  # of the token drafted first
         self._sampler = Sampler(Sampling())
@@ -54,7 +54,7 @@ class DraftModelDrafter(Drafter):
         return None
 
     def begin(self, task: DraftTask) -> None:
-        """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
+        """Start an answer; read all but the prompt's last token if drafts are likely soon."""
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
@@ -75,7 +75,7 @@ class DraftModelDrafter(Drafter):
         return self._drawn(pacer, drafted, self._index + len(after))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Keep the right tokens in memory, and roll back the rest."""
+        """Keep the accepted tokens in memory, and roll back the rest."""
         read = self._map.read(emitted)  # a correction may be spelled as what was rejected
         num_right = 0
         for right, drafted in zip(read, self._drafted, strict=False):
@@ -94,7 +94,7 @@ class DraftModelDrafter(Drafter):
         self._drafted, self._is_ahead = [], False
 
     def _drawn(self, pacer: Pacer, drafted: list[int], index: int) -> list[DraftToken]:
-        """Evaluate and draw in turn after `drafted` tokens, as long as the pacer wants both."""
+        """Alternate passes and draws after `drafted` tokens, as long as the pacer wants both."""
         draft: list[DraftToken] = []
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
@@ -121,16 +121,16 @@ class DraftModelDrafter(Drafter):
         return draft
 
     def _wants_another(self, pacer: Pacer) -> bool:
-        """Whether the pass for one more token is wanted."""
+        """Whether the pacer wants the pass for one more token."""
         return pacer.wants_pass(self.origin, 1)
 
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity
 
     def _catch_up(self, pacer: Pacer, num_after: int) -> bool:
-        """Read the tokens that were missed, except the last ones, which the next pass reads itself.
+        """Read the missed tokens, except the last ones, which the next pass reads itself.
 
-        Return False if a pass over them and `num_after` others is not wanted.
+        Return False if the pacer does not want a pass over them and `num_after` others.
         """
         num_missed = len(self._tokens) - self._num_read
         for most in self.short_memories:
@@ -166,7 +166,7 @@ def confidence_of(logits: Logits, distribution: Distribution) -> float:
         return 0.5 + 0.5 * distribution.largest_share
     best = distribution.best()
     highest = logits.item(best)
-    logits[best] = -math.inf  # set back at once: the cheapest way to find the second
+    logits[best] = -math.inf  # restored at once: the cheapest way to find the second
     second = logits.item(logits.argmax())
     logits[best] = highest
     lead = max(0.0, highest - second)

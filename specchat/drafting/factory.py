@@ -1,4 +1,4 @@
-"""The drafter factory: resolving a choice of drafter, and making drafters from loaded models."""
+"""The drafter factory: resolves a choice of drafter, and makes drafters from loaded models."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from specchat.errors import InvalidOption
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What a drafter can be made from.
+    """What drafters are made from.
 
-    `kind` is the sort of `draft_model`, a key of `drafter_registry.MODELS`; a pass of one that
-    `drafts_blocks` gives all tokens of a draft. `tokens` is how it reads and drafts the target's.
+    `kind` is the sort of `draft_model`, a key of `drafter_registry.MODELS`; if it `drafts_blocks`,
+    one pass gives all tokens of a draft. `tokens` maps the target's tokens to its own.
     `missing_reasons` says why there is no model of a sort, or why it is unusable, and
-    `no_rollback_reason` why the target cannot speculate at all, None if it can. `head_fit` is what
-    is known of a head.
+    `no_rollback_reason` why the target cannot speculate at all (None if it can). `head_fit` counts
+    how often a head was right.
     """
 
     draft_model: LanguageModel | None
@@ -48,7 +48,7 @@ def choose_drafter(choice: str, materials: Materials) -> str:
 
 
 def make_drafter(choice: str, materials: Materials) -> Drafter:
-    """Return a new drafter; InvalidOption says why it cannot work with these models."""
+    """Return a new drafter. Raises InvalidOption, saying why, if the models do not allow it."""
     described = drafter_registry.DRAFTERS[choose_drafter(choice, materials)]
     reason = materials.no_rollback_reason if described.origins else None
     advice = "use --drafter none"

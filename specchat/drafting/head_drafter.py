@@ -11,11 +11,11 @@ from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
 
-LOOKING_INTERVAL = 32
-"""Of steps without a draft, those that find out how good the head is until that is known."""
+TRIAL_INTERVAL = 32
+"""After this many steps without a draft, one tries the head, until its fit is known."""
 
 
-class _Looking(FixedPacer):
+class _TrialPacer(FixedPacer):
     """Makes one pass, whose token is not drafted."""
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
@@ -25,15 +25,16 @@ class _Looking(FixedPacer):
 
 
 class HeadDrafter(DraftModelDrafter):
-    """Drafts with a head, which has read what the target has, up to the last few tokens.
+    """Drafts with a head, which has read the target's text up to the last few tokens.
 
-    It drafts no more once that has been as good as guessing; what the pacer declined counts. Where
-    the pacer rarely wants a draft, a pass now and then shows what it would have been.
+    It stops drafting once the head has turned out no better than guessing; tokens that the pacer
+    declined count, too. If the pacer rarely wants a draft, occasional trial passes compare the
+    head's token with the target's.
     """
 
     origin = "head"
     short_memories = (sys.maxsize,)
-    _num_blind = 0  # steps since one showed what the head would draft
+    _num_blind = 0  # steps since the head last made a pass
 
     def __init__(self, model: LanguageModel, materials: Materials) -> None:
         super().__init__(model, materials.tokens, materials.end_tokens)
@@ -45,15 +46,15 @@ class HeadDrafter(DraftModelDrafter):
         return self._fit.unfit_reason
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw tokens to follow the text; none `after` others, which the target has not read."""
+        """Draw tokens that follow the text; none `after` others, which the target has not read."""
         if after or self.unfit_reason:
             return []
         draft = super().propose(pacer)
-        is_due = self._num_blind >= LOOKING_INTERVAL and not self._fit.is_known
-        return draft if self._is_ahead or not is_due else super().propose(_Looking(1))
+        is_due = self._num_blind >= TRIAL_INTERVAL and not self._fit.is_known
+        return draft if self._is_ahead or not is_due else super().propose(_TrialPacer(1))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Also find out whether the head fits the target."""
+        """Also count whether the head was right."""
         self._num_blind += 1
         if self._is_ahead:
             self._num_blind = 0
@@ -68,7 +69,7 @@ class BlockDrafter(HeadDrafter):
     _model: BlockModel
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw tokens of a block that is as long as there is room for."""
+        """Draw the tokens of a block that fills the room for a draft."""
         self._model.room = pacer.room
         return super().propose(pacer, after)
 

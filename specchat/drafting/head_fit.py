@@ -1,9 +1,10 @@
-"""Whether a prediction head belongs to its target, which nothing in the files says.
+"""Tests whether a prediction head belongs to its target, which the files do not say.
 
-Wald's sequential test of a head that is right one time in ten against one that guesses and is right
-one time in a hundred: a right draft says as much as RIGHT wrong ones (log 10 / log (99 / 90)).
-However often one looks, a head that is right one time in ten is called unfit in fewer than one pair
-of 400. A head that is right fewer than four times in a hundred is called unfit sooner or later.
+This is Wald's sequential test of a head that is right one time in ten against one that guesses and
+is right one time in a hundred: a right draft weighs as much as RIGHT wrong ones
+(log 10 / log (99 / 90)). However long the test runs, a head that is right one time in ten is
+declared unfit with a probability below 1 / 400. A head that is right less than 4 % of the time is
+declared unfit sooner or later.
 """
 
 from dataclasses import dataclass
@@ -21,21 +22,21 @@ class HeadFit:
 
     @property
     def unfit_reason(self) -> str | None:
-        """Why the head is not used, None if it fits or that is not known yet."""
+        """Why the head is not used; None if it fits, or if that is still unknown."""
         if self._lead < DECIDED:
             return None
         return (
             f"the prediction head does not fit this target: {self.num_right} of its first"
-            f" {self.num_drafts} drafts were right, no more than by guessing; choose the one that"
+            f" {self.num_drafts} drafts were right, no better than guessing; choose the one that"
             " belongs to the target"
         )
 
     @property
     def is_known(self) -> bool:
-        """Whether the head is known to fit, or not to."""
+        """Whether it is known if the head fits."""
         return abs(self._lead) >= DECIDED
 
     @property
     def _lead(self) -> int:
-        """The wrong drafts beyond those of a head that may be of use."""
+        """The lead of wrong drafts over right ones, which weigh more."""
         return self.num_drafts - (1 + RIGHT) * self.num_right

@@ -1,10 +1,10 @@
-"""The suffix drafter: what followed an earlier occurrence of the last tokens, at no model pass.
+"""The suffix drafter: drafts what followed an earlier occurrence of the last tokens.
 
-A suffix automaton (Blumer et al. 1985) over the prompt and everything generated grows by one token
-in amortised constant time, and its last suffix link is the longest suffix of the text that occurred
-before: no search is needed. Continuations are counted at each state. A draft follows the most
-frequent ones, with a confidence from their counts and the length of the match (SuffixDecoding,
-Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
+It needs no model pass. A suffix automaton (Blumer et al. 1985) over the prompt and all generated
+tokens grows by one token in amortised constant time. Its last suffix link is the longest suffix of
+the text that occurred before, so no search is needed. Continuations are counted at each state. A
+draft follows the most frequent ones, with a confidence from their counts and the length of the
+match (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ NUM_COUNTED = 8
 """Continuations are counted for this many suffixes of the text, the longest first, so that the time
 per token stays bounded where a text repeats one token."""
 SHORT_MATCH = 3.0
-"""After a match of this length, what followed it once has an even chance to follow again."""
+"""After a match of this length, a continuation seen once has an even chance of recurring."""
 SURE_MATCH = 3
 """The rest of a copied passage takes precedence over shorter matches."""
 
@@ -31,7 +31,7 @@ SURE_MATCH = 3
 class NextToken(NamedTuple):
     """A token that may come next, with a confidence from 0 to 1.
 
-    `length` is that of the match it followed, `position` its index in the text.
+    `length` is the length of the match that it followed, `position` its index in the text.
     """
 
     token: int
@@ -60,18 +60,18 @@ class _State:
         self.total += 1
         self.counts[token] = seen = self.counts.get(token, 0) + 1
         if self.likeliest == NOWHERE or seen >= self.counts[self.likeliest]:
-            self.likeliest = token  # of equals the latest
+            self.likeliest = token  # the latest among equals
 
     def likeliest_to_follow(self, length: int) -> tuple[int, float]:
         """Return the most likely token to follow a match of this length, and its odds.
 
-        The longer the match, the higher the odds. NOWHERE if no continuation is known.
+        The odds grow with the length. The token is NOWHERE if no continuation is known.
         """
         token = self.likeliest
         if token != NOWHERE:
             seen = self.counts[token]
             return token, seen / (self.total + 1 - seen) * length / SHORT_MATCH
-        if len(self.follow) == 1:  # not counted, but the only one
+        if len(self.follow) == 1:  # uncounted, but the only one
             return next(iter(self.follow)), length / SHORT_MATCH
         return NOWHERE, 0.0
 
@@ -100,10 +100,10 @@ class SuffixAutomaton:
         self._last = new
 
     def continuation(self, limit: int) -> Iterator[NextToken]:
-        """Return up to `limit` tokens that may come next, perhaps none.
+        """Return up to `limit` tokens that may come next, possibly none.
 
-        Of the suffixes that occurred before, the one with the most likely next token is used, of
-        equals the longest. The text must not grow meanwhile.
+        They follow the suffix that occurred before and has the most likely next token, the longest
+        one among equals. The text must not grow during the iteration.
         """
         best, best_odds, states = None, 0.0, self._states
         index = states[self._last].link
@@ -164,8 +164,8 @@ class SuffixAutomaton:
 class SuffixDrafter(Drafter):
     """Proposes what followed the last tokens of the text when they occurred before.
 
-    If a copied passage is left for another token and nothing is known to follow that one, the
-    passage is followed on after the replaced token, as in a text that is being edited.
+    If the text leaves a copied passage with a different token, and no continuation of that token is
+    known, the draft resumes the passage after the replaced token, as in an edited copy.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class SuffixDrafter(Drafter):
         self._left_at = NOWHERE
 
     def begin(self, task: DraftTask) -> None:
-        """Append the prompt; if it continues the text so far, only what is new."""
+        """Append the prompt, or only its new part if it continues the text so far."""
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0
@@ -184,7 +184,7 @@ class SuffixDrafter(Drafter):
         self._extend(task.tokens[known:])
 
     def propose(self, pacer: Pacer, rival: str | None = None) -> list[DraftToken]:
-        """Propose the likeliest continuation as far as it pays, nothing if `rival` promises more.
+        """Propose the likeliest continuation as far as it pays; nothing if `rival` promises more.
 
         `rival` is the origin of a drafter that makes draft passes.
         """
@@ -196,7 +196,7 @@ class SuffixDrafter(Drafter):
         ]
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Append what the step emitted to the text."""
+        """Append the emitted tokens to the text."""
         del num_accepted
         self._left_at = NOWHERE
         followed, last = chain(self._found, self._next), len(emitted) - 1
@@ -208,13 +208,13 @@ class SuffixDrafter(Drafter):
         self._extend(emitted)
 
     def _hints(self) -> Iterator[Hint]:
-        """Yield a hint for each token found, as far as the pacer asks: mostly for one."""
+        """Yield a hint for each token found; the pacer mostly asks for one only."""
         for found in self._next:
             self._found.append(found)
             yield Hint(found.confidence, Distribution.certain(found.token))
 
     def _continuation(self, limit: int) -> Iterator[NextToken]:
-        """Yield the tokens that may come next, by a longer match or in the passage left."""
+        """Yield the tokens that may come next, from the left passage or a longer match."""
         found = self._automaton.continuation(limit)
         if self._left_at == NOWHERE:
             return found
@@ -224,7 +224,7 @@ class SuffixDrafter(Drafter):
         return chain((first,), found)
 
     def _rest_of_passage(self, limit: int) -> Iterator[NextToken]:
-        """Yield the passage that was left, from after the replaced token."""
+        """Yield the rest of the left passage after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
         for length, token in enumerate(tokens, 1):
             confidence = length / (length + SHORT_MATCH)

@@ -1,11 +1,11 @@
-"""How the target's tokens are read and drafted by a draft model, whose ids may be others.
+"""Maps the target's tokens to those of a draft model, whose ids may differ.
 
-With another vocabulary, a draft model drafts the tokens that stand for the same bytes in both
-(Timor et al. 2025, arXiv 2502.05202): its logits are restricted to these before top-k and all that
-follows, so that what is drawn is drawn from the distribution that verification is given. The
-target's text is read token by token: a token that the draft model lacks is spelled with others. So
-what it has read never changes when the text grows, and positions in its memory are counted in its
-own tokens.
+A draft model with a different vocabulary drafts the tokens that stand for the same bytes in both
+(Timor et al. 2025, arXiv 2502.05202): its logits are restricted to these before top-k and the
+following steps, so that tokens are drawn from the distribution that verification is given. The
+target's text is read token by token; a token that the draft model lacks is spelled with others. So
+the tokens that it has read never change when the text grows. Positions in its memory count its own
+tokens.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,29 +19,29 @@ from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
 from specchat.options.declarations import Sampling
 
 STAND_IN = 0
-"""Read in place of a token that cannot be spelled: a wrong draft does no harm."""
+"""Read in place of a token that cannot be spelled; a wrong draft does no harm."""
 UNKNOWN_CONTROL = b"\n"
 """Read in place of a control token whose name the draft model does not know.
 
-With all names unknown, SmolLM2 as its own draft had 90 % of first tokens accepted so, 88 % with
-nothing in their place, and 81 % with the names spelled.
+With all names unknown, SmolLM2 as its own draft had 90 % of first tokens accepted this way, 88 %
+with control tokens left out, and 81 % with their names spelled.
 """
 LONGEST_SPELLED = 256
-"""Bytes of a token's text that are spelled; longer texts would take long, and are not real."""
+"""The longest token text that is spelled, in bytes; real ones are shorter."""
 
 
 class TokenMap:
-    """The map of two models with the same ids below `size`, the number that both have."""
+    """The map between two models whose first `size` tokens are the same."""
 
     def __init__(self, size: int) -> None:
         self._size = size
 
     def prompt(self, tokens: Sequence[int]) -> list[int]:
-        """Return how the draft model reads a text from its beginning."""
+        """Return the draft model's tokens for a text from its beginning."""
         return self.read(tokens)
 
     def read(self, tokens: Sequence[int]) -> list[int]:
-        """Return how the draft model reads some of the target's tokens: one token or more each."""
+        """Return the draft model's tokens for some of the target's, at least one for each."""
         return [token if token < self._size else STAND_IN for token in tokens]
 
     def sampling(self, sampling: Sampling) -> Sampling:
@@ -49,7 +49,7 @@ class TokenMap:
         return sampling
 
     def restricted(self, logits: Logits) -> Logits:
-        """Return the draft model's logits without tokens that the target lacks."""
+        """Return the draft model's logits without the tokens that the target lacks."""
         return logits[: self._size] if logits.size > self._size else logits
 
     def named(self, distribution: Distribution) -> Distribution:
@@ -58,23 +58,23 @@ class TokenMap:
 
 
 class SpecialTokens(Protocol):
-    """What a loaded vocabulary says of its tokens."""
+    """The special tokens of a loaded vocabulary."""
 
     @property
     def end_tokens(self) -> Collection[int]:
         """The tokens that end an answer."""
 
     def bos(self) -> int | None:
-        """Return the beginning-of-text token if texts begin with it."""
+        """Return the beginning-of-text token if texts begin with one, otherwise None."""
 
     def usual_ends(self) -> Sequence[int]:
-        """Return the tokens that end a turn and a text; negative for none."""
+        """Return the tokens that end a turn and a text; negative if there is none."""
 
 
 class CommonTokenMap(TokenMap):
-    """The map of two models with different vocabularies, by the tokens that both have.
+    """The map between two models with different vocabularies, by the tokens that both have.
 
-    Control tokens are read by their names. Of these, only ends are drafted.
+    Control tokens are matched by name. Of these, only end tokens are drafted.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class CommonTokenMap(TokenMap):
         self._longest = min(LONGEST_SPELLED, max(map(len, common.draft.by_piece), default=0))
 
     def prompt(self, tokens: Sequence[int]) -> list[int]:
-        """Return how the draft model reads a text, which begins as its own texts do."""
+        """Return the draft model's tokens for a text, beginning as its own texts do."""
         read = self.read(tokens[1:] if tokens[0] == self._bos else tokens)
         opening = self._opening if read[:1] != self._opening else []
         return [*opening, *read] or [STAND_IN]
 
     def read(self, tokens: Sequence[int]) -> list[int]:
-        """Return how the draft model reads tokens: common ones as they are, others spelled."""
+        """Return the draft model's tokens: common ones directly, others spelled."""
         read: list[int] = []
         for token in tokens:
             if token in self._same:
@@ -116,13 +116,13 @@ class CommonTokenMap(TokenMap):
         return read
 
     def sampling(self, sampling: Sampling) -> Sampling:
-        """Return options whose biases are those of common tokens."""
+        """Return options with the biases of common tokens only, by the draft model's ids."""
         biases, own = sampling.logit_bias, self._drafted
         known = {own[token]: bias for token, bias in biases.items() if token in own}
         return replace(sampling, logit_bias=known)
 
     def restricted(self, logits: Logits) -> Logits:
-        """Return the logits with minus infinity for all other tokens, until the next call."""
+        """Return the logits, minus infinity for all other tokens; valid until the next call."""
         return np.add(logits, self._mask, out=self._row)
 
     def named(self, distribution: Distribution) -> Distribution:
@@ -137,7 +137,7 @@ class CommonTokenMap(TokenMap):
         return self._spelled[token]
 
     def _cut(self, text: bytes) -> Iterator[int]:
-        """Yield the tokens of a text, each the longest that fits; bytes without one are skipped."""
+        """Yield the tokens of a text, always the longest that fits; skip bytes without a token."""
         known = self._common.draft.by_piece
         while text:
             ends = range(min(self._longest, len(text)), 0, -1)
@@ -148,7 +148,7 @@ class CommonTokenMap(TokenMap):
 
 
 def _by_name(target: Tokens, draft: Tokens) -> dict[int, int]:
-    """Return the control tokens of the same names."""
+    """Return the control tokens with the same names."""
     theirs = {
         name: token
         for token, (name, piece) in enumerate(zip(draft.names, draft.pieces, strict=True))
@@ -164,7 +164,7 @@ def _by_name(target: Tokens, draft: Tokens) -> dict[int, int]:
 def _paired_ends(
     common: CommonVocabulary, target: SpecialTokens, draft: SpecialTokens
 ) -> dict[int, int]:
-    """Return the ends of the same names, and the usual ends if both are left over."""
+    """Return the end tokens with the same names, and the usual ends if both are unmatched."""
     theirs = {common.draft.names[token]: token for token in draft.end_tokens}
     names = {token: common.target.names[token] for token in target.end_tokens}
     paired = {token: theirs[name] for token, name in names.items() if name in theirs}

@@ -1,4 +1,4 @@
-"""The interface of engines: what can be asked of one, and what it reports."""
+"""The interface of engines: requests, facts and progress reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ from specchat.options.declarations import (
 from specchat.options.option_fields import takes
 
 Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
-"""What is in progress: loading the target or the draft model, comparing a new target's passes,
-measuring a new pair's, or evaluating the prompt."""
+"""A stage of work: loading the target or the draft model, comparing a new target's passes,
+measuring a new pair's passes, or evaluating the prompt."""
 
 STAGES: dict[Stage, str] = {
     "target": "loading the target",
@@ -29,7 +29,7 @@ STAGES: dict[Stage, str] = {
     "measuring": "measuring this pair's speed",
     "prompt": "reading the prompt",
 }
-"""What is in progress, in words."""
+"""The stages in words."""
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with the stage and the share done; return False to stop loading."""
@@ -40,7 +40,7 @@ ProgressReport: TypeAlias = Callable[[Stage, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Loading(LoadOptions):
-    """What to load, and how. Without `draft` there is no draft model."""
+    """The pair to load, and the options for it; `draft` None means no draft model."""
 
     target: Path
     draft: Path | None = None
@@ -61,7 +61,7 @@ class GenerateRequest(GenerateOptions):
     """The keywords of `Engine.generate`; `prompt` is a text or token ids.
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
-    prompt; without, they stay text.
+    prompt; otherwise they stay text.
     """
 
     prompt: str | Sequence[int]
@@ -71,7 +71,7 @@ class GenerateRequest(GenerateOptions):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(GenerateOptions):
-    """The keywords of `Engine.chat`; a last message of the assistant's is continued.
+    """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
     `tools` are offered to the model, in the form of OpenAI's API.
     """
@@ -86,21 +86,21 @@ AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What is known of an engine once it is loaded.
+    """The facts about a loaded engine.
 
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
-    draft model to use; None if it can. `draft_kind` is what was to be loaded beside the target, a
-    key of `drafter_registry.MODELS`, empty for nothing or a head that cannot run here. A draft has
-    at most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
-    decoding (None: not measured), for which passes take up to `exact_cost` times as long (None: no
-    choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
+    usable draft model; None if it can. `draft_kind` is the sort of model beside the target, a key
+    of `drafter_registry.MODELS`, empty for none or for a head that cannot run here. A draft has at
+    most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
+    decoding (None: not measured), which makes passes take up to `exact_cost` times as long (None:
+    no choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
     together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes` (0 for a head
-    in the target's). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs that
-    hold layers, empty for none; `plan` describes what is on which device, `notices` what else a
+    in the target's file). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs
+    that hold layers, empty for none; `plan` says what is on which device, `notices` what else a
     user should know. `common_tokens` is the share of its vocabulary that a draft model has in
-    common with the target, None for the same vocabulary. `thinking` are the words that `think`
-    accepts beside "auto", empty if the chat template has no such switch. With `keeps_reasoning`
-    the template sends the reasoning of earlier answers, too.
+    common with the target, None for the same vocabulary. `thinking` lists the values of `think`
+    besides "auto", empty if the chat template has no such switch. With `keeps_reasoning` the
+    template also sends the reasoning of earlier answers.
     """
 
     target: str
@@ -127,7 +127,7 @@ class EngineFacts:
     keeps_reasoning: bool = False
 
     def takes_think(self, word: str) -> bool:
-        """Return True for a value of `think` that this model supports, or where it has none."""
+        """Return True if the model supports this value of `think`, or has no such switch."""
         if word.isdecimal() and THINK_NUMBER in self.thinking:
             return True
         words = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
@@ -147,14 +147,14 @@ class Engine(ABC):
     """The statistics of the answer in progress, or of the last one."""
 
     opener: ClassVar[Callable[[LoadRequest], "Engine"]]
-    """What `load` calls. `specchat.engine` sets it, so that this module imports no engine."""
+    """Opens an engine for `load`; set by `specchat.engine`, so that this module imports none."""
 
     _is_closed = _is_busy = False
 
     @classmethod
     @takes(LoadRequest)
     def load(cls, request: LoadRequest) -> "Engine":
-        """Load a pair: `target` and `draft` are GGUF files, the options those of `LoadOptions`.
+        """Load a pair; `target` and `draft` are GGUF files, the options those of `LoadOptions`.
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
@@ -191,7 +191,7 @@ class Engine(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget all texts, in the models' memories and in drafters; keep what was measured."""
+        """Forget all texts in the models' memories and drafters; keep measurements."""
 
     def check(self) -> None:  # noqa: B027  # there may be no process
         """Raise EngineFailed if the engine's own process has ended."""

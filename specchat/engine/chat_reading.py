@@ -1,4 +1,4 @@
-"""Splitting the chunks of a chat's answer into reasoning, answer and tool calls."""
+"""Splits the chunks of a chat answer into reasoning, answer and tool calls."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ from specchat.drafter_registry import TARGET
 def read_parts(
     chunks: Iterable[Chunk], reader: AnswerReader, statistics: Statistics
 ) -> Iterator[Chunk]:
-    """Yield chunks split into parts; count the tokens and seconds of reasoning."""
+    """Yield chunks with their parts; count the tokens and seconds of reasoning."""
     for chunk in chunks:
         num_calls = len(reader.calls)
         pieces: list[Piece] = []
@@ -34,6 +34,6 @@ def read_parts(
 
 
 def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
-    """Return the parts held back until the end. The last chunk may have text but no tokens."""
+    """Return the parts held back until the end, when the last chunk may have text but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
     return parts + reader.finish(is_cut=chunk.finish != "stop")

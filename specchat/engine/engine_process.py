@@ -1,4 +1,4 @@
-"""Starting the engine's process: in the environment it decodes fastest in, interrupts held back."""
+"""Starts the engine's process in an environment for fast decoding, shielded from Ctrl+C."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def start_process(process: SpawnProcess) -> None:
-    """Start a process that will decode; Ctrl+C meanwhile is raised when it has started."""
+    """Start a process that will decode; a Ctrl+C during the start is raised after it."""
     with (
         _holding_interrupts(),
         _in_environment(LARGE_PAGES),
@@ -29,7 +29,7 @@ def start_process(process: SpawnProcess) -> None:
 
 @contextmanager
 def _in_environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while, except those the user has set."""
+    """Set environment variables temporarily, except those the user has set."""
     added = {name: text for name, text in wanted.items() if name not in os.environ}
     if sys.platform == "linux":
         os.environ.update(added)
@@ -53,7 +53,7 @@ def _hiding_script() -> Iterator[None]:
 
 @contextmanager
 def _holding_interrupts() -> Iterator[None]:
-    """Hold Ctrl+C back while a process starts: it is meant for this one and must not be lost.
+    """Hold Ctrl+C back while a process starts: it is meant for this process and must not be lost.
 
     The new process inherits the blocked signal, so Ctrl+C does not reach it.
     """
@@ -64,7 +64,7 @@ def _holding_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     mask = set[signal.Signals | int]()
     if sys.platform != "win32":
-        resource_tracker.ensure_running()  # else the first process starts it and unblocks signals
+        resource_tracker.ensure_running()  # or the first process starts it and unblocks signals
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -79,7 +79,7 @@ def _holding_interrupts() -> Iterator[None]:
 def _error_stream() -> TextIO | None:
     """Return an error stream with a file descriptor, which multiprocessing passes to new processes.
 
-    An application that captures output may have replaced it with one that has none.
+    An application that captures output may have replaced it with a stream that has none.
     """
     with suppress(OSError, ValueError):  # multiprocessing handles these
         if sys.stderr is None or sys.stderr.fileno() < 0:

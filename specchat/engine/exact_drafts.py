@@ -1,4 +1,4 @@
-"""Which drafts a loaded target verifies with the bits of plain decoding."""
+"""Finds the longest draft that a loaded target verifies with the bits of plain decoding."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,15 +12,15 @@ from specchat.passes.exactness import Exactness, measure_exactness
 from specchat.passes.learned_cache import LearnedCache
 
 NOT_EXACT = (
-    "no pass over several tokens gives the same bits as single ones here, and --exact is on: use"
-    " --exact auto"
+    "--exact is on, but no pass over several tokens gives the same bits as single-token passes"
+    " here: use --exact auto"
 )
 
 
 def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFacts:
-    """Return a pair's facts with its exact draft length, by which `--exact on` limits drafts.
+    """Return a pair's facts with its exact draft length, which limits drafts with `--exact on`.
 
-    It is read from the cache or measured; `report` may stop that.
+    The length is read from the cache or measured; `report` may stop the measurement.
     """
     facts, loading = pair.facts, pair.loading
     is_wanted = loading.exact == "on" or (loading.exact == "auto" and loading.learn)
@@ -42,7 +42,7 @@ def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFact
 
 
 def _exactness(pair: LoadedPair, report: ProgressReport) -> Exactness:
-    """Read or measure how exact the target's passes are, as it is loaded."""
+    """Read or measure the exactness of the loaded target's passes."""
     exact, on_share = pair.loading.exact, partial(report, "comparing")
     if not pair.loading.learn:
         return measure_exactness(pair.context, tinyblas, exact, None, on_share)
@@ -55,7 +55,7 @@ def _exactness(pair: LoadedPair, report: ProgressReport) -> Exactness:
 
 
 def _way(pair: LoadedPair) -> str:
-    """Return how a target is loaded, as far as exactness depends on it, for `specchat show`."""
+    """Return the loading options that exactness depends on, as `specchat show` prints them."""
     shape, plan = pair.context.shape, pair.plan
     depth = max(depths_of(pair.context), default=0)
     parts = [

@@ -43,7 +43,7 @@ class LocalEngine(Engine):
     """A pair loaded into this process, which answers one request at a time, from one thread."""
 
     def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
-        """Load the pair; everything is freed if that fails."""
+        """Load the pair; free everything if that fails."""
         self.stats = Statistics()
         self._abort = AbortFlag()
         self._drafters: dict[str, Drafter] = {}
@@ -92,7 +92,7 @@ class LocalEngine(Engine):
     ) -> Iterator[Logits]:
         """Evaluate an answer again from an empty memory, `num_at_once` tokens per pass.
 
-        Yields the logits that each token is chosen from, shape (vocabulary,), valid until the next.
+        Yields the row of logits for each token, shape (vocabulary,), valid until the next one.
         """
         self.context.prefill([])
         self.context.prefill(prompt[:-1])
@@ -167,7 +167,7 @@ class LocalEngine(Engine):
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 
     def _drafter(self, name: str) -> Drafter:
-        """Return the drafter of that name, with what it learned of a conversation."""
+        """Return the drafter of that name, which remembers the conversation."""
         if name not in self._drafters:
             self._drafters[name] = make_drafter(name, self._materials)
         return self._drafters[name]
@@ -193,9 +193,9 @@ class LocalEngine(Engine):
         )
 
     def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:
-        """Return the tokens that end an answer, and the texts: the template's marks count too.
+        """Return the tokens and texts that end an answer, including the template's marks.
 
-        A mark that the vocabulary does not hold as a token of its own comes as ordinary text.
+        A mark that is not a single token in the vocabulary appears as ordinary text.
         """
         vocabulary = self.model.vocabulary
         ends, stops = set(vocabulary.end_tokens), list(prompt.form.stops if prompt.form else ())

@@ -5,12 +5,12 @@ an empty memory, in batches as large as verification's. Where the answers differ
 between the two tokens' logits is compared with how much the batch size alone changes the logits:
 only a near tie within that rounding may be decided differently.
 
-With a seed, the noise of each index is added to the logits, times the temperature: the largest sum
-is the token that the target draws. Nothing is cut off (top-k, top-p, min-p), so that every
+With a seed, the noise of each index, times the temperature, is added to the logits: the token with
+the largest sum is the one the target draws. Top-k, top-p and min-p are off, so that every
 difference can be traced to logits.
 
-Where the engine says that drafts of this length are exact, nothing may differ: neither the answers
-nor a bit of any row of logits.
+If the engine says that drafts of this length are exact, nothing may differ: neither the answers nor
+a bit of any row of logits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,11 +37,11 @@ class PromptCheck:
 
     `parted_at` is the first token at which the two answers differ (None: they are identical);
     there, `gap` is the distance between the logits of the two tokens, and `rounding` the largest
-    difference between the logits of a single-token and a batched pass. `ends_differ` if one answer
-    ended where the other went on, which rounding never explains. `num_rescored_off` counts the
-    tokens that are not the argmax when rescored, `largest_off` is their greatest distance from the
-    argmax's logit. If no tokens were `drafted`, nothing was checked. Where `is_exact`, verification
-    should give the bits of single tokens; `num_inexact` rows of logits did not.
+    difference between the logits of a single-token and a batched pass. `ends_differ` is True if one
+    answer ended where the other continued, which rounding never explains. `num_rescored_off` counts
+    the tokens that are not the argmax when rescored, `largest_off` is their greatest distance from
+    the argmax's logit. If no tokens were `drafted`, nothing was checked. If `is_exact`,
+    verification should give the bits of single-token passes; `num_inexact` rows of logits did not.
     """
 
     prompt: str
@@ -59,7 +59,7 @@ class PromptCheck:
 
     @property
     def is_lossless(self) -> bool:
-        """Whether nothing differs, or where passes are not exact, rounding explains it."""
+        """Whether nothing differs, or rounding explains the difference if passes are not exact."""
         if self.is_exact:
             return self.parted_at is None and not self.num_inexact
         limit = 2 * self.rounding
@@ -68,13 +68,13 @@ class PromptCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSampling:
-    """The temperature and the seed that are checked; at temperature 0 the seed does not matter."""
+    """The temperature and the seed to check; at temperature 0 the seed does not matter."""
 
     temperature: float
     seed: int
 
     def scores(self, logits: Logits, index: int) -> Scores:
-        """Return logits with the noise of a index of the answer, shape (vocabulary,)."""
+        """Return logits with the noise of an index of the answer, shape (vocabulary,)."""
         if self.temperature == 0:
             return logits
         times = Noise(self.seed).times(np.arange(logits.size), index)
@@ -92,12 +92,12 @@ def check_prompt(
     draft_length: int,
     sampling: CheckedSampling = GREEDY,
 ) -> PromptCheck:
-    """Decode with and without speculation, score again, and compare.
+    """Decode with and without speculation, rescore the answer, and compare.
 
-    Drafts are no longer than the engine can roll back.
+    Drafts are at most as long as the engine can roll back.
     """
     draft_length = min(draft_length, engine.facts.longest_draft)
-    engine.forget()  # prompts are then evaluated in the same passes as for rescoring
+    engine.forget()  # so that prompts are evaluated in the same passes as for rescoring
     lengths = {"max_tokens": num_tokens, "draft_length": draft_length}
     plain, answer = (
         _answer(engine, tokens, sampling, lengths | {"drafter": name}) for name in (PLAIN, AUTO)
@@ -147,7 +147,7 @@ def _answer(
 def _scored(
     rows: Iterator[Logits], answer: Sequence[int], sampling: CheckedSampling
 ) -> tuple[npt.NDArray[np.float32], list[bytes]]:
-    """Return how far each token's score is below the best of its row, and a digest of each row."""
+    """Return each token's distance below the best score of its row, and a digest of each row."""
     distances: list[float] = []
     digests: list[bytes] = []
     for index, (row, token) in enumerate(zip(rows, answer, strict=True)):

@@ -1,4 +1,4 @@
-"""Turning a request into prompt tokens: by the chat template, or from text or token ids.
+"""Turns a request into prompt tokens: by the chat template, or from text or token ids.
 
 If a conversation does not fit into the context, its oldest turns are left out.
 """
@@ -22,19 +22,19 @@ from specchat.llama.tokenizer import Vocabulary
 from specchat.options.declarations import AUTO_THINK
 
 LEAST_ROOM = 512
-"""Tokens of the context kept free for an answer, or a quarter of it if that is less."""
+"""Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
 TURNS_AT_ONCE = 4
-"""Turns left out at a time: each time the model must evaluate all others again."""
+"""Turns left out at a time; each time, the model must evaluate the others again."""
 PLACEHOLDER = "zq{}qy"
-"""ASCII, which survives JSON and Python's `repr`; numbered to be absent from the messages."""
+"""ASCII, so that it survives JSON and Python's `repr`; numbered so that no message contains it."""
 STRUCTURE = ("role", "type", "id", "tool_call_id")
-"""Fields of messages and tools whose words a template may compare with its own."""
+"""Fields of messages and tools whose values a template may compare with its own words."""
 WORD = re.compile(r"[\w-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The tokens of a request; for a chat also what is needed to parse the answer.
+    """The tokens of a request; for a chat, also what is needed to parse the answer.
 
     `num_left_out` messages did not fit. The prompt of the next turn is expected to start with the
     same `num_shared` tokens; 0 if unknown.
@@ -64,8 +64,8 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
 def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
     """Return how many tokens the prompt of the next turn is expected to share with this one.
 
-    It can be less than all: where earlier reasoning is dropped, so is the `<think>` that ends this
-    prompt.
+    It may not share all of them: a template that drops earlier reasoning also drops the `<think>`
+    at the end of this prompt.
     """
     if isinstance(request, GenerateRequest) or prompt.form is None:
         return 0
@@ -86,7 +86,7 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
 def newest_turns(
     messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
 ) -> Sequence[ChatMessage]:
-    """Return a conversation without its oldest turns, so that `count` is within a limit.
+    """Return a conversation without its oldest turns, so that its `count` is within a limit.
 
     Whole turns are left out, so the rest begins with a question. System prompts and the last
     question always stay.
@@ -97,16 +97,16 @@ def newest_turns(
     if count(messages) <= limit or not begins:
         return messages
     starts = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
-    # counting renders the whole template, so not every place is tried
+    # counting renders the whole template, so a binary search saves time
     first = bisect_left(starts, True, key=lambda start: count([*system, *others[start:]]) <= limit)
     return [*system, *others[[*starts, begins[-1]][first] :]]
 
 
 def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool) -> list[int]:
-    """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id.
+    """Return a text as tokens, or token ids as they are. Raises InvalidOption for an unknown id.
 
-    The text goes on, so no end token follows it; it begins with BOS once, also if that is written
-    out.
+    The model continues the text, so no end token is added. It begins with one BOS, even if the text
+    spells it out.
     """
     if isinstance(prompt, str):
         vocabulary = model.vocabulary
@@ -132,7 +132,7 @@ def chat_format(model: Model) -> ChatFormat:
 
 
 def facts_with_format(facts: EngineFacts, model: Model) -> EngineFacts:
-    """Return facts with what the model's chat template does with reasoning."""
+    """Return facts that include how the model's chat template handles reasoning."""
     if model.header.chat_template is None:
         return facts
     form = chat_format(model)
@@ -143,7 +143,7 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     """Return a conversation as tokens, by the model's chat template.
 
     An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
-    template, TemplateError if it cannot be rendered.
+    template, TemplateError if rendering fails.
     """
     return _chat_prompt(model, messages, think=AUTO_THINK).tokens
 
@@ -190,9 +190,9 @@ class _QuotedNames:
         self._mark = next(mark for mark in marks if mark not in used)
 
     def hidden(self, value: Any) -> Any:
-        """Return messages or tools with a placeholder for each name that was written in them.
+        """Return messages or tools with a placeholder for each special token's name in them.
 
-        Words that their form requires stay as they are, whatever tokens a vocabulary has.
+        Words that the message format requires stay, whatever tokens a vocabulary has.
         """
         return self._hidden(value) if self._names else value
 
@@ -215,7 +215,7 @@ class _QuotedNames:
     def _field(self, key: str, value: Any) -> Any:
         if key in STRUCTURE and isinstance(value, str):
             return self._hide_unless_word(value)
-        # a model wrote all of the arguments, their names too
+        # a model wrote the arguments, including their names
         return _mapped(value, self._hide) if key == "arguments" else self._hidden(value)
 
     def _hide_unless_word(self, text: str) -> str:

@@ -49,7 +49,7 @@ class RemoteEngine(Engine):
         self.stats = Statistics()
         self._loading = loading
         self._current = 0  # the answer in progress
-        self._latest = 0  # the answer asked for last, perhaps not begun yet
+        self._latest = 0  # the last requested answer, which may not have begun yet
         self._is_killed = False  # by this process, not by the system
         self._sending = threading.Lock()
         self._log_begins = log_size(worker.LOG)
@@ -208,7 +208,7 @@ class RemoteEngine(Engine):
 def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> None:
     """Decode in another process, where a crash of llama.cpp is only an error.
 
-    The next engine need not measure the pair again; drafts of a fixed length teach pacing nothing.
+    The next engine need not measure the pair again; pacing learns nothing from fixed draft lengths.
     """
     with RemoteEngine(loading, on_progress) as engine:
         for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):

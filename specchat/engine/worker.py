@@ -26,8 +26,8 @@ LOG = "engine.log"
 FORGET, CLOSE = "forget", "close"
 """To the process: forget every text, or exit."""
 LEAST_INTERVAL = 0.03
-"""Seconds between two messages of an answer: each takes about 0.3 ms of both processes, so one per
-step would slow fast models down. Text still appears within 50 ms."""
+"""Seconds between two messages of an answer. Each takes about 0.3 ms of both processes, so one per
+step would slow fast models down; text still appears within 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)

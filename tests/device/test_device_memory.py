@@ -106,7 +106,9 @@ def test_a_device_with_less_memory_than_it_reports_gets_the_next_plan(
     )
     context, notice = done.stdout.splitlines()
     assert context == "4096 33"
-    assert notice.startswith("there was less memory than expected, so: target on the GPU, context")
+    assert notice.startswith(
+        "less memory was free than reported, so the plan is: target on the GPU, context"
+    )
 
 
 def test_a_plan_is_what_llama_cpp_allocates(hungry: Path, device: Device) -> None:

@@ -153,7 +153,7 @@ class TestLessMemoryThanReported:
 
         assert context == "4096"
         assert notice.startswith(
-            f"there was less memory than expected, so: all on the CPU, context {context}"
+            f"less memory was free than reported, so the plan is: all on the CPU, context {context}"
         )
         assert int(num_tokens) == 4
 
