@@ -1,6 +1,6 @@
-"""A model's answers to many prompts at once, with the likeliest tokens at each place kept.
+"""Samples a model's answers to many prompts at once, keeping the likeliest tokens at each position.
 
-What some of its layers read at each place can be kept, too: prediction heads learn from that.
+It can also keep the inputs of some layers, from which prediction heads learn.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,23 +17,23 @@ from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 
 LIKELIEST = 24
-"""Tokens whose probability is kept at each place."""
+"""The number of tokens whose probability is kept at each position."""
 WIDEST_GAP = 12.0
 """Tokens whose logit is this far below the highest are not kept."""
 LONGEST_PASS = 512
 LARGEST_KEPT = 65504.0
 """The largest number in half precision."""
 LOOP, LOOPS = 20, 3
-"""An answer ends when its last tokens have occurred this often before."""
+"""An answer ends when its last LOOP tokens have occurred LOOPS times before."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """A prompt, the tokens sampled after it, and the likeliest tokens at each of their places.
+    """A prompt, the tokens sampled after it, and the likeliest tokens at each of their positions.
 
-    Their logarithms of probabilities are in `logs`; both have LIKELIEST entries, of which unused
-    ones are -inf. `origin` is what the caller wants to remember of the prompt. `inputs` has what
-    layers read, side by side, of all tokens but the last, in parts of shape (tokens, width).
+    `logs` has the logarithms of their probabilities; both have LIKELIEST entries, unused ones being
+    -inf. `origin` is the caller's own note about the prompt. `inputs` has the layers' inputs side
+    by side for all tokens but the last, in parts of shape (tokens, width).
     """
 
     prompt: list[int]
@@ -51,7 +51,7 @@ class Answer:
 
 
 class BatchSampler(AbstractContextManager["BatchSampler"]):
-    """A context of many sequences, which all take a token in each pass."""
+    """A context of many sequences, each of which grows by one token per pass."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
     ) -> None:
         """Make a context for texts of up to `length` tokens.
 
-        `beginning` is what most prompts begin with, evaluated once. Answers keep what `layers`
-        read. Raises OutOfMemory.
+        `beginning` is the usual beginning of the prompts, which is evaluated once. Answers keep the
+        inputs of `layers`. Raises OutOfMemory.
         """
         self._abort = abort or AbortFlag()
         self._model, self._length = model, length
@@ -98,7 +98,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             self._handle = None
 
     def answers(self, prompts: Iterable[Answer], longest: int) -> Iterator[Answer]:
-        """Yield answered prompts in the order they end, at most `longest` tokens each."""
+        """Yield answers of at most `longest` tokens, in the order in which they end."""
         source = iter(prompts)
         while True:
             for slot, answer in enumerate(self._slots):
@@ -119,9 +119,9 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
                     yield answer
 
     def _begin(self, slot: int, answer: Answer) -> None:
-        """Evaluate a prompt but for its last token, in passes of its own.
+        """Evaluate all of a prompt but its last token in separate passes.
 
-        In the pass of all texts, llama.cpp would split it into many short ones.
+        llama.cpp would split a pass together with the other texts into many short ones.
         """
         if self._of_beginning is None:
             self._of_beginning = self._evaluate(self._spare, self._beginning, 0)
@@ -134,7 +134,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         answer.inputs += self._evaluate(slot, prompt[done:-1], done)
 
     def _evaluate(self, slot: int, tokens: Sequence[int], start: int) -> list[NDArray[np.float16]]:
-        """Evaluate tokens of a sequence; return what layers read, in parts."""
+        """Evaluate tokens of a sequence; return the layers' inputs in parts."""
         rows = [(slot, token, start + number) for number, token in enumerate(tokens)]
         read = []
         for first in range(0, len(rows), LONGEST_PASS):
@@ -144,7 +144,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
     def _pass(
         self, rows: Sequence[tuple[int, int, int]], *, with_logits: bool = False
     ) -> list[NDArray[np.float16]]:
-        """Evaluate rows of a sequence, a token and its position; return what layers read."""
+        """Evaluate rows of (sequence, token, position); return the layers' inputs."""
         batch = self._batch
         for number, (slot, token, position) in enumerate(rows):
             batch.token[number], batch.pos[number] = token, position

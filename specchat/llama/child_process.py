@@ -1,6 +1,6 @@
-"""Child processes in Python, and questions to llama.cpp in one, whose crash is an answer too.
+"""Runs Python child processes, and asks llama.cpp in one, where a crash is an answer, too.
 
-Loads neither llama.cpp nor anything else that takes time.
+Imports neither llama.cpp nor anything else that is slow to import.
 """
 
 import os
@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 from specchat.planning.device import Device
 
 TIMEOUT_SECONDS, ON_GPU_SECONDS = 120, 600
-"""On its first run, a GPU's driver compiles each kernel."""
+"""A GPU takes longer, because its driver compiles each kernel on the first run."""
 ILLEGAL_INSTRUCTION = ("SIGILL", "an illegal instruction")
-"""How a build ends that uses instructions which the CPU lacks."""
+"""How a process dies if the build uses instructions that the CPU lacks."""
 WINDOWS_EXCEPTIONS = {
     0xC000001D: "an illegal instruction",
     0xC0000005: "an access violation",
@@ -32,7 +32,7 @@ class BuildReport:
 
     version: str
     system: str
-    """llama.cpp's own list of the instructions it was built for."""
+    """llama.cpp's own list of the instruction sets it was built for."""
     can_offload: bool
     backends: tuple[str, ...]
     devices: tuple[Device, ...]
@@ -41,12 +41,12 @@ class BuildReport:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What a probe decoded before it ended."""
+    """The results of a probe that decodes."""
 
     batches: int
     tokens: int
     exact_draft: int = 0
-    """The longest draft that is verified with the bits of plain decoding."""
+    """The length of the longest draft that is verified with the bits of plain decoding."""
 
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ T = TypeVar("T")
 class ChildResult(Generic[T]):
     """A child's report, or None with the error in one line.
 
-    `death` is the signal that killed the child, empty where it ended by itself.
+    `death` is the signal that killed the child, empty if it exited by itself.
     """
 
     report: T | None = None
@@ -65,7 +65,7 @@ class ChildResult(Generic[T]):
 
 
 def ask_for_build() -> ChildResult[BuildReport]:
-    """Return what llama.cpp was built for and the devices it finds."""
+    """Return a report on llama.cpp's build and the devices it finds."""
     return _ask(BuildReport, "--build")
 
 
@@ -89,7 +89,7 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
 
 
 def run_python(module: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a module in a child process until it ends, with further options of `subprocess.run`."""
+    """Run a module in a child process until it ends; `options` are those of `subprocess.run`."""
     command, environment = child_python(module, *words)
     return subprocess.run(command, capture_output=True, check=False, env=environment, **options)
 
@@ -113,6 +113,6 @@ def death_of(code: int) -> str:
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line of an error output, which has the reason."""
+    """Return the last line of an error output, which usually gives the reason."""
     lines = output.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
     return lines[-1].strip().removeprefix("error: ")[:300]

@@ -14,14 +14,14 @@ from specchat.planning.device import Device, DeviceKind
 from specchat.planning.host_resources import available_bytes
 
 KINDS: dict[int, DeviceKind] = {0: "cpu", 1: "gpu", 2: "integrated"}
-"""By ggml's numbers (enum ggml_backend_dev_type); accelerators and others follow."""
+"""The kinds by ggml's number (enum ggml_backend_dev_type); higher ones are accelerators."""
 
 SHARING_NAMES = ("MTL", "Metal")
-"""How ggml's names of Apple's GPUs begin, which share the host's memory."""
+"""Prefixes of ggml's names for Apple GPUs, which share the host's memory."""
 
 
 def list_devices() -> list[Device]:
-    """Return the CPU and the GPUs, with the memory this process may use now; starts drivers."""
+    """Return the CPU and the GPUs with the memory now available to this process; starts drivers."""
     start()
     return [_measured(device) for device in all_devices() if device.kind != "other"]
 
@@ -30,7 +30,7 @@ def _measured(device: Device) -> Device:
     free = available_bytes()
     if device.kind == "cpu":
         return device if free is None else replace(device, free=free)
-    if not device.total:  # llama.cpp uses the host's memory then
+    if not device.total:  # then llama.cpp uses the host's memory
         return replace(device, free=free or 0, total=free or 0)
     return device
 
@@ -42,7 +42,7 @@ def all_backends() -> Iterator[str]:
 
 
 def all_devices() -> Iterator[Device]:
-    """Yield the devices of this machine; their memory is 0 where they do not report it."""
+    """Yield the devices of this machine; their memory is 0 if they do not report it."""
     for handle in _handles("dev"):
         name = _text("dev_name", handle)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()

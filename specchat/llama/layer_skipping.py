@@ -1,8 +1,7 @@
-"""Evaluating a model as if layers were left out, without writing a file for each set of them.
+"""Evaluates a model as if some layers were left out, without writing a file for each set of layers.
 
-llama.cpp shows each result of a pass to a callback while it is computed. Where a layer is to be
-skipped, its output is replaced by its input there, which gives the same bits as a file without the
-layer.
+During a pass, llama.cpp shows each result to a callback. To skip a layer, the callback replaces the
+layer's output by its input, which gives the same bits as a file without the layer.
 """
 
 import ctypes
@@ -25,14 +24,14 @@ from specchat.planning.context_shape import ModelOptions
 OUTPUT = "l_out-{}"
 """llama.cpp's name of a layer's result."""
 NONE = -2
-"""In place of a layer's number, for other results."""
+"""Stands for a layer's number where a result belongs to no layer."""
 
 Text: TypeAlias = tuple[Sequence[int], int]
-"""The tokens of a text, and how many of them count, the last ones."""
+"""The tokens of a text, and how many of its last tokens count."""
 
 
 class ForcedTexts(AbstractContextManager["ForcedTexts"]):
-    """Texts that a model evaluates in one pass each, to see what it expects along them.
+    """Texts that a model evaluates in one pass each, giving its logits along them.
 
     Layer 0 cannot be skipped. At most LONGEST_ROLLBACK tokens of each text may count.
     `texts` may be reduced.
@@ -59,7 +58,7 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         self._context = Context(model, replace(options, **own), abort, hook=self._hook)
 
     def rows(self, skipped: Collection[int] = ()) -> Iterator[Logits]:
-        """Yield the logits that each counted token is chosen from, each valid until the next.
+        """Yield the row of logits for each counted token, valid until the next one.
 
         Raises SpecchatError for a model whose layers cannot be skipped, and Cancelled if aborted.
         """
@@ -79,9 +78,9 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         self._context.close()
 
     def _look(self, tensor: int, is_question: bool, _: object) -> bool:
-        """Answer whether a result is to be seen; then take it, or put the layer's input there.
+        """Say whether to show a result; once shown, keep it or replace it by the layer's input.
 
-        Errors must not pass through llama.cpp.
+        Errors must not propagate through llama.cpp.
         """
         try:
             layer = self._layers.get(_name_of(tensor), NONE)
@@ -101,7 +100,8 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         self._seen.add(layer)
         if layer in self._skipped and len(self._input) < size:
             raise self._refusal()
-        if layer in self._skipped:  # the last layer computes only the rows that count, the last
+        if layer in self._skipped:
+            # the last layer computes only the rows that count, which come last
             _write(tensor, ctypes.byref(self._input, len(self._input) - size), 0, size)
         else:
             self._input = ctypes.create_string_buffer(size)

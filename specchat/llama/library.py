@@ -1,4 +1,4 @@
-"""The native library, loaded once, with its log going to a file and never to the screen."""
+"""The native library, loaded once, with its log written to a file and never to the screen."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ MMAP_MAX, TRIM_THRESHOLD = -4, -1
 
 
 class _Log:
-    """The receiver of llama.cpp's log, which keeps the last errors for messages."""
+    """Receives llama.cpp's log, and keeps the last errors for messages."""
 
     def __init__(self) -> None:
         self.errors: deque[str] = deque(maxlen=20)
@@ -36,8 +36,8 @@ class _Log:
                 os.write(self.descriptor, line)
 
 
-logits_address = api._lib["llama_get_logits"]  # noqa: SLF001  # the one handle there is
-"""llama_get_logits, returning a bare address: wrapping it costs more than the call."""
+logits_address = api._lib["llama_get_logits"]  # noqa: SLF001  # there is no public handle
+"""llama_get_logits returning a bare address, because wrapping it costs more than the call."""
 logits_address.argtypes = [api.llama_context_p_ctypes]
 logits_address.restype = ctypes.c_void_p
 
@@ -46,7 +46,7 @@ _starting = threading.Lock()
 
 
 def start() -> None:
-    """Start llama.cpp once per process, its log going to a file."""
+    """Start llama.cpp once per process, with its log written to a file."""
     with _starting:
         if _log.descriptor < 0:
             _log.descriptor = open_log("llama.log")
@@ -55,12 +55,12 @@ def start() -> None:
 
 
 def version() -> str:
-    """Return the version of llama-cpp-python, which pins llama.cpp's."""
+    """Return the version of llama-cpp-python, which fixes that of llama.cpp."""
     return str(llama_cpp.__version__)
 
 
 def build() -> str:
-    """Return the version and what the build uses: two with the same text compute the same bits."""
+    """Return the version and the features of the build; equal texts mean equal bits."""
     system = api.llama_print_system_info() or b""
     return f"{version()}: {system.decode('utf-8', 'replace').strip()}"
 
@@ -75,7 +75,8 @@ def last_errors() -> list[str]:
 def keep_freed_memory() -> None:
     """Let the C library keep freed memory if it can: allocating it again costs page faults.
 
-    Training takes and frees large tensors all the time, and each step took 1.4 times as long here.
+    Training allocates and frees large tensors all the time; each step took 1.4 times as long
+    without this.
     """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
@@ -84,7 +85,7 @@ def keep_freed_memory() -> None:
 
 
 class AbortFlag:
-    """A flag that stops llama.cpp in the middle of a pass, set from any thread.
+    """A flag that stops llama.cpp in the middle of a pass; any thread may set it.
 
     llama.cpp calls the abort callback before every node of its graph, about a thousand times a
     pass, so it must not be Python: it is the C library's `strlen`, which returns 0 (continue) for

@@ -1,4 +1,4 @@
-"""Locking models in memory: what llama.cpp says if it fails, and the system's limit."""
+"""Explains failures to lock models in memory: llama.cpp's warnings and the system's limit."""
 
 import sys
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ FAILURES = (
     "WorkingSetSize failed",
     "mlock not support",
 )
-"""What llama.cpp's warnings hold; it goes on without the lock."""
+"""Parts of llama.cpp's warnings; it continues without the lock."""
 
 
 def lock_notice(name: str, warnings: Iterable[str]) -> str:
@@ -22,7 +22,7 @@ def lock_notice(name: str, warnings: Iterable[str]) -> str:
 
 
 def _limit() -> str:
-    """Return the limit of this process and how to raise it, empty if there is none."""
+    """Return this process's limit with advice, empty if there is none."""
     if sys.platform == "win32":
         return ""
     import resource

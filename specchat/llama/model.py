@@ -1,4 +1,4 @@
-"""Loading a GGUF model: checked first, with progress, cancellable, with a reason on failure."""
+"""Loads GGUF models: checks them first, reports progress, can be stopped, and explains failures."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ UNKNOWN = {
     "unknown pre-tokenizer type": "pre-tokenizer",
     "unknown tokenizer": "tokenizer",
 }
-"""What llama.cpp says of a file that is newer than itself, and our word for what it names."""
+"""llama.cpp's errors about files that are newer than itself, with a word for what they name."""
 
 
 class Model(AbstractContextManager["Model"]):
@@ -50,9 +50,9 @@ class Model(AbstractContextManager["Model"]):
     ) -> None:
         """Load a GGUF file; `sizes` saves reading them again.
 
-        `on_progress` is called with the share loaded so far, 0 to 1; what it raises stops loading
-        and is raised here. Raises ModelNotFound, and ModelWontLoad with llama.cpp's reason
-        (OutOfMemory among them).
+        `on_progress` is called with the share loaded so far, 0 to 1; an exception from it stops
+        loading and is raised here. Raises ModelNotFound, and ModelWontLoad (or its subclass
+        OutOfMemory) with llama.cpp's reason.
         """
         self.path = path
         self.sizes = sizes or Sizes(read_whole_model(path))
@@ -81,7 +81,7 @@ class Model(AbstractContextManager["Model"]):
         return int(api.llama_model_n_swa(self.handle))
 
     def part(self, sizes: Sizes) -> "Model":
-        """Return a part of this model as a model, which is freed with this one."""
+        """Return a part of this model as a model of its own, which is freed with this one."""
         part = copy(self)
         part.sizes, part.header = sizes, sizes.header
         return part
@@ -116,7 +116,7 @@ def _load(
     parameters.progress_callback = callback
     if options.gpu_layers is None:
         parameters.n_gpu_layers = ALL_LAYERS
-    else:  # llama.cpp counts the heads behind the last layer
+    else:  # llama.cpp counts the heads after the last layer
         parameters.n_gpu_layers = options.gpu_layers and options.gpu_layers + header.num_heads
     parameters.load_mtp = options.with_head
     parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]

@@ -1,9 +1,9 @@
-"""What this build of llama.cpp can do on this machine: what it was built for, and if it decodes.
+"""Finds out what this build of llama.cpp was built for, and whether it decodes on this machine.
 
 Run as `python -m specchat.llama.probe --build` or `... MODEL.gguf [gpu]` in a child process, which
 prints its report as one line of JSON. Native code may crash: a build can use an instruction that
-the CPU announces but does not have, and looking for devices starts their drivers, which may crash,
-too, or hold memory of the GPU until the process ends.
+the CPU reports but does not have. Listing devices starts their drivers, which may also crash, or
+hold GPU memory until the process ends.
 """
 
 import json
@@ -25,9 +25,9 @@ from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
 
 LARGEST_BATCH = 16
-"""The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""
+"""The kernels for quantized weights depend on the batch size; 1 to 16 tokens use all of them."""
 MOST_SECONDS = 2.0
-"""How long passes are compared."""
+"""The time limit for comparing passes."""
 FAILED, USAGE_ERROR = 1, 2
 
 

@@ -1,4 +1,4 @@
-"""Writing a model without some of its layers, in a child process: native code may crash.
+"""Writes a model without some of its layers, in a child process because native code may crash.
 
 Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
 """
@@ -21,15 +21,15 @@ from specchat.llama.child_process import death_of, last_line, run_python
 from specchat.llama.library import api, last_errors, start
 
 TEXT = 3
-"""llama.cpp's number of the type of a text (LLAMA_KV_OVERRIDE_TYPE_STR)."""
+"""llama.cpp's number for the type of strings (LLAMA_KV_OVERRIDE_TYPE_STR)."""
 LONGEST_TEXT = 127
-"""In bytes: the longest text that llama.cpp can add to a file; others are cut."""
+"""The longest string that llama.cpp can add to a file, in bytes; longer ones are cut."""
 FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a model: the layers it lacks, and what is added to its metadata.
+    """A copy of a model: the layers left out, and the metadata added.
 
     `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are.
     A split model is copied into one file.
@@ -43,7 +43,7 @@ class Copy:
 
 
 def write_copy(copy: Copy) -> None:
-    """Write a copy of a model that only the user may read; leave no file if that fails.
+    """Write a copy of a model that only the user may read; leave no file behind on failure.
 
     Raises EngineFailed with the reason, KeyboardInterrupt at Ctrl+C.
     """
@@ -59,7 +59,7 @@ def write_copy(copy: Copy) -> None:
 
 def _run_child(copy: Copy) -> None:
     order = json.dumps(asdict(copy)).encode()  # msgspec refuses names that are not UTF-8
-    # Ctrl+C is for the parent, which kills the child if it has to
+    # Ctrl+C goes to the parent, which kills the child if necessary
     done = run_python("specchat.llama.pruning", input=order, start_new_session=True)
     if done.returncode:
         reason = death_of(done.returncode) or last_line(done.stderr)
@@ -67,7 +67,7 @@ def _run_child(copy: Copy) -> None:
 
 
 def _write(copy: Copy) -> None:
-    """Write a copy; raises EngineFailed with llama.cpp's reason."""
+    """Write a copy. Raises EngineFailed with llama.cpp's reason."""
     start()
     parameters = api.llama_model_quantize_default_params()
     parameters.only_copy = copy.file_type is None
@@ -81,11 +81,11 @@ def _write(copy: Copy) -> None:
     source, destination = os.fsencode(copy.source), os.fsencode(copy.destination)
     if api.llama_model_quantize(source, destination, parameters):
         raise EngineFailed(" ".join(last_errors()[-2:]) or "it gave no reason")
-    del overrides  # lived until here
+    del overrides  # kept alive until here
 
 
 def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_override]":
-    """Return texts as llama.cpp adds them to a file's metadata, ended by an empty one."""
+    """Return metadata in llama.cpp's form, ended by an empty entry."""
     added = (api.llama_model_kv_override * (len(metadata) + 1))()
     for each, (key, text) in zip(added, metadata.items(), strict=False):
         short = text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")
@@ -94,7 +94,7 @@ def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_
 
 
 def _end_with(parent: int) -> None:
-    """End this process once its parent has ended, which may have been killed."""
+    """End this process once its parent has ended, even if it was killed."""
     while os.getppid() == parent:
         sleep(0.5)
     os._exit(FAILED)

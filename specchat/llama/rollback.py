@@ -1,14 +1,14 @@
-"""Removing tokens from a model's memory, for every kind of memory llama.cpp has.
+"""Removes tokens from a model's memory, for every kind of memory llama.cpp has.
 
 - "tail": attention caches drop their tail.
 - "window": those with a sliding window do so as far back as the window still reaches; beyond that
   they return to the end of an earlier prompt.
-- "snapshots": hybrids that keep a state per token of the last batch step back inside it.
+- "snapshots": hybrids that keep a state per token of the last batch step back within it.
 - "checkpoint": other recurrent and hybrid models return to a saved state; the tokens after it are
   evaluated again together with the next ones.
 - "none": a memory that supports none of this is emptied, which allows plain decoding only.
 
-Each is tried on the real context at load, not inferred from the architecture's name.
+Each way is tried on the real context at load, not inferred from the architecture's name.
 """
 
 import ctypes
@@ -26,20 +26,20 @@ PARTIAL_ONLY = 1
 """State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
 NUM_PROMPT_CHECKPOINTS = 4
 MOST_PROMPT_BYTES = 2**28
-"""Limits the states kept at the ends of prompts; the last one is kept whatever its size."""
+"""The size limit of the states kept at the ends of prompts; the last one is always kept."""
 MOST_MARKS = 34
-"""Marks of one step: a draft model that cannot step back marks before each token it drafts."""
+"""The most marks of one step: a draft model that cannot step back sets one before each token."""
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]
 
 CanRemove: TypeAlias = Callable[[int, int, int], bool]
-"""Whether removing the tail leaves a valid memory: from the length to return to, the present one,
-and the number of tokens in the last pass."""
+"""Whether removing the tail leaves a valid memory, given the length to return to, the present
+length, and the number of tokens in the last pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """A saved state, and the number of tokens it stands for."""
+    """A saved state, and the number of tokens it covers."""
 
     length: int
     data: ctypes.Array[ctypes.c_uint8]
@@ -49,9 +49,9 @@ class _Checkpoint:
 class Rollback:
     """Returns a context's memory to fewer tokens. Lengths count tokens from the beginning.
 
-    The tail is removed where `can_remove` allows that, which costs nothing. Otherwise the latest
-    saved state is restored; the tokens after it are evaluated again with the next ones. States are
-    kept for the ends of a few prompts, where the next question is likely to depart, and with
+    The tail is removed if `can_remove` allows it, which costs nothing. Otherwise the latest saved
+    state is restored, and the tokens after it are evaluated again with the next ones. States are
+    kept for the ends of a few prompts, where the next prompt is likely to diverge, and with
     "checkpoint" for the step being decoded, one per mark.
     """
 
@@ -73,7 +73,7 @@ class Rollback:
 
     @property
     def removes_any_tail(self) -> bool:
-        """Whether the memory can return to any length, without a state saved there."""
+        """Whether the memory can return to any length without a saved state."""
         return self.name == "tail"
 
     @property
@@ -82,9 +82,9 @@ class Rollback:
         return self.name in {"tail", "window", "snapshots"}
 
     def mark(self, length: int) -> None:
-        """Prepare for a return to `length`, which is the present length, or to a later one.
+        """Prepare for a return to `length`, the present length, or to a later one.
 
-        Saves the state, unless it is saved already or a step's tokens can be removed.
+        Saves the state unless it is already saved or a step's tokens can be removed.
         """
         if self.name != "checkpoint":
             return
@@ -95,7 +95,7 @@ class Rollback:
             self._spare.append(self._step.pop(0).data)
 
     def keep(self, length: int) -> None:
-        """Prepare for a later question that shares the `length` tokens in memory."""
+        """Prepare for a later prompt that shares the `length` tokens in memory."""
         is_kept = not length or any(kept.length == length for kept in self._prompts)
         if is_kept or self.name in {"tail", "none"}:
             return
@@ -104,13 +104,13 @@ class Rollback:
         self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
 
     def settle(self) -> None:
-        """Release what was prepared for a return to before the last mark."""
+        """Release everything prepared for a return to before the last mark."""
         if self._step:
             last = max(saved.length for saved in self._step)
             self._forget(lambda saved: saved.length < last)
 
     def to(self, length: int, present: int, num_last: int) -> int:
-        """Return to `length` tokens or fewer; return to how many.
+        """Go back to at most `length` tokens; return the number of tokens kept.
 
         `present` is the present length, `num_last` the number of tokens in the last pass. Empties
         the memory if the tail cannot be removed and no state is saved.
@@ -131,14 +131,14 @@ class Rollback:
         return latest.length
 
     def remove_tail(self, length: int) -> bool:
-        """Remove the tokens from `length` on; False if the memory cannot."""
+        """Remove the tokens from `length` on; return False if the memory does not support it."""
         return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
 
     def repeat(self, num_times: int) -> bool:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
 
-        Passes then take the kernels and the time of a deep context, without reading one. The copies
-        stay until the memory is emptied. Returns False where they do not fit, or where the memory
+        Passes then use the kernels and take the time of a deep context, without one being read. The
+        copies stay until the memory is emptied. Returns False if they do not fit, or if the memory
         is more than a KV cache; the caller must then empty the memory.
         """
         if self.name not in {"tail", "window"}:
@@ -154,17 +154,17 @@ class Rollback:
         return True
 
     def empty(self) -> int:
-        """Remove all tokens; return 0, their number."""
+        """Remove all tokens; return 0, the number left."""
         api.llama_memory_clear(self._memory, True)
         return 0
 
     def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
-        """Drop marks, keeping their buffers for the next ones."""
+        """Drop marks, keeping their buffers for reuse."""
         self._spare += [saved.data for saved in self._step if is_useless(saved)]
         self._step = [saved for saved in self._step if not is_useless(saved)]
 
     def _drop_prompts(self, length: int) -> None:
-        """Drop the ends of prompts after `length` tokens: another text follows there."""
+        """Drop states of prompts longer than `length` tokens, where another text follows now."""
         if self._prompts:
             self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
@@ -186,7 +186,7 @@ class Rollback:
 
 
 def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
-    """Return the way that works for this context, found by trying it; leave the memory empty."""
+    """Return the kind of rollback that works for this context, by trying; empty the memory."""
     none = Rollback(context)
     try:
         return _tried(none, context, model, decode)
@@ -203,7 +203,7 @@ def _tried(none: Rollback, context: object, model: Model, decode: Decode) -> Rol
         if depth := int(api.llama_n_rs_seq(context)):
 
             def within_pass(length: int, present: int, num_last: int) -> bool:
-                # llama.cpp would step back further, into states that are no longer right
+                # llama.cpp would step back further, into states that are no longer valid
                 return present - length <= min(depth, num_last - 1)
 
             return Rollback(context, "snapshots", within_pass)

@@ -1,10 +1,10 @@
-"""How long llama.cpp's threads look for work before they sleep.
+"""Chooses how long llama.cpp's threads spin before they sleep.
 
-Threads of GCC's OpenMP look for milliseconds, or for about a microsecond when they outnumber the
-processors. Long waits are faster, except where another program wants a processor all the time: then
-a thread that looks for work takes the time of the one it waits for, and decoding with short waits
-is 1.5 to 1.7 times as fast (docs/lab.md has the figures). No function of OpenMP sets them,
-but threads that sleep count too: a team of idle ones makes waits short for as long as it exists.
+Idle threads of GCC's OpenMP spin for milliseconds, or for about a microsecond when they outnumber
+the processors. Long waits are faster, except when another program wants a processor all the time:
+then a spinning thread takes the time of the thread it waits for, and decoding with short waits is
+1.5 to 1.7 times as fast (docs/lab.md has the figures). OpenMP has no function to set the wait, but
+sleeping threads count as threads, so a team of idle ones makes waits short while it exists.
 """
 
 import ctypes
@@ -20,22 +20,22 @@ from specchat.planning.host_resources import affinity, seconds_of_others
 MAPS = Path("/proc/self/maps")
 WINDOW_SECONDS = 0.5
 CROWDED, STILL_CROWDED = 0.55, 0.75
-"""Processors that others use beyond those decoding leaves idle: as many make waits short, and keep
-them short. One program that wants a processor all the time gets 0.66 to 0.77 beside two threads
-with long waits on two processors, 0.86 to 0.95 beside short ones; one that wants it for 80 % of the
-time, 0.39 to 0.48 and 0.55 to 0.69."""
+"""The numbers of processors used by other programs, beyond those that decoding leaves idle, that
+make waits short and keep them short. Beside two threads on two processors, a program that wants a
+processor all the time gets 0.66 to 0.77 with long waits and 0.86 to 0.95 with short ones; a program
+that wants it 80 % of the time gets 0.39 to 0.48 and 0.55 to 0.69."""
 NUM_WINDOWS = 2
-"""Crowded windows in a row that make waits short: a program may only be starting."""
+"""Crowded windows in a row that make waits short; a single one may be a program starting."""
 
 
 class ThreadWaits:
-    """Keeps the waits of this process's threads long, or short while other programs crowd it.
+    """Keeps thread waits long, or short while other programs compete for the processors.
 
     It does nothing if the user chose how threads wait, or if OpenMP is not GCC's.
     """
 
     def __init__(self, num_threads: int) -> None:
-        """Wait long while this number of threads decode."""
+        """Begin with long waits for this number of decoding threads."""
         is_ours = os.environ.keys().isdisjoint({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
         self._libraries = _openmp_libraries() if is_ours else []
         self._processors = affinity()
@@ -50,14 +50,14 @@ class ThreadWaits:
         return self._team is not None
 
     def begin(self) -> None:
-        """Begin a window: what other programs used until now does not count."""
+        """Begin a window; earlier use by other programs does not count."""
         self._since, self._used = perf_counter(), 0.0
-        with suppress(OSError):  # some sandboxes hide what processors do: then waits stay long
+        with suppress(OSError):  # some sandboxes hide processor use: then waits stay long
             if self._libraries:
                 self._used = seconds_of_others(self._processors)
 
     def follow(self) -> None:
-        """Choose the waits by what others used in this window, if it is over, and begin another."""
+        """If the window is over, choose the waits by what others used, and begin another one."""
         seconds = perf_counter() - self._since
         if seconds < WINDOW_SECONDS or not self._libraries:
             return
@@ -72,7 +72,7 @@ class ThreadWaits:
             self.shorten()
 
     def shorten(self) -> None:
-        """Switch to short waits, where that is possible."""
+        """Switch to short waits if possible."""
         if self._libraries and not self._team:
             with suppress(RuntimeError):
                 self._team = _SleepingTeam(self._libraries, max(2, self._num_idle + 2))
@@ -109,7 +109,7 @@ class _SleepingTeam:
 
 
 def _openmp_libraries() -> list[ctypes.CDLL]:
-    """Return each copy of GCC's OpenMP that this process has loaded: wheels may bring their own."""
+    """Return all copies of GCC's OpenMP in this process; wheels may bring their own."""
     found = []
     with suppress(OSError):  # not Linux
         paths = re.findall(r"(/.*/libgomp[^/]*)$", os.fsdecode(MAPS.read_bytes()), re.MULTILINE)

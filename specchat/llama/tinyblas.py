@@ -1,9 +1,9 @@
 """tinyBLAS, the kernels with which llama.cpp multiplies several columns at once on CPUs.
 
-It adds up in another order than the kernels for a single column, so passes over several tokens
-round differently. The set-up builds llama.cpp with a variable for where it begins
-(scripts/setup_env/exact_kernels.py), so that prompts still have its speed and verification does not
-need it. Other builds have none.
+It sums in another order than the kernels for a single column, so passes over several tokens round
+differently. The set-up builds llama.cpp with a variable for the smallest number of columns that use
+it (scripts/setup_env/exact_kernels.py), so that prompts keep its speed and verification avoids it.
+Other builds lack the variable.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from specchat.options.declarations import LONGEST_DRAFT
 def leave_out(longest: int) -> None:
     """Compute passes of up to `longest` tokens without tinyBLAS, in this process.
 
-    What another engine in it needs is kept.
+    The longest length that any engine in the process needs applies.
     """
     columns = _columns()
     if columns is not None:
@@ -26,9 +26,9 @@ def leave_out(longest: int) -> None:
 
 @contextmanager
 def left_out(longest: int) -> Iterator[None]:
-    """Compute passes of up to `longest` tokens without tinyBLAS for a while, longer ones with it.
+    """Compute passes of up to `longest` tokens without tinyBLAS temporarily, longer ones with it.
 
-    Only for measurements. It changes nothing in a build without the variable.
+    Only for measurements. It has no effect in a build without the variable.
     """
     columns = _columns() or ctypes.c_int()
     before, columns.value = columns.value, longest + 1
@@ -44,7 +44,7 @@ def is_optional() -> bool:
 
 
 def longest_without() -> int:
-    """Return the longest pass that tinyBLAS has no part in: any verification if it is not used."""
+    """Return the longest pass computed without tinyBLAS: any verification if it is not used."""
     system = api.llama_print_system_info() or b""
     if b"LLAMAFILE = 1" not in system or api.llama_supports_gpu_offload():
         return LONGEST_DRAFT + 1
@@ -55,6 +55,6 @@ def longest_without() -> int:
 def _columns() -> ctypes.c_int | None:
     """Return the variable; None in a build without it."""
     try:
-        return ctypes.c_int.in_dll(api._lib, "specchat_min_columns")  # noqa: SLF001  # the one handle there is
+        return ctypes.c_int.in_dll(api._lib, "specchat_min_columns")  # noqa: SLF001  # there is no public handle
     except ValueError:
         return None

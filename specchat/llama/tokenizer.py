@@ -30,8 +30,8 @@ class Vocabulary:
         """Return the tokens of a text; `add_special` adds BOS and EOS as the model requires.
 
         `parse_special` turns names of control tokens in the text into those tokens, which is right
-        for a chat template and wrong for anything a user typed. Raises InvalidOption for a model
-        without a tokenizer.
+        for a rendered chat template and wrong for anything a user typed. Raises InvalidOption for a
+        model without a tokenizer.
         """
         if not self.has_tokenizer:
             raise InvalidOption(
@@ -53,7 +53,7 @@ class Vocabulary:
         """Return the tokens of a text that follows another one.
 
         SentencePiece tokenizers add a space before a text. To avoid that, the text is tokenized
-        after a character that merges with nothing.
+        after a character that never merges with others.
         """
         anchor = self.tokenize(ANCHOR, add_special=False, parse_special=False)
         tokens = self.tokenize(ANCHOR + text, add_special=False, parse_special=parse_special)
@@ -62,7 +62,7 @@ class Vocabulary:
         return self.tokenize(text, add_special=False, parse_special=parse_special)
 
     def names_in(self, text: str, template: str) -> set[str]:
-        """Return the names of special tokens in a text, which a user must not be able to write.
+        """Return the names in a text of special tokens that a user must not be able to write.
 
         These are control tokens, and user-defined tokens that are marks: the template contains
         them, or they look like `<|...|>`. Other user-defined tokens, such as runs of spaces, are
@@ -80,11 +80,11 @@ class Vocabulary:
         return first + self.tokenize_more(name[1:], parse_special=False)
 
     def name(self, token: int) -> str:
-        """Return a token's name, which may be written in the vocabulary's own characters."""
+        """Return a token's name, which may use the vocabulary's own characters for spaces."""
         return self.text(token).decode("utf-8", "replace")
 
     def text(self, token: int) -> bytes:
-        """Return a token's name in the vocabulary, not the text it stands for."""
+        """Return a token's name in the vocabulary as bytes, not the text it stands for."""
         return api.llama_vocab_get_text(self._vocab, token) or b""
 
     def is_control(self, token: int) -> bool:
@@ -92,7 +92,7 @@ class Vocabulary:
         return bool(api.llama_vocab_is_control(self._vocab, token))
 
     def is_user_defined(self, token: int) -> bool:
-        """Return True for a token that the model's makers added as a whole text."""
+        """Return True for a token that the model's makers added as a whole."""
         return bool(api.llama_vocab_get_attr(self._vocab, token) & USER_DEFINED)
 
     def is_special(self, token: int) -> bool:
@@ -100,16 +100,16 @@ class Vocabulary:
         return self.is_control(token) or self.is_user_defined(token)
 
     def adds_eos(self) -> bool:
-        """Return True if texts end with the end-of-text token, where they are whole."""
+        """Return True if complete texts end with the end-of-text token."""
         return bool(api.llama_vocab_get_add_eos(self._vocab))
 
     def bos(self) -> int | None:
-        """Return the beginning-of-text token if texts begin with it."""
+        """Return the beginning-of-text token if texts begin with one, otherwise None."""
         adds = api.llama_vocab_get_add_bos(self._vocab)
         return int(api.llama_vocab_bos(self._vocab)) if adds else None
 
     def usual_ends(self) -> tuple[int, int]:
-        """Return the tokens that end a turn and a text; negative for none."""
+        """Return the tokens that end a turn and a text; negative if there is none."""
         turn, text = int(api.llama_vocab_eot(self._vocab)), int(api.llama_vocab_eos(self._vocab))
         return turn if turn >= 0 else text, text
 
@@ -119,10 +119,10 @@ class Vocabulary:
         return self.name(token) if 0 <= token < self.size else ""
 
     def _piece(self, token: int) -> bytes:
-        """Return the bytes a token stands for: of a control token its name, of an end token none.
+        """Return the bytes of a token: the name of a control token, nothing for an end token.
 
-        Control tokens are shown because a fine-tuned model may write some that mean something, such
-        as `<tool_call>`, and because a chat's parts are separated by them.
+        Control tokens are shown because a fine-tuned model may write meaningful ones, such as
+        `<tool_call>`, and because they separate the parts of a chat answer.
         """
         if token in self.end_tokens:
             return b""

@@ -428,7 +428,7 @@ class TestSplitFiles:
     def test_a_part_in_the_place_of_another_is_noticed(self, parts: list[Path]) -> None:
         """The second stands where the third belongs."""
         parts[2].write_bytes(parts[1].read_bytes())
-        with pytest.raises(ModelWontLoad, match="another part"):
+        with pytest.raises(ModelWontLoad, match="is not the part of the model"):
             read_header(parts[0])
 
     def test_a_renamed_part_is_asked_to_take_its_name_back(self, parts: list[Path]) -> None:
