@@ -35,9 +35,9 @@ class BenchmarkPlan:
         """
         arms = [PLAIN, *self.arms]
         for number in range(self.rounds):
-            for place, task in enumerate(self.tasks):
+            for index, task in enumerate(self.tasks):
                 for temperature in self.temperatures:
-                    for arm in arms if (number + place) % 2 else reversed(arms):
+                    for arm in arms if (number + index) % 2 else reversed(arms):
                         yield number, task, temperature, arm
 
 

@@ -66,7 +66,7 @@ class Entry:
         return tuple(each for each in self.files if isinstance(each, Reference))
 
     @property
-    def places(self) -> list[Path | None]:
+    def paths(self) -> list[Path | None]:
         """The path of each file, None if it is not installed."""
         return [
             find_present(file) if isinstance(file, Reference) else file if file.is_file() else None

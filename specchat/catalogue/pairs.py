@@ -178,7 +178,7 @@ def _added(name: str, values: Mapping[str, str], text: str) -> str | None:
 
 def _pair(entry: Entry) -> Pair | None:
     """Return an entry as a pair, None if a file is not installed."""
-    target, draft = [*entry.places, None][:2]
+    target, draft = [*entry.paths, None][:2]
     if target is None or (entry.draft and draft is None):
         return None
     guess = entry.first_guess.get("acceptance")

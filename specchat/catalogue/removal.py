@@ -116,10 +116,10 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
 def _named_paths(name: str) -> Iterator[tuple[Path, str]]:
     """Yield the files that other pairs and settings name; a hub pair counts if it is installed."""
     for entry in load_entries().values():
-        places = entry.places if entry.name != name else []
-        for file, place in zip(entry.files, places, strict=False):
-            if place and (place == file or all(places)):
-                yield place, f"pair {entry.name}"
+        paths = entry.paths if entry.name != name else []
+        for file, path in zip(entry.files, paths, strict=False):
+            if path and (path == file or all(paths)):
+                yield path, f"pair {entry.name}"
     settings = read_settings()
     for setting in ("model.target", "model.draft"):
         if settings[setting]:

@@ -38,7 +38,7 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012  # Jinja's own way
 
     def parse(self, parser: Parser) -> list[Node]:
-        """Return what is inside."""
+        """Return the block's content."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

@@ -15,7 +15,7 @@ BATCH = 200
 """The number of answers held in memory at once."""
 
 Span: TypeAlias = tuple[int, int]
-"""The places in a text where a part of it begins and ends."""
+"""The positions in a text where a part of it begins and ends."""
 
 
 class Form(NamedTuple):
@@ -160,14 +160,14 @@ def _with_kinds(column: str | None, finish: str | None) -> str | None:
 
 
 def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
-    rows, place = [], 0
+    rows, position = [], 0
     for text, letter in pieces:
         for (start, stop), kind in ((split.reasoning, [LETTERS["reasoning"]]), (split.answer, [])):
-            part = text[max(0, start - place) : max(0, stop - place)]
+            part = text[max(0, start - position) : max(0, stop - position)]
             # a token may have no text, for example if it is the beginning of a character
-            if part or (not text and start <= place < stop):
+            if part or (not text and start <= position < stop):
                 rows.append([part, letter, *kind])
-        place += len(text)
+        position += len(text)
     return rows
 
 

@@ -133,7 +133,7 @@ class _Report:
         return draw(
             self._heading() + ("" if self.results.is_complete else " (stopped early)"),
             [Bar(task, *speedup) for task, speedup in tasks.items()],
-            [Bar(str(place), share) for place, share in enumerate(shares, 1)],
+            [Bar(str(number), share) for number, share in enumerate(shares, 1)],
             [Bar(str(count), costs[count]) for count in PASS_LENGTHS if count in costs],
         )
 

@@ -103,7 +103,7 @@ def record_of(entry: Entry) -> dict[str, Any]:
         "bytes": entry.num_bytes,
         "about_gb": entry.about_gb,
         "first_guess": dict(entry.first_guess),
-        "here": None not in entry.places,
+        "here": None not in entry.paths,
     }
 
 

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         entry = _recommended_pair(arguments)
         size = f" ({size_text(size_of(entry))})" if size_of(entry) else ""
         question, otherwise = f"pull {entry.name}{size}?", f"`specchat pull {entry.name}` pulls it"
-        if None in entry.places and not confirm(question, otherwise=otherwise, default=True):
+        if None in entry.paths and not confirm(question, otherwise=otherwise, default=True):
             say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
         arguments.name = entry.name
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     _delete_wrong(references)
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is already installed")
-    places = dict(zip(references, _fetch(references, command), strict=True))
-    paths = [places[file] if isinstance(file, Reference) else file for file in files]
+    pulled = dict(zip(references, _fetch(references, command), strict=True))
+    paths = [pulled[file] if isinstance(file, Reference) else file for file in files]
     print_exactly("\n".join(map(str, paths)))
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     named = [arguments.name] if is_pair else map(str, paths)

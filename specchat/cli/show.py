@@ -67,17 +67,17 @@ def find_file(name: str) -> Path:
 
 
 def _about_pair(entry: Entry) -> dict[str, Any]:
-    places = entry.places
-    installed = [place for place in places if place]
-    memory = memory_of(*installed) if installed == places else memory_of_entry(entry)
+    paths = entry.paths
+    installed = [path for path in paths if path]
+    memory = memory_of(*installed) if installed == paths else memory_of_entry(entry)
     models: dict[str, Any] = {}
-    for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
+    for role, file, path in zip(("target", "draft"), entry.files, paths, strict=False):
         wheel = file.wheel if isinstance(file, Reference) else None
         models[role] = {
             "file": str(file),
             "wheel": str(wheel) if wheel else None,
-            "here": place is not None,
-            "model": _about_model(read_header(place)) if place else None,
+            "here": path is not None,
+            "model": _about_model(read_header(path)) if path else None,
         }
     target = models["target"]["model"]
     return {
@@ -85,7 +85,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
         "memory": [_about_memory(each) for each in memory],
-        **(_about_exactness(places[0]) if places[0] else {"exact": {}, "exact_cost": {}}),
+        **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
 

@@ -158,14 +158,14 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
 
     def _fast_target(self) -> Path:
         """Return the target, as bfloat16 if it is small."""
-        target, place = self._wanted.loading.target, self._work / "target.gguf"
+        target, path = self._wanted.loading.target, self._work / "target.gguf"
         if read_header(target).file_bytes > LARGEST_COPIED:
             return target
-        if not place.exists():
-            part = place.with_suffix(".part")
+        if not path.exists():
+            part = path.with_suffix(".part")
             write_copy(Copy(str(target), str(part), file_type=BF16))
-            part.replace(place)
-        return place
+            part.replace(path)
+        return path
 
 
 def num_sequences(sizes: Sizes) -> int:

@@ -65,12 +65,12 @@ class Example:
 class Batch:
     """Examples side by side, padded at the end, of shape (examples, length).
 
-    `places` are the flat positions after which the tokens of the answers follow. `inputs` has what
-    layers read there, (examples, length, width), None if that is not wanted.
+    `positions` are the flat positions of the tokens before those of the answers. `inputs` has the
+    layers' inputs, (examples, length, width), None if not wanted.
     """
 
     tokens: Integers
-    places: Integers
+    positions: Integers
     likeliest: Integers
     logs: NDArray[np.float32]
     inputs: NDArray[np.float16] | None = None
@@ -142,10 +142,10 @@ class AnswerStore:
                 return
             order = random.permutation(len(self.training))
             for first in range(0, len(order), SORTED_AT_ONCE):
-                chosen = [self.training[place] for place in order[first : first + SORTED_AT_ONCE]]
+                chosen = [self.training[index] for index in order[first : first + SORTED_AT_ONCE]]
                 groups = list(_groups(sorted(chosen, key=lambda each: len(each.tokens)), size))
-                for place in random.permutation(len(groups)):
-                    yield collate(groups[place])
+                for index in random.permutation(len(groups)):
+                    yield collate(groups[index])
 
 
 def _examples(path: Path, inputs_width: int) -> list[Example]:
@@ -222,15 +222,15 @@ def collate(examples: Sequence[Example]) -> Batch:
     tokens = np.zeros((len(examples), length), np.int32)
     loaded = [each.inputs.load() for each in examples if each.inputs]
     inputs = np.zeros((len(examples), length, loaded[0].shape[1]), np.float16) if loaded else None
-    places = []
+    positions = []
     for row, each in enumerate(examples):
         tokens[row, : len(each.tokens)] = each.tokens
         if inputs is not None:
             inputs[row, : len(each.tokens)] = loaded[row]
-        places.append(np.arange(each.prompt - 1, len(each.tokens) - 1) + row * length)
+        positions.append(np.arange(each.prompt - 1, len(each.tokens) - 1) + row * length)
     return Batch(
         tokens,
-        np.concatenate(places).astype(np.int32),
+        np.concatenate(positions).astype(np.int32),
         np.concatenate([each.likeliest for each in examples]),
         np.concatenate([each.logs for each in examples]).astype(np.float32),
         inputs,

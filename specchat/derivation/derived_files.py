@@ -124,17 +124,17 @@ def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     return Costs(target, draft, knowledge.reads_accepted)
 
 
-def keep_draft(draft: MeasuredDraft, place: Path, origin: Origin, name: str) -> None:
-    """Copy a measured draft to its place, with its origin, the prediction and a name recorded.
+def keep_draft(draft: MeasuredDraft, path: Path, origin: Origin, name: str) -> None:
+    """Copy a measured draft to its path, with its origin, the prediction and a name recorded.
 
     Raises EngineFailed if it cannot be written.
     """
     record = replace(origin, predicted_speedup=f"{draft.here.speedup:.3f}")
-    written = place.with_suffix(WRITING)
+    written = path.with_suffix(WRITING)
     write_copy(
         Copy(str(draft.path), str(written), metadata={**record.metadata, "general.name": name})
     )
-    written.replace(place)
+    written.replace(path)
 
 
 @contextmanager
@@ -160,10 +160,10 @@ def deriving_alone() -> Iterator[None]:
 
 
 @contextmanager
-def scratch_file(place: Path) -> Iterator[Path]:
+def scratch_file(path: Path) -> Iterator[Path]:
     """Yield a path in the same folder, of a file that is deleted at the end."""
-    scratch = place.with_suffix(SCRATCH)
-    make_private(place.parent)
+    scratch = path.with_suffix(SCRATCH)
+    make_private(path.parent)
     try:
         yield scratch
     finally:

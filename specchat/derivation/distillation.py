@@ -69,12 +69,12 @@ class Distillation(ABC):
 
     def step(self, batches: Sequence[Batch], share: float) -> float:
         """Train on some batches; `share` of the time has passed. Return the mean loss."""
-        total = sum(len(batch.places) for batch in batches)
+        total = sum(len(batch.positions) for batch in batches)
         sharpness = max(0.0, (share - 1.0 + SHARPENED_SHARE) / SHARPENED_SHARE)
         losses = []
         for batch in batches:
             loss = self._loss(batch, share, sharpness)
-            (loss * (len(batch.places) / total)).backward()
+            (loss * (len(batch.positions) / total)).backward()
             losses.append(loss.item())
         nn.utils.clip_grad_norm_(self._module.parameters(), 1.0)
         warmth = min((self.steps + 1) / WARMUP_STEPS, _schedule(share))
@@ -87,10 +87,10 @@ class Distillation(ABC):
         return sum(losses) / len(losses)
 
     def agreements(self, examples: Sequence[Example]) -> tuple[Numbers, Numbers]:
-        """Return whether the best token is the target's, (places,), and the overlaps at 0.8.
+        """Return whether the best token is the target's, (tokens,), and the overlaps at 0.8.
 
         The overlap, the sum of min(p, q), is the chance that a drafted token is accepted:
-        (runs, places), the first for the first token of a draft, the last for all behind.
+        (runs, tokens), the first for the first token of a draft, the last for all later ones.
         """
         found = []
         for example in examples:

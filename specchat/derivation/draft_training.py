@@ -13,7 +13,7 @@ from specchat.derivation.distillation import HARD_SHARE, OVERLAP_SHARE, TEMPERAT
 from specchat.derivation.draft_network import Network, Shape
 
 NUM_STRANGERS = 2048
-"""Tokens drawn at random that stand for all that no place of a batch has among its likeliest."""
+"""The number of randomly drawn tokens that stand for all that are unlikely throughout a batch."""
 EMBEDDING_DEVIATION = 0.04
 
 
@@ -37,8 +37,8 @@ class DraftDistillation(Distillation):
         turned = torch.linalg.qr(torch.randn(width, width, device=self._device))[0]
         kept = weights @ directions[:, -width:] @ turned  # even parts survive quantization best
         with torch.no_grad():
-            place = self.network.token_embd.weight[: len(kept), :width]
-            place.copy_(kept / kept.std() * EMBEDDING_DEVIATION)
+            initial = self.network.token_embd.weight[: len(kept), :width]
+            initial.copy_(kept / kept.std() * EMBEDDING_DEVIATION)
 
     def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return the hidden states of the answers, and the target's likeliest tokens there."""
@@ -46,10 +46,10 @@ class DraftDistillation(Distillation):
         positions = torch.arange(tokens.shape[1], device=self._device)[None].expand_as(tokens)
         with torch.autocast(self._device, dtype=torch.bfloat16):
             hidden = self.network.hidden(tokens, positions).flatten(0, 1)
-        places = torch.from_numpy(batch.places).long().to(self._device)
+        rows = torch.from_numpy(batch.positions).long().to(self._device)
         likeliest = torch.from_numpy(batch.likeliest).long().to(self._device)
         logs = torch.from_numpy(batch.logs).to(self._device)
-        return hidden[places].bfloat16(), likeliest, logs
+        return hidden[rows].bfloat16(), likeliest, logs
 
     def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
         hidden, likeliest, logs = self._rows(batch)
@@ -63,12 +63,12 @@ class DraftDistillation(Distillation):
         """Return the cross entropy with the target; sharpness adds the overlap."""
         del share
         hidden, likeliest, logs = self._rows(batch)
-        tokens, places = torch.unique(likeliest, return_inverse=True)
+        tokens, indices = torch.unique(likeliest, return_inverse=True)
         strangers, weight = self._strangers(tokens)
         candidates = torch.cat([tokens, strangers])
         rows = self.network.token_embd.weight[candidates].to(hidden.dtype)
         logits = functional.linear(hidden, rows).float()
-        known = logits.gather(1, places)
+        known = logits.gather(1, indices)
         offset = torch.zeros(len(candidates), device=self._device)
         offset[len(tokens) :] = weight
         predicted = known - torch.logsumexp(logits + offset, -1)[:, None]

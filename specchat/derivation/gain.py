@@ -1,6 +1,6 @@
 """Predicting a draft's gain: its guesses beside the target's, and pacing simulated on them.
 
-The target's answers are evaluated once by the target and once by the draft, so each place in them
+The target's answers are evaluated once by the target and once by the draft, so each index in them
 has what the one wants and what the other would have drafted. Real pacing then decodes that text
 with measured costs, in a simulation: at temperature 0 that repeats what a real answer would accept.
 """
@@ -44,7 +44,7 @@ CHEAP_LENGTH, CHEAP_COST = 4, 1.2
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a model expects at a place: greedily with a confidence, and as a distribution."""
+    """A model's prediction for a token: the best one with a confidence, and the distribution."""
 
     best: int
     confidence: float
@@ -110,7 +110,7 @@ def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
 
 
 def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]:
-    """Return the chance that a token drafted at each place is accepted above temperature 0.
+    """Return the chance of acceptance of a token drafted at each index, above temperature 0.
 
     That is the sum of min(p, q) (Leviathan et al. 2023).
     """
@@ -123,14 +123,14 @@ def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]
 def chances_by_position(accepted: Numbers) -> list[float]:
     """Return the chance of the first, second, ... token of a draft if those before are accepted.
 
-    `accepted` has the chance at each place, (positions, places): of the first token of a draft, of
-    the second, and so on, the last for all behind. Places that are easy to predict come in runs.
+    `accepted` has the chance at each index of the text, (positions, indices): the first row for the
+    first token of a draft, and so on, the last row for all later ones. Easy tokens come in runs.
     """
-    num_positions, num_places = accepted.shape
-    survivals, survival = [1.0], np.ones(num_places)
-    for number in range(min(LONGEST_DRAFT, num_places)):
+    num_positions, num_indices = accepted.shape
+    survivals, survival = [1.0], np.ones(num_indices)
+    for number in range(min(LONGEST_DRAFT, num_indices)):
         chances = accepted[min(number, num_positions - 1)]
-        survival = survival[: num_places - number] * chances[number:]
+        survival = survival[: num_indices - number] * chances[number:]
         survivals.append(float(survival.mean()))
     return [after / before if before else 0.0 for before, after in pairwise(survivals)]
 
@@ -172,41 +172,41 @@ def predict(
 
 @dataclass
 class _Text(Machine):
-    """A simulated pair on a text; behind its last place it begins again."""
+    """A simulated pair on a text, which starts over at its end."""
 
     wanted: Sequence[Guess] = ()
     offered: Sequence[Sequence[Guess]] = ()
 
-    def offer(self, place: int) -> Guess:
+    def offer(self, index: int) -> Guess:
         """Return the drafter's guess at a position, for a draft that begins here."""
-        guesses = self.offered[min(place - self.emitted, len(self.offered) - 1)]
-        return guesses[place % len(guesses)]
+        guesses = self.offered[min(index - self.emitted, len(self.offered) - 1)]
+        return guesses[index % len(guesses)]
 
-    def target(self, place: int) -> Guess:
-        """Return what the target wants at a place."""
-        return self.wanted[place % len(self.wanted)]
+    def target(self, index: int) -> Guess:
+        """Return the target's prediction at an index."""
+        return self.wanted[index % len(self.wanted)]
 
 
 class _GreedyText(_Text):
-    """At temperature 0, where a place in the text has one right token."""
+    """A text at temperature 0, with one right token at each index."""
 
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return the confidence at a place."""
-        return self.offer(place).confidence, SURE[RIGHT]
+    def proposed(self, index: int) -> tuple[float, Distribution]:
+        """Return the confidence at an index."""
+        return self.offer(index).confidence, SURE[RIGHT]
 
     def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify as is done at temperature 0."""
-        places = range(self.emitted, self.emitted + len(draft) + 1)
-        is_right = [self.offer(place).best == self.target(place).best for place in places]
+        """Verify as at temperature 0."""
+        indices = range(self.emitted, self.emitted + len(draft) + 1)
+        is_right = [self.offer(index).best == self.target(index).best for index in indices]
         return verify_greedily(pacer, len(draft), [RIGHT if each else WRONG for each in is_right])
 
 
 class _SampledText(_Text):
-    """Above temperature 0, where a place in the text has distributions."""
+    """A text above temperature 0, with distributions at each index."""
 
-    def proposed(self, place: int) -> tuple[float, Distribution]:
+    def proposed(self, index: int) -> tuple[float, Distribution]:
         """Return a draft model's confidence and distribution."""
-        distribution = self.offer(place).distribution
+        distribution = self.offer(index).distribution
         return 0.5 + 0.5 * distribution.largest_share, distribution
 
     def drawn(self, distribution: Distribution) -> int:
@@ -214,11 +214,11 @@ class _SampledText(_Text):
         return distribution.sample(self.random.random)
 
     def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify as is done above temperature 0."""
+        """Verify as above temperature 0."""
         first = self.emitted
 
-        def target(place: int) -> Distribution:
-            return self.target(first + place).distribution
+        def target(index: int) -> Distribution:
+            return self.target(first + index).distribution
 
         return verify_sampled(pacer, draft, target, self.random.random)
 

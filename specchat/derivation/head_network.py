@@ -2,7 +2,7 @@
 
 A row of the head reads a token and what three layers of the target read at the token before; its
 logits, over the tokens that the target uses most, are for the token after. Where the target has not
-been, the head's own row takes the place of what the target's layers read.
+been, the head's own row replaces what the target's layers read.
 """
 
 from collections.abc import Iterator

@@ -20,8 +20,8 @@ from specchat.derivation.head_network import HeadNetwork, HeadShape
 
 NUM_RUNS, FIRST_RUN_SHARE = 3, 0.4
 """How many tokens ahead it learns to draft, and the share of the time for the first alone."""
-LATER_PLACES, LATER_WEIGHT = 0.4, 0.7
-"""The share of places where later tokens are learned, and their weight against those before."""
+LATER_SHARE, LATER_WEIGHT = 0.4, 0.7
+"""The share of rows that learn later tokens, and the weight of each such token against the last."""
 OVERLAP_SHARE = 40.0
 """The weight of the overlap at the end of training, so that it is nearly all that counts.
 
@@ -29,7 +29,7 @@ On SmolLM2's head 80 steps with 40 brought 0.17 percentage points more overlap t
 8 brought 0.02, and 60 with 2 lost 0.06; the best token was the target's as often.
 """
 ROWS_AT_ONCE = 128
-"""Logits of more places do not fit in a processor's caches."""
+"""The logits of more rows do not fit in a processor's caches."""
 
 
 class HeadDistillation(Distillation):
@@ -45,8 +45,8 @@ class HeadDistillation(Distillation):
         self.network = HeadNetwork(shape)
         super().__init__(self.network, shape, threads=threads)
         self._embedding = torch.tensor(embedding).to(self._device, torch.bfloat16)
-        self._places, self._begins_with_all = torch.empty(0), False
-        self._find_places()
+        self._indices, self._begins_with_all = torch.empty(0), False
+        self._find_indices()
 
     def begin_with(
         self, output: NDArray[np.float32], norm: NDArray[np.float32], tokens: NDArray[np.int64]
@@ -58,19 +58,19 @@ class HeadDistillation(Distillation):
             network.output.weight.copy_(torch.tensor(output[tokens]))
             network.output_norm.weight.copy_(torch.tensor(norm))
             network.fc.weight[:, -width:] += torch.eye(width, device=self._device)
-        self._find_places()
+        self._find_indices()
 
     def restore(self, path: Path) -> bool:
         """Resume from a saved state, with all runs; return False if none has this shape."""
         self._begins_with_all = super().restore(path)
-        self._find_places()
+        self._find_indices()
         return self._begins_with_all
 
-    def _find_places(self) -> None:
+    def _find_indices(self) -> None:
         """Record the index of each token among those that can be drafted, -1 for others."""
         tokens = self.network.d2t
-        self._places = torch.full((len(self._embedding),), -1, device=self._device)
-        self._places[tokens] = torch.arange(len(tokens), device=self._device)
+        self._indices = torch.full((len(self._embedding),), -1, device=self._device)
+        self._indices[tokens] = torch.arange(len(tokens), device=self._device)
 
     def _runs(self, batch: Batch, count: int) -> list[Tensor]:
         """Return flat rows, those of later runs as `HeadNetwork.runs` does."""
@@ -83,27 +83,27 @@ class HeadDistillation(Distillation):
     def _wanted(self, batch: Batch, run: int, share: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows that predict an answer's tokens, and what the target finds likeliest.
 
-        A row predicts what follows the token after it, so it is the one before the batch's place.
+        A row predicts what follows the token after it, so it precedes the batch's position by one.
         """
         length = batch.tokens.shape[1]
-        chosen = np.flatnonzero(batch.places % length > run)
+        chosen = np.flatnonzero(batch.positions % length > run)
         if share < 1.0:
             chosen = chosen[torch.rand(len(chosen)).numpy() < share]
-        rows = torch.from_numpy(batch.places[chosen] - 1).long()
+        rows = torch.from_numpy(batch.positions[chosen] - 1).long()
         likeliest = torch.from_numpy(batch.likeliest[chosen]).long()
         logs = torch.from_numpy(batch.logs[chosen])
         return rows.to(self._device), likeliest.to(self._device), logs.to(self._device)
 
     def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        count, best, overlaps = len(batch.places), list[Tensor](), list[Tensor]()
+        count, best, overlaps = len(batch.positions), list[Tensor](), list[Tensor]()
         for run, hidden in enumerate(self._runs(batch, NUM_RUNS)):
             rows, likeliest, logs = self._wanted(batch, run)
             weight = self.network.output.weight.to(hidden.dtype)
             logits = functional.linear(hidden[rows], weight).float()
-            places = self._places[likeliest]
-            offered = (logits / TEMPERATURE).softmax(-1).gather(1, places.clamp_min(0))
-            both = torch.minimum((logs / TEMPERATURE).softmax(-1), offered * (places >= 0)).sum(-1)
-            best.append(functional.pad(logits.argmax(-1) == places[:, 0], (count - len(rows), 0)))
+            indices = self._indices[likeliest]
+            offered = (logits / TEMPERATURE).softmax(-1).gather(1, indices.clamp_min(0))
+            both = torch.minimum((logs / TEMPERATURE).softmax(-1), offered * (indices >= 0)).sum(-1)
+            best.append(functional.pad(logits.argmax(-1) == indices[:, 0], (count - len(rows), 0)))
             overlaps.append(functional.pad(both, (count - len(rows), 0)))
         return best[0], torch.stack(overlaps)
 
@@ -112,11 +112,11 @@ class HeadDistillation(Distillation):
         count = 1 if is_early else NUM_RUNS
         total: Any = 0.0
         for run, hidden in enumerate(self._runs(batch, count)):
-            rows, likeliest, logs = self._wanted(batch, run, LATER_PLACES if run else 1.0)
+            rows, likeliest, logs = self._wanted(batch, run, LATER_SHARE if run else 1.0)
             loss = _OutputLoss.apply(
                 hidden[rows],
                 self.network.output.weight,
-                self._places[likeliest],
+                self._indices[likeliest],
                 logs,
                 sharpness,
             )
@@ -127,14 +127,14 @@ class HeadDistillation(Distillation):
 class _OutputLoss(torch.autograd.Function):
     """The mean loss of rows, with its gradients, without keeping all rows' logits.
 
-    Most of the time would otherwise go into moving logits of many places through memory.
+    Most of the time would otherwise go into moving logits of many indices through memory.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, places: Tensor, logs: Tensor, sharpness: float
+        ctx: Any, hidden: Tensor, weight: Tensor, indices: Tensor, logs: Tensor, sharpness: float
     ) -> Tensor:
-        """Return the loss; `places` are the likeliest tokens' (rows, LIKELIEST), -1 for none."""
+        """Return the loss; `indices` are the likeliest tokens' (rows, LIKELIEST), -1 for none."""
         matrix = weight.to(hidden.dtype)
         of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         total = torch.zeros((), device=hidden.device)
@@ -142,7 +142,7 @@ class _OutputLoss(torch.autograd.Function):
             part = slice(first, first + ROWS_AT_ONCE)
             logits = functional.linear(hidden[part], matrix).float().requires_grad_()
             with torch.enable_grad():
-                loss = _loss_of(logits, places[part], logs[part], sharpness) / len(hidden)
+                loss = _loss_of(logits, indices[part], logs[part], sharpness) / len(hidden)
             (gradient,) = torch.autograd.grad(loss, logits)
             gradient = gradient.to(hidden.dtype)
             of_hidden[part] = gradient @ matrix
@@ -158,10 +158,10 @@ class _OutputLoss(torch.autograd.Function):
         return of_hidden * gradients[0], of_weight * gradients[0], None, None, None
 
 
-def _loss_of(logits: Tensor, places: Tensor, logs: Tensor, sharpness: float) -> Tensor:
+def _loss_of(logits: Tensor, indices: Tensor, logs: Tensor, sharpness: float) -> Tensor:
     """Return the sum of the rows' cross entropies; with sharpness also what acceptance counts."""
-    is_kept = places >= 0
-    known = logits.gather(1, places.clamp_min(0))
+    is_kept = indices >= 0
+    known = logits.gather(1, indices.clamp_min(0))
     predicted = known - torch.logsumexp(logits, -1, keepdim=True)
     loss = -(logs.exp() * predicted * is_kept).sum()
     if sharpness:

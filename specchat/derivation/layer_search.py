@@ -149,5 +149,5 @@ def _steps(before: Layers, after: Layers) -> list[tuple[int, int]]:
 
 def _spread(layers: Sequence[int], count: int) -> list[int]:
     """Return `count` layers, evenly spread, or all of them if there are fewer."""
-    places = np.linspace(0, len(layers) - 1, min(count, len(layers)))
-    return [layers[round(place)] for place in places.tolist()]
+    indices = np.linspace(0, len(layers) - 1, min(count, len(layers)))
+    return [layers[round(index)] for index in indices.tolist()]

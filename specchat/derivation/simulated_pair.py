@@ -34,7 +34,7 @@ class Machine:
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
     passes, by default a share of the same, `draft_cost`. Target passes are padded by what is known
-    of them, `known_costs`. `chance` and `confidence` belong to a place in the text. What the draft
+    of them, `known_costs`. `chance` and `confidence` belong to an index in the text. What the draft
     model has not read yet it reads before it drafts, and a head reads all accepted tokens with the
     target's rows.
     """
@@ -78,9 +78,9 @@ class Machine:
             self._commit(pacer, draft, num_read)
         return (self.emitted - first) / (self.seconds - began)
 
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return the draft model's confidence and distribution at a place in the text."""
-        return self.confidence(place), SURE[RIGHT]
+    def proposed(self, index: int) -> tuple[float, Distribution]:
+        """Return the draft model's confidence and distribution at an index in the text."""
+        return self.confidence(index), SURE[RIGHT]
 
     def drawn(self, distribution: Distribution) -> int:
         """Draw a drafted token."""
@@ -88,7 +88,7 @@ class Machine:
 
     def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
         """Verify a draft and let the pacer learn; return the number of accepted tokens."""
-        chances = [self.chance(self.emitted + place) for place in range(len(draft) + 1)]
+        chances = [self.chance(self.emitted + index) for index in range(len(draft) + 1)]
         wanted = [RIGHT if self.random.random() < chance else WRONG for chance in chances]
         return verify_greedily(pacer, len(draft), wanted)
 

@@ -121,12 +121,12 @@ class SkipDerivation:
     def run(self) -> Derived:
         """Return the draft; raises Cancelled if stopped before anything was measured."""
         sha256, request = fingerprint(self._header), self._request
-        place = draft_path(self._header, sha256, METHOD)
+        path = draft_path(self._header, sha256, METHOD)
         search, held_out = self._search()
         if (best := search.best) is None:
             raise Cancelled("stopped before anything was measured")
         left_out, count = tuple(sorted(best.layers)), self._header.num_layers
-        with scratch_file(place) as scratch:
+        with scratch_file(path) as scratch:
             self._report("writing the draft")
             file_type = request.quantization.file_type if request.quantization else None
             write_copy(Copy(str(request.loading.target), str(scratch), left_out, {}, file_type))
@@ -137,8 +137,8 @@ class SkipDerivation:
                 layers = f"{count - len(left_out)} of {count} layers"
                 method = f"{METHOD}: {layers} kept"
                 origin = Origin(sha256, self._header.name, method, "the target's answers")
-                keep_draft(measured, place, origin, f"{self._header.name}, {layers}")
-        return Derived(count, left_out, len(search.found), measured, place if is_kept else None)
+                keep_draft(measured, path, origin, f"{self._header.name}, {layers}")
+        return Derived(count, left_out, len(search.found), measured, path if is_kept else None)
 
     def _search(self) -> tuple[LayerSearch, list[Text]]:
         """Return the finished search, and the texts held out from it."""
@@ -199,8 +199,8 @@ class _Judge:
         sampling: Sampling,
         forced: ForcedTexts,
     ) -> None:
-        num_places = sum(count for _, count in forced.texts)
-        self._costs, self._wanted = costs, wanted[:num_places]
+        num_tokens = sum(count for _, count in forced.texts)
+        self._costs, self._wanted = costs, wanted[:num_tokens]
         self._sampling, self._forced = sampling, forced
         self._shares = shares
 

@@ -134,10 +134,10 @@ class TrainDerivation:
         keep_freed_memory()
         self._tidy()
         request, trainee = self._request, self._trainee()
-        place = draft_path(self._header, self._sha256, trainee.method)
+        path = draft_path(self._header, self._sha256, trainee.method)
         if request.prompts.texts or request.prompts.questions:
             open_private(self.work / OWN, "a").close()
-        with scratch_file(place) as scratch:
+        with scratch_file(path) as scratch:
             trainee.training.restore(self.work / trainee.checkpoint)
             write_private(scratch, trainee.file())
             self._report("measuring what passes cost")
@@ -156,8 +156,8 @@ class TrainDerivation:
             is_kept = measured.is_worth_keeping or request.keep_any
             if is_kept:
                 name = f"{self._header.name}, trained {trainee.kind}"
-                keep_draft(measured, place, self._origin(store, trainee), name)
-        kept, count, training = place if is_kept else None, len(store.training), trainee.training
+                keep_draft(measured, path, self._origin(store, trainee), name)
+        kept, count, training = path if is_kept else None, len(store.training), trainee.training
         return Trained(count, training.steps, training.agreement, self.work, measured, kept)
 
     def _tidy(self) -> None:

@@ -16,7 +16,7 @@ SCALINGS = frozenset({"linear", "yarn", "longrope"})
 
 @dataclass(frozen=True, slots=True)
 class LongArray:
-    """An array left in the file: `length` values of `kind`, from byte `place` on.
+    """An array left in the file: `length` values of `kind`, from byte `position` on.
 
     A string too long to keep is one of kind "text", its length in bytes.
     """

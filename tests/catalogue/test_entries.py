@@ -68,7 +68,7 @@ def test_a_draft_that_comes_with_specchat_is_no_part_of_a_download(own: Path) ->
     """A pair of which nothing was fetched yet has nothing here."""
     entry = load_entries()["smollm2-135m"]
 
-    assert entry.places[1]
+    assert entry.paths[1]
     assert (entry.bytes_here, entry.num_bytes) == (0, pinned(entry.references[0]).size)
 
 

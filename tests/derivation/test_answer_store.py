@@ -214,6 +214,6 @@ def test_places_are_those_before_the_answers_tokens(tmp_path: Path) -> None:
     AnswerStore(tmp_path).add(answers(0, 50))
     chosen = AnswerStore(tmp_path).training[5:8]
     batch = collate(chosen)
-    following = batch.tokens.reshape(-1)[batch.places + 1]
+    following = batch.tokens.reshape(-1)[batch.positions + 1]
     assert following.tolist() == [5] * sum(len(each.logs) for each in chosen)
-    assert len(batch.likeliest) == len(batch.logs) == len(batch.places)
+    assert len(batch.likeliest) == len(batch.logs) == len(batch.positions)

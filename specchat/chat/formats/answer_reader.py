@@ -225,7 +225,7 @@ class AnswerReader:
 
 
 class _MarkSearch:
-    """Finds the marks that can end a state; where several begin at one place, the longest."""
+    """Finds the marks that can end a state; where several begin at one position, the longest."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.targets = {mark.text: mark.to for mark in marks}
@@ -245,9 +245,9 @@ class _MarkSearch:
 
     def num_undecided(self, text: str) -> int:
         """Return how many characters at the end of a text might be the start of a mark."""
-        for place in range(max(0, len(text) - self._longest + 1), len(text)):
-            if text[place] in self._firsts and text[place:] in self._beginnings:
-                return len(text) - place
+        for start in range(max(0, len(text) - self._longest + 1), len(text)):
+            if text[start] in self._firsts and text[start:] in self._beginnings:
+                return len(text) - start
         return 0
 
 

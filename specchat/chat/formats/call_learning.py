@@ -179,9 +179,9 @@ def _assignment(probes: Probes, assigned: str) -> str:
     It may depend on the type, as in `string="true">`, so it is compared with that for a number.
     """
     text = probes["number"]
-    place = text.rfind(KEY) + len(KEY)
+    start = text.rfind(KEY) + len(KEY)
     end = text.rfind(str(NUMBER))
-    other = text[place:end] if 0 < place <= end else assigned
+    other = text[start:end] if 0 < start <= end else assigned
     if other.strip() == assigned.strip():
         return _pattern(assigned.strip())
     return rf"{re.escape(assigned[:1])}[^<>]*>"

@@ -81,11 +81,11 @@ class CallSyntax:
         return [
             ToolCall(
                 _well_formed(call.name),
-                arguments[place],
-                _well_formed(call.id) or f"call{num_before + place:05}",
-                raw if place == last else "",
+                arguments[index],
+                _well_formed(call.id) or f"call{num_before + index:05}",
+                raw if index == last else "",
             )
-            for place, call in enumerate(found)
+            for index, call in enumerate(found)
         ]
 
 
@@ -121,14 +121,14 @@ def json_values(text: str) -> Iterator[Any]:
 
     Raises ValueError for one that is cut short or malformed: what is inside it is not a call.
     """
-    decoder, place, num_failures = json.JSONDecoder(strict=False), 0, 0
-    while (found := BEGINNING.search(text, place)) and num_failures < MAX_FAILURES:
+    decoder, position, num_failures = json.JSONDecoder(strict=False), 0, 0
+    while (found := BEGINNING.search(text, position)) and num_failures < MAX_FAILURES:
         try:
-            value, place = decoder.raw_decode(text, found.start())
+            value, position = decoder.raw_decode(text, found.start())
         except ValueError:
             if SURE_BEGINNING.match(text, found.start()):
                 raise
-            place, num_failures = found.start() + 1, num_failures + 1
+            position, num_failures = found.start() + 1, num_failures + 1
             continue
         yield value
 
@@ -138,13 +138,13 @@ def sections(text: str, opening: re.Pattern[str], end: str) -> Iterator[tuple[re
 
     Stops at an opening without an end, so the text is scanned only once.
     """
-    place = 0
-    while found := opening.search(text, place):
+    position = 0
+    while found := opening.search(text, position):
         stop = text.find(end, found.end()) if end else len(text)
         if stop < 0:
             return
         yield found, text[found.end() : stop]
-        place = stop + len(end)
+        position = stop + len(end)
 
 
 def _calls_in(value: Any, tools: Tools) -> Iterator[Call]:
@@ -197,13 +197,13 @@ class NamedJson:
 
     def __call__(self, raw: str, _: Tools) -> list[Call] | None:
         """Return the calls in a text. Raises ValueError for arguments that are not JSON."""
-        decoder, place = json.JSONDecoder(strict=False), 0
+        decoder, position = json.JSONDecoder(strict=False), 0
         found: list[Call] = []
-        while match := self.pattern.search(raw, place):
+        while match := self.pattern.search(raw, position):
             arguments: Any = {}
-            place = match.end()
+            position = match.end()
             if match.end() < len(raw) and raw[match.end()] == "{":
-                arguments, place = decoder.raw_decode(raw, match.end())
+                arguments, position = decoder.raw_decode(raw, match.end())
             groups = match.groupdict()
             found.append(Call(groups["name"].strip(), arguments, (groups.get("id") or "").strip()))
         return found or None
@@ -234,8 +234,8 @@ class TaggedArguments:
 
     def _arguments(self, body: str, types: Mapping[str, Any]) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
-        place = 0
-        while opening := self.argument.search(body, place):
+        position = 0
+        while opening := self.argument.search(body, position):
             key = opening["key"].strip()
             end = self.value_end.replace(KEY_AGAIN, key)
             is_quoted = body.startswith(QUOTED[0], opening.end())
@@ -248,7 +248,7 @@ class TaggedArguments:
                 value = value.removeprefix(QUOTED[0]).removesuffix(QUOTED[1])
             kind = types.get(key, opening.groupdict().get("type"))
             arguments[key] = typed_value(value.removesuffix(self.space[1]), kind)
-            place = stop + len(end)
+            position = stop + len(end)
         return arguments
 
 
