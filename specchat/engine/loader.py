@@ -149,7 +149,7 @@ def load_pair(
             smaller = planner.after(plan)
             if smaller is None:
                 raise
-            notice = f"there was less memory than expected, so: {smaller.summary}"
+            notice = f"less memory was free than reported, so the plan is: {smaller.summary}"
             plan = replace(smaller, notice=notice)
 
 
