@@ -516,7 +516,7 @@ def test_an_eagle_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
     for target, reason in (
         (tiny("gemma3"), "targets of gemma3 are not supported yet"),
         (heads(kind, num_layers=2)["target"], "layers up to 3, the target has 2"),
-        (heads(kind, num_layers=3)["target"], "what the last layer gives, which targets of llama"),
+        (heads(kind, num_layers=3)["target"], "the last layer.s output, which targets of llama"),
         (draft, "only a prediction head"),
     ):
         with pytest.raises(SpecchatError, match=reason), opened({"target": target, "draft": draft}):
