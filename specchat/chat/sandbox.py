@@ -1,7 +1,7 @@
 """Rendering chat templates in a separate process: templates come with models and are not trusted.
 
 `specchat.chat.template` starts it as a script. Jinja's immutable sandbox keeps a template away from
-Python and the machine. A native watchdog ends the process if a template takes too long, a memory
+Python and the machine. Native watchdogs end the process if a template takes too long, a memory
 limit if it needs too much.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from time import monotonic
+from time import process_time
 from typing import Any, NoReturn
 
 import jinja2
@@ -30,6 +30,8 @@ LONGEST_OUTPUT = 4 * 1024 * 1024
 LONGEST_REASON = 300
 MAX_LIMITS = 3
 """Several renderings together may take this many times the limit of one."""
+PATIENCE = 10
+"""A rendering may wait for a processor this many times as long as it may use one."""
 
 
 class _Generation(Extension):
@@ -62,17 +64,32 @@ def main() -> None:
     _limit_memory()
     for line in sys.stdin:
         request = json.loads(line)
-        deadline = monotonic() + MAX_LIMITS * request["seconds"]
+        deadline = process_time() + MAX_LIMITS * request["seconds"]
         answers = []
         for variables in request["variables"]:
-            remaining = min(request["seconds"], max(0.001, deadline - monotonic()))
-            faulthandler.dump_traceback_later(remaining, exit=True)
+            _limit_time(min(request["seconds"], max(0.001, deadline - process_time())))
             answers.append(_answer(request["template"], variables))
-        faulthandler.dump_traceback_later(request["seconds"], exit=True)
+        _limit_time(request["seconds"])
         uses = _uses(request["template"]) if request["wants_uses"] else {}
-        faulthandler.cancel_dump_traceback_later()
+        _limit_time(0)
         answer = {"answers": answers, "uses": uses}
         print(json.dumps(answer), flush=True)
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process once it has used a processor for some seconds from now; 0 for no limit.
+
+    It is time of the processor, so that a busy machine does not make a sound template fail. Time of
+    the clock is limited too, generously, or alone where the system has no such timer.
+    """
+    if sys.platform == "win32":
+        longest = seconds
+    else:
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends a process by default
+        longest = PATIENCE * seconds
+    faulthandler.cancel_dump_traceback_later()
+    if seconds:
+        faulthandler.dump_traceback_later(longest, exit=True)
 
 
 def _limit_memory() -> None:

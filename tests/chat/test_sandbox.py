@@ -163,6 +163,20 @@ def test_another_process_renders_after_one_that_ended() -> None:
     assert render("{{ 2 }}", {}) == "2"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there, the clock's time is limited")
+def test_a_template_that_waits_for_a_processor_renders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is on the processor's time: a busy machine makes no template fail."""
+    monkeypatch.setattr(templates, "MOST_SECONDS", 1.0)
+    assert render("{{ 1 }}", {}) == "1"  # the process has started
+    process = templates.TEMPLATES.start()
+    for seconds, number in ((0.1, signal.SIGSTOP), (2.1, signal.SIGCONT)):
+        threading.Timer(seconds, os.kill, (process.pid, number)).start()
+
+    takes_a_while = "{% for i in range(60) %}" + MANY + "{% endfor %}{% endfor %}"
+    assert render(takes_a_while + "{{ 4 }}", {}) == "4"
+    assert templates.TEMPLATES.start() is process
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
 def test_an_interrupted_rendering_leaves_no_answer_behind() -> None:
     """The next template gets its own text."""
