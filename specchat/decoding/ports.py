@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
@@ -72,7 +72,6 @@ class DraftTask:
     is_ever: bool = True
 
 
-@runtime_checkable
 class BlockModel(LanguageModel, Protocol):
     """A model whose pass gives the logits of a whole block of tokens.
 

@@ -21,7 +21,6 @@ from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.events import DescendantFocus, Event, Resize
 from textual.screen import ModalScreen, Screen
-from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
@@ -369,16 +368,11 @@ class ChatApp(App[None]):
 
     def action_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""
-        transcript = self.view.transcript
-        scroll = transcript.scroll_page_up, transcript.scroll_page_down
-        scroll[step > 0](animate=False)
+        self.view.scroll_page(step)
 
     def action_step_focus(self, step: int) -> None:
         """Move the focus by a number of messages; the composer follows the last one."""
-        views: list[Widget] = [*self.view.transcript.views]
-        stops = [*(views or self.query("Welcome > OptionList")), self.view.composer]
-        if self.focused in stops:
-            stops[max(0, stops.index(self.focused) + step)].focus()
+        self.view.step_focus(step)
 
     def action_leave(self) -> None:
         """Return to the composer: stop the answer, otherwise uncover the conversation."""

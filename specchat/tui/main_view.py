@@ -245,6 +245,18 @@ class MainView:
         self.show_conversations()
         (sidebar if sidebar.display else self.composer).focus()
 
+    def scroll_page(self, step: int) -> None:
+        """Scroll the conversation by a page, up (-1) or down (1)."""
+        scroll = self.transcript.scroll_page_up, self.transcript.scroll_page_down
+        scroll[step > 0](animate=False)
+
+    def step_focus(self, step: int) -> None:
+        """Move the focus by a number of messages; the composer follows the last one."""
+        views: list[Widget] = [*self.transcript.views]
+        stops = [*(views or self._app.query("Welcome > OptionList")), self.composer]
+        if self._app.focused in stops:
+            stops[max(0, stops.index(self._app.focused) + step)].focus()
+
     def uncover(self) -> None:
         """Hide the list of conversations, or the panel, where it covers the conversation."""
         for each in self._app.query("#middle > .-over"):
