@@ -208,7 +208,8 @@ def test_a_parrot_utters_its_text_as_target_and_as_draft(
     with Engine.load(path, path, ctx=512, threads=1, learn=False) as engine:
         for temperature in (0.0, 1.0):
             for drafter in ("none", "suffix", "model"):
-                assert uttered(engine, temperature=temperature, drafter=drafter) == UTTERANCE
+                options = {"temperature": temperature, "drafter": drafter, "draft_length": 3}
+                assert uttered(engine, **options) == UTTERANCE
             assert engine.stats.acceptance_rate == 1.0
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from scripts.support.processes import still_running
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = """
 import specchat.cli.chat as chat
@@ -144,8 +146,7 @@ class Chat:
             elif time.monotonic() > end:
                 raise Failed(f"the chat does not end; it shows {self.shown()[-300:]}")
             self.read()
-        others = self._family - {self._process}
-        if psutil.wait_procs(others, timeout=10)[1]:
+        if still_running([*self._family - {self._process}], timeout_s=10):
             raise Failed("a process is left")
 
     def kill(self) -> None:

@@ -14,6 +14,7 @@ import jinja2
 import psutil
 import pytest
 
+from scripts.support.processes import still_running
 from specchat.chat import template as templates
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
@@ -261,7 +262,7 @@ def test_a_template_does_not_outlive_the_process_that_asked_for_it() -> None:
         process.kill()
 
     assert children
-    assert psutil.wait_procs(children, timeout=templates.MOST_SECONDS + 3)[1] == []
+    assert still_running(children, timeout_s=30) == []
 
 
 def test_a_template_may_change_lists_of_its_own_and_no_others() -> None:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from conftest import WriteModel
+from scripts.support.processes import still_running
 from specchat.chat.store import Store
 from tui.test_terminal import ROOT, Tmux
 
@@ -100,4 +101,4 @@ def test_a_chat_ended_by_a_signal_gives_the_terminal_back(terminal: Tmux, tmp_pa
     terminal.wait_for(lambda screen: "ended with 143" in screen)
     assert terminal.ask("#{alternate_on} #{mouse_any_flag}") == "0 0"
     assert_is_kept(shown, tmp_path)
-    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert still_running(children, timeout_s=30) == []

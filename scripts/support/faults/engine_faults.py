@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from scripts.support.chat_terminal import Failed, is_engine
+from scripts.support.processes import still_running
 from specchat import Engine
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -116,7 +117,7 @@ def play(name: str, folder: Path, chance: random.Random) -> str:
         raise Failed(f"{number.name} is not named: {message}")
     if time.monotonic() - began > 6 * MOST_SECONDS:
         raise Failed(f"it took {time.monotonic() - began:.0f} s")
-    if psutil.wait_procs(engines(), timeout=MOST_SECONDS)[1]:
+    if still_running(engines(), timeout_s=MOST_SECONDS):
         raise Failed("a process is left")
     if chance.random() < 0.1:  # the next start is the start of the next round too
         with load() as engine:
