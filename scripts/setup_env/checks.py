@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.setup_env import fast
@@ -47,6 +50,9 @@ WAITING = {"OMP_WAIT_POLICY": "passive"}
 REAL_MODEL = "smollm2-135m"
 MODEL_FOLDER = Path(fast.RECORDS, "hub")
 """The cache of models that the tests find the real one in; tests/conftest.py looks there."""
+MEMORY_DISK, ROOM = Path("/dev/shm"), 8 << 30  # noqa: S108  # a private folder is made in it
+"""Where the tests write if it has this many bytes of room: they write thousands of small files and
+histories, which a disk would sync one by one."""
 DROPPED_VARIABLES = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
 """Hundreds of tests start Python, and without byte code each would compile all its imports. With CI
 set, pytest's summary repeats texts of any length, and the names of failed tests are lost above."""
@@ -66,7 +72,9 @@ def check_everything(arguments: Sequence[str]) -> int:
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
     _provide("the real model", pull_model)
     _provide("the set of llama.cpp's chat templates", lambda: fetch_templates(llama_version()))
-    if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
+    with _quick_folder() as environment:
+        done = _python(*TESTS, *(arguments or SIDE_BY_SIDE), environment=environment)
+    if done.returncode != 0:
         failed.append("tests")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
@@ -130,6 +138,16 @@ def pull_model() -> None:
     command = [fast.venv_python(), "-P", "-m", "specchat", "pull", REAL_MODEL]
     with only_one():
         run(command, {**os.environ, "HF_HUB_CACHE": str(MODEL_FOLDER)})
+
+
+@contextmanager
+def _quick_folder() -> Iterator[Mapping[str, str]]:
+    """Yield an environment whose temporary files lie in memory, where there is room for them."""
+    if not MEMORY_DISK.is_dir() or shutil.disk_usage(MEMORY_DISK).free < ROOM:
+        yield os.environ
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY_DISK, ignore_cleanup_errors=True) as folder:
+        yield {**os.environ, "TMPDIR": folder}
 
 
 def _provide(what: str, fetch: Callable[[], object]) -> None:

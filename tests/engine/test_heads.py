@@ -153,13 +153,13 @@ def test_padding_changes_no_text(
 @pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
-    """For every draft length, over two turns, regenerated, after another text, and with suffix."""
+    """For short and long drafts, over two turns, regenerated, after another text, with suffix."""
     with opened(heads(kind, noise=noise, num_layers=LAYERS[kind])) as engine:
         plain = tokens_of(engine, drafter="none")
         second = [*PROMPT, *plain, 9, 99, 33]
         follows = tokens_of(engine, second, drafter="none")
         other = tokens_of(engine, [5, 6, 7], drafter="none")
-        for length in range(1, 9):
+        for length in (1, 2, 3, 5, 8):
             for drafter in ("head", "auto"):
                 options: dict[str, Any] = {"drafter": drafter, "draft_length": length}
                 assert tokens_of(engine, **options) == plain
