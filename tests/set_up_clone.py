@@ -5,7 +5,6 @@ both are stand-ins: they note each call, do what it would leave behind, and answ
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -230,13 +229,3 @@ class Clone:
         cache.mkdir(exist_ok=True)
         (folder / "cache").symlink_to(cache)
         return other
-
-
-def is_alive(pid: int) -> bool:
-    """Return True if a process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")

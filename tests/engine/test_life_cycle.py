@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from conftest import WriteModel
+from scripts.support.processes import still_running
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
@@ -326,7 +327,7 @@ def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteMode
     (renderer,) = psutil.Process(engine._process.pid).children()
     engine.kill()
 
-    renderer.wait(20)
+    assert still_running([renderer], timeout_s=20) == []
     engine.close()
 
 

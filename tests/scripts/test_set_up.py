@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from set_up_clone import SIGILL, Clone, is_alive
+from scripts.support.processes import is_running
+from set_up_clone import SIGILL, Clone
 
 if sys.platform == "win32":
     pytest.skip("its stand-ins are scripts of a shell", allow_module_level=True)
@@ -341,7 +342,7 @@ def processes_of(clone: Clone) -> list[int]:
         with suppress(OSError):  # it has ended
             if str(clone.venv).encode() in path.read_bytes():
                 found.append(int(path.parent.name))
-    return [number for number in found if is_alive(number)]
+    return [number for number in found if is_running(number)]
 
 
 @pytest.mark.parametrize(
