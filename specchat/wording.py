@@ -7,6 +7,8 @@ UNITS = ("bytes", "kB", "MB", "GB")
 SAME_SPEED = "same speed"
 SPEEDUP_TOLERANCE = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
+LEAST_SAVED = 0.1
+"""Seconds."""
 NOTABLE_COST = 1.01
 """Smaller costs of exact passes are not worth mentioning."""
 
@@ -55,6 +57,13 @@ def speedup_text(speedup: float) -> str:
     return f"{percent(1 - speedup)} slower"
 
 
+def saved_text(seconds: float) -> str:
+    """Return the time saved as "3.4 s saved"; empty if it is too short to name."""
+    if seconds < LEAST_SAVED:
+        return ""
+    return f"{seconds:.1f} s saved" if seconds < 10 else f"{duration_text(seconds)} saved"
+
+
 def tokens_text(generated: int, reasoning: int = 0) -> str:
     """Return the number of tokens of an answer, with those of reasoning if there are any."""
     return f"{generated} tokens ({reasoning} reasoning)" if reasoning else f"{generated} tokens"
@@ -71,10 +80,16 @@ def short_line(statistics: Mapping[str, Any]) -> str:
         return ""
     parts = [rate_text(statistics.get("tokens_per_second", 0.0))]
     if statistics.get("drafted"):
-        if speedup := statistics.get("speedup"):
-            parts.append(speedup_text(speedup))
+        parts += _gain_texts(statistics)
         parts.append(f"{percent(statistics.get('acceptance_rate', 0.0))} accepted")
     return " · ".join(parts)
+
+
+def _gain_texts(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the speedup and the seconds saved, as far as they are known."""
+    speedup = statistics.get("speedup")
+    texts = [speedup_text(speedup) if speedup else "", saved_text(statistics.get("saved_s", 0.0))]
+    return [text for text in texts if text]
 
 
 def drafting_text(statistics: Mapping[str, Any]) -> str:
@@ -100,8 +115,7 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     ]
     if statistics.get("drafted"):
         parts.append(drafting_text(statistics))
-        if speedup := statistics.get("speedup"):
-            parts.append(speedup_text(speedup))
+        parts += _gain_texts(statistics)
     if "time_to_first_token_s" in statistics:
         parts.append(f"first token {statistics['time_to_first_token_s']:.2f} s")
     return " · ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall
 from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import (
     AnswerRequest,
     Engine,
@@ -39,6 +40,15 @@ FACTS = EngineFacts(
 ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
 COSTS = {count: 0.02 + 0.002 * count for count in range(1, 34)}
 STEP_SECONDS = 0.03
+
+
+def timed(speedup: float, seconds: float = 4.0) -> StepTimes:
+    """Return the times of an undisturbed answer with a speedup, unknown if that is 0."""
+    times, num_steps, num_emitted = StepTimes(), 50, 8
+    step = seconds / num_steps
+    for _ in range(num_steps):
+        times.add(num_emitted, num_emitted, step, step, speedup * step / num_emitted)
+    return times
 
 
 class Token(NamedTuple):
@@ -185,7 +195,8 @@ class ScriptedEngine(Engine):
         self.stats.decode_s += STEP_SECONDS
         self.stats.draft_s += 0.005
         self.stats.verify_s += 0.024
-        self.stats.count_plain(3, num_tokens, 0.024, COSTS[1])
+        for _ in range(40):  # as of an answer that is long enough to say something of speculation
+            self.stats.step_times.add(3, num_tokens, STEP_SECONDS, 0.024, COSTS[1])
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)

@@ -8,7 +8,8 @@ from typing import Any, Self
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.drafter_registry import DRAFTERS, PLAIN
+from specchat.decoding.step_times import Gain, StepTimes, compared
+from specchat.drafter_registry import DRAFTERS, PLAIN, TARGET
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
 from specchat.wording import drafting_text, rate_text, speedup_text
@@ -16,6 +17,9 @@ from specchat.wording import drafting_text, rate_text, speedup_text
 MAX_TOKENS = 256
 """The default limit of each answer's tokens."""
 WARM_UP_TOKENS = 8
+MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
+"""A race is decoded again until its verdict is sound, but no more often and not after so long."""
+TOO_BUSY = "too close or too busy to tell"
 
 RaceProgress = Callable[[str, int], object]
 """Called with the name of the lane being decoded and its number of tokens."""
@@ -78,6 +82,15 @@ class Lane:
         """The decode rate; 0 if the times are unknown."""
         return self.num_tokens / self.seconds if self.seconds else 0.0
 
+    def add_to(self, times: StepTimes) -> None:
+        """Add the times of the steps."""
+        before = 0.0
+        for step in self.steps:
+            num_emitted, took = len(step.texts), step.seconds - before
+            num_drafted = num_emitted - step.origins.count(TARGET.name) + len(step.rejected)
+            times.add(num_drafted, num_emitted, took, took, 0.0)
+            before = step.seconds
+
     def until(self, seconds: float) -> "Lane":
         """Return this lane as it was at a moment; it may have no steps yet."""
         return replace(self, steps=tuple(step for step in self.steps if step.seconds <= seconds))
@@ -85,13 +98,17 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two answers of one engine to the same prompt, decoded one after the other."""
+    """Two answers of one engine to the same prompt, decoded one after the other.
+
+    They may have been decoded several times: `gain` is that of all rounds.
+    """
 
     prompt: str
     target: str
     draft: str | None
     plain: Lane
     speculative: Lane
+    gain: Gain = field(default_factory=Gain)
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
@@ -106,6 +123,8 @@ class Race:
     @property
     def speedup(self) -> float:
         """Plain seconds per token / speculative seconds per token; 0 if unknown."""
+        if self.gain.speedup:
+            return self.gain.speedup
         plain = self.plain.tokens_per_second
         return self.speculative.tokens_per_second / plain if plain else 0.0
 
@@ -117,7 +136,9 @@ class Race:
     @property
     def verdict(self) -> str:
         """The speedup as text."""
-        return speedup_text(self.speedup)
+        if self.gain.kind == "plain":
+            return "plain speed"
+        return speedup_text(self.speedup) if self.gain.is_sound else TOO_BUSY
 
     def details(self) -> str:
         """Return where the speedup came from, in one line."""
@@ -147,7 +168,48 @@ class Race:
             race = msgspec.convert(record, cls)
         except msgspec.ValidationError:
             return None
-        return race if race.plain.steps and race.speculative.steps else None
+        if not (race.plain.steps and race.speculative.steps):
+            return None
+        if "gain" in record:
+            return race
+        rounds = Rounds()
+        rounds.add(*race.lanes)
+        return replace(race, gain=rounds.gain)
+
+
+class Rounds:
+    """The rounds of a race, each decoded plainly and then speculatively."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._lanes: list[tuple[Lane, Lane]] = []
+        self._times = StepTimes(), StepTimes()
+
+    def add(self, plain: Lane, speculative: Lane) -> None:
+        """Add a round."""
+        self._lanes.append((plain, speculative))
+        for lane, times in zip(self._lanes[-1], self._times, strict=True):
+            lane.add_to(times)
+
+    @property
+    def gain(self) -> Gain:
+        """What speculation brought in all rounds."""
+        plain, ours = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))
+        return compared(*self._times, plain, ours)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the verdict is sound, there is nothing to decide, or it has taken long enough."""
+        if not self._lanes:
+            return False
+        seconds = sum(times.seconds for times in self._times)
+        is_over = len(self._lanes) >= MOST_ROUNDS or seconds >= ENOUGH_SECONDS
+        return is_over or self.gain.kind != "measuring"
+
+    def race(self, prompt: str, target: str, draft: str | None) -> Race:
+        """Return the race, with the lanes of the round that was disturbed least."""
+        best = min(self._lanes, key=lambda pair: sum(lane.seconds for lane in pair))
+        return Race(prompt, target, draft, *best, self.gain)
 
 
 def run_race(
@@ -169,9 +231,12 @@ def run_race(
         "max_tokens": WARM_UP_TOKENS,
     }  # brings weights into memory and clocks up to speed
     _decode(engine, messages, warm_up, partial(on_progress, "first"))
-    plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
-    speculative = _decode(engine, messages, options, partial(on_progress, "speculative"))
-    return Race(messages[-1]["content"], facts.target, facts.draft, plain, speculative)
+    rounds = Rounds()
+    while not rounds.is_decided:
+        plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
+        ours = _decode(engine, messages, options, partial(on_progress, "speculative"))
+        rounds.add(plain, ours)
+    return rounds.race(messages[-1]["content"], facts.target, facts.draft)
 
 
 def _decode(

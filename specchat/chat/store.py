@@ -230,6 +230,15 @@ class Store(Database, AbstractContextManager["Store"]):
         )
         return [text for (text,) in reversed(rows)]
 
+    def saved_seconds(self, since: float = 0.0) -> float:
+        """Return the seconds that speculation saved in the answers since a moment."""
+        rows = self.rows(
+            "SELECT TOTAL(json_extract(statistics, '$.saved_s')) FROM message"
+            " WHERE role = 'assistant' AND created >= ? AND json_valid(statistics)",
+            (since,),
+        )
+        return float(rows[0][0])
+
     def delete_messages(self, messages: Sequence[int], *, undo: bool = False) -> None:
         """Delete messages, or restore them with `undo`, which is possible for a day."""
         rows = [(None if undo else time(), message) for message in messages]

@@ -28,6 +28,7 @@ from specchat.cli.model_arguments import (
 )
 from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
+from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
@@ -208,8 +209,14 @@ def _report(
     if reason := _why_empty(engine, answer, hides_reasoning=hides_reasoning):
         say(reason)
     if sys.stderr.isatty():
-        say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
+        say(answer_line({**engine.stats.as_dict(), **_gain(engine.stats.gain)}))
         say(speculation_line(engine.stats.speculation))
+
+
+def _gain(gain: Gain) -> dict[str, float]:
+    """Return the speedup and the seconds saved, if there are any: one slow answer says nothing."""
+    is_named = gain.kind in ("faster", "same")
+    return {"speedup": gain.speedup, "saved_s": gain.saved_s} if is_named else {}
 
 
 def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) -> str:

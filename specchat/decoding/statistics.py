@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.step_times import Gain, StepTimes
 from specchat.drafter_registry import PLAIN
 
 
@@ -30,7 +31,7 @@ class Statistics:
     after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that accepted i
     drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
     target's passes; `overhead_s` is everything else between the prompt and the last token.
-    `plain_s` is what plain decoding would take for these tokens by measured costs; 0 if unknown.
+    `step_times` are what the gain over plain decoding is worked out from.
     """
 
     drafter: str = PLAIN
@@ -53,7 +54,7 @@ class Statistics:
     decode_s: float = 0.0
     draft_s: float = 0.0
     verify_s: float = 0.0
-    plain_s: float = 0.0
+    step_times: StepTimes = field(default_factory=StepTimes)
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
     notices: tuple[str, ...] = ()
@@ -63,13 +64,16 @@ class Statistics:
     ) -> None:
         """Add the time of a step that ends now; the first one sets the time to first token.
 
-        A plain step takes `single` seconds, 0.0 if unknown; the other arguments are clock times.
+        A plain step takes `single` seconds, or what `pass_costs` has if that is 0; the other
+        arguments are clock times.
         """
         ended = perf_counter()
         self.decode_s += ended - began
         self.draft_s += drafted - began
         self.verify_s += evaluated - drafted
-        self.count_plain(len(chunk.proposed), len(chunk.tokens), ended - drafted, single)
+        num_drafted, num_emitted = len(chunk.proposed), len(chunk.tokens)
+        single = single or self.pass_costs.get(1, 0.0)
+        self.step_times.add(num_drafted, num_emitted, ended - began, ended - drafted, single)
         if self.steps == 1:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
 
@@ -86,18 +90,6 @@ class Statistics:
             if position == len(self.drafted_by_position):
                 self.drafted_by_position.append(0)
             self.drafted_by_position[position] += 1
-
-    def count_plain(self, num_drafted: int, num_emitted: int, took: float, single: float) -> None:
-        """Add the time that plain decoding would have taken for the tokens of a step.
-
-        The step took `took` seconds without drafting. A pass over one token takes `single` seconds,
-        or the time in `pass_costs` if that is 0. Both were measured earlier, when the machine may
-        have been slower, so at most the time of this step's own pass is added per token. A step
-        without a draft adds its own time.
-        """
-        single = single or self.pass_costs.get(1, 0.0)
-        if single:
-            self.plain_s += num_emitted * (min(single, took) if num_drafted else took)
 
     @property
     def acceptance_rate(self) -> float:
@@ -128,9 +120,9 @@ class Statistics:
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
 
     @property
-    def speedup(self) -> float:
-        """The estimated seconds of plain decoding / this answer's seconds; 0.0 if unknown."""
-        return self.plain_s / self.decode_s if self.decode_s else 0.0
+    def gain(self) -> Gain:
+        """What speculation brought, as far as that can be said."""
+        return self.step_times.gain()
 
     @property
     def drafted_per_step(self) -> float:

@@ -87,7 +87,8 @@ def speculation_text(figures: Figures) -> Content:
     if not figures.statistics.generated_tokens:
         return Content.styled(FIRST_WORDS, MUTED)
     verdict = Content.styled(figures.verdict(), f"bold {TONES[figures.tone]}")
-    return _lines(verdict, Content.styled(figures.why(), MUTED))
+    savings = Content.styled(figures.savings(), TONES["good"])
+    return _lines(verdict, savings, Content.styled(figures.why(), MUTED))
 
 
 def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:

@@ -11,8 +11,16 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import Kind, judged
 from specchat.tui.commands import KeyOf
-from specchat.wording import SAME_SPEED, answer_line, percent, short_line, speedup_text
+from specchat.wording import (
+    answer_line,
+    duration_text,
+    percent,
+    saved_text,
+    short_line,
+    speedup_text,
+)
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
@@ -35,6 +43,8 @@ UNKNOWN_LENGTH = ""
 WRITTEN_SECONDS = 5.0
 """A chat that has not written an answer for longer has ended: it writes twice a second."""
 ESTIMATED = "estimated"
+AGREEING = 3
+"""Answers in a row that are slower before that is said: a busy machine slows one down, too."""
 ORIGINS = "origins"
 """How many tokens came from where, in the statistics of a stored answer."""
 START = (0.0, 0, 0, 0)
@@ -55,6 +65,13 @@ class Figures:
     """How the speedup was found, in words."""
     measured_rates: Sequence[float] = ()
     """Tokens per second without and with speculation, as measured for the speedup; () if not."""
+    num_slow_before: int = 0
+    """How many answers before this one, in a row and with the same options, were slower too."""
+    saved_before: tuple[float, float] = (0.0, 0.0)
+    """The seconds that all stored answers saved, today and ever."""
+    is_counted: bool = False
+    """Whether this answer's own seconds are among them."""
+    _known_saving: float | None = None
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
@@ -65,6 +82,7 @@ class Figures:
         known = {name: value for name, value in record.items() if name in names}
         origins = Counter(record.get(ORIGINS) or (each.origin for each in pieces))
         found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
+        found.is_counted = True
         found.compare(record)
         return found
 
@@ -73,10 +91,11 @@ class Figures:
         self.measured_speedup = record.get("speedup") or 0.0
         self.speedup_source = record.get("speedup_source", ESTIMATED)
         self.measured_rates = record.get("measured_rates", ())
+        self._known_saving = record.get("saved_s")
 
     def begin(self) -> None:
         """Start another answer."""
-        self.statistics, self.origins = Statistics(), Counter()
+        self.statistics, self.origins, self.is_counted = Statistics(), Counter(), False
         self.compare({})
         self._past, self._point_ends = deque([START]), 0.0
 
@@ -107,22 +126,55 @@ class Figures:
         return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
 
     @property
-    def speedup(self) -> float:
-        """The speedup over plain decoding: measured, or estimated from the cost of passes.
+    def kind(self) -> Kind:
+        """What can be said of the speedup.
 
-        Without drafts it was plain decoding itself, so there is nothing to compare: 0.
+        One slow answer says nothing of speculation: it takes several in a row, or a race.
         """
         if not self.statistics.drafted:
+            return "plain"
+        if self.measured_speedup:
+            return judged(self.measured_speedup, 0.0)
+        kind = self.statistics.gain.kind
+        is_agreed = self.num_slow_before >= AGREEING - 1
+        return kind if kind != "slower" or is_agreed else "measuring"
+
+    @property
+    def speedup(self) -> float:
+        """The speedup over plain decoding: measured, or estimated from the times of steps.
+
+        0 where nothing can be said of it.
+        """
+        if self.kind in ("plain", "measuring"):
             return 0.0
-        return self.measured_speedup or self.statistics.speedup
+        return self.measured_speedup or self.statistics.gain.speedup
+
+    @property
+    def saved_s(self) -> float:
+        """The seconds that speculation saved, below 0 if it lost some; 0 if that is unknown."""
+        if self._known_saving is not None:
+            return self._known_saving
+        if self.measured_speedup:
+            return self.statistics.decode_s * (self.measured_speedup - 1)
+        return self.statistics.gain.saved_s if self.speedup else 0.0
+
+    def savings(self) -> str:
+        """Return the seconds saved by this answer, today and ever; empty if there are none."""
+        own = self.saved_s
+        more = 0.0 if self.is_counted else own
+        today, ever = (before + more for before in self.saved_before)
+        parts = [saved_text(own)]
+        if today > max(own, 0.0) + 1.0:
+            parts.append(f"today {duration_text(today)}")
+        if ever > max(today, 0.0) + 1.0:
+            parts.append(f"in all {duration_text(ever)}")
+        return " · ".join(filter(None, parts))
 
     @property
     def tone(self) -> Literal["good", "bad", ""]:
         """Whether speculation helps this answer, hurts it, or neither."""
-        if not self.speedup:
-            return ""
-        is_same = speedup_text(self.speedup) == SAME_SPEED
-        return "" if is_same else "good" if self.speedup > 1 else "bad"
+        tones: dict[Kind, Literal["good", "bad"]] = {"faster": "good", "slower": "bad"}
+        return tones.get(self.kind, "")
 
     def verdict(self) -> str:
         """Return whether speculation helps, as a sentence."""
@@ -133,9 +185,10 @@ class Figures:
             return f"Speculation is off: {stats.speculation_off_reason}."
         if stats.draft_off_reason and not stats.drafted:
             return f"No drafts: {stats.draft_off_reason}."
-        if not self.speedup:
-            drafters = stats.drafter.replace("+", " and ")
-            return f"Drafting with {drafters}." if stats.drafted else "No drafts so far."
+        if self.kind == "plain":
+            return "Plain speed: no drafts so far."
+        if self.kind == "measuring":
+            return "Measuring what speculation brings."
         words = speedup_text(self.speedup)
         return {
             "good": f"Speculation helps: {words}.",
@@ -157,8 +210,18 @@ class Figures:
         if stats.drafted_per_step < RARELY:
             drafted = f"{stats.drafted} tokens drafted in {stats.steps} passes"
             return f"{drafted}: drafting more would not help."
-        cost = f"a pass took as long as {stats.tokens_per_step / self.speedup:.1f} plain ones"
+        passes = f"{stats.tokens_per_step / self.speedup:.1f}"
+        cost = self._checking() or f"a pass took as long as {passes} plain ones"
         return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
+
+    def _checking(self) -> str:
+        """Return what checking the usual number of tokens costs here; empty if unknown."""
+        stats = self.statistics
+        tokens = round(stats.drafted_per_step) + 1
+        plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
+        if not plain or not ours or tokens == 1:
+            return ""
+        return f"checking {tokens} tokens costs {ours / plain:.1f}x checking one"
 
     def why_this_length(self) -> str:
         """Return why the draft length is what it is."""
@@ -173,15 +236,12 @@ class Figures:
             return "fixed by the settings"
         if self.tone == "bad":
             return "getting shorter: drafts cost more than they save"
-        tokens = round(stats.drafted_per_step) + 1
-        plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
-        if not plain or not ours or tokens == 1:
-            return "adapted to every step"
-        return f"checking {tokens} tokens costs {ours / plain:.1f}x checking one"
+        return self._checking() or "adapted to every step"
 
     def in_short(self) -> str:
         """Return the most important figures in one line, empty before the first token."""
-        return short_line({**self.statistics.as_dict(), "speedup": self.speedup})
+        own = {"speedup": self.speedup, "saved_s": self.saved_s}
+        return short_line({**self.statistics.as_dict(), **own})
 
     def context_share(self, size: int, *, with_reasoning: bool = True) -> str:
         """Return how full a context of that size is, empty before the first answer.

@@ -12,6 +12,7 @@ from specchat.bench.race_frame import chips, frame, lane_figures
 from specchat.bench.race_record import Lane, Race, run_race
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import Gain
 from specchat.errors import Cancelled, SpecchatError
 
 
@@ -36,7 +37,7 @@ def test_both_answers_are_decoded_from_an_empty_memory() -> None:
 
 def test_the_figures_follow_from_the_times() -> None:
     """The rates are tokens per second of decoding, the speedup is their ratio."""
-    race = race_of()
+    race = replace(race_of(), gain=Gain("faster", 2.0))
 
     assert race.plain.tokens_per_second == pytest.approx(1.0)
     assert race.speculative.tokens_per_second == pytest.approx(2.0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import Static
 
-from scripted_chat import Script, chat
+from scripted_chat import Script, chat, timed
 from specchat.engine.api import Loading
 from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
@@ -33,7 +33,8 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
     assert isinstance(app, ChatApp)
     await say(pilot, "Slow")
     stats = app.answers.figures.statistics
-    stats.drafter, stats.plain_s = drafter, stats.decode_s / 2
+    stats.drafter, stats.step_times = drafter, timed(0.5)
+    app.answers.figures.num_slow_before = 2
     for name, value in fields.items():
         setattr(stats, name, value)
     app.view.show_state()
@@ -76,10 +77,11 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
         await say(pilot, "Slow", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
         stats = app.answers.figures.statistics
+        app.answers.figures.num_slow_before = 2
 
         async def advice(seconds: float, speedup: float) -> str:
             stats.decode_s += seconds
-            stats.plain_s = stats.decode_s * speedup
+            stats.step_times = timed(speedup)
             app.view.show_state()
             await pilot.pause()
             line = app.query_one("#advice", Static)
@@ -106,10 +108,11 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         await say(pilot, "Slow", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
         stats = app.answers.figures.statistics
+        app.answers.figures.num_slow_before = 2
 
         def is_advised() -> bool:
             stats.decode_s += 1
-            stats.plain_s = stats.decode_s / 2
+            stats.step_times = timed(0.5)
             app.view.show_state()
             return "Ctrl+L: draft with small.gguf" in screen_text(app)
 

@@ -173,9 +173,9 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
         shown = screen_text(app)
 
     assert rows == [
-        ["1", "3", "100.0", "2.20x", "67 %", "3.00", "0.12 s", "suffix, model"],
-        ["2", "6", "100.0", "2.20x", "67 %", "3.00", "0.12 s", "suffix, model"],
-        ["all", "9", "100.0", "2.20x", "67 %", "3.00", "", ""],
+        ["1", "3", "100.0", "2.21x", "67 %", "3.00", "0.12 s", "suffix, model"],
+        ["2", "6", "100.0", "2.21x", "67 %", "3.00", "0.12 s", "suffix, model"],
+        ["all", "9", "100.0", "2.21x", "67 %", "3.00", "", ""],
     ]
     assert "acceptance by draft position" in shown
     assert "kept %   100 100   0" in shown

@@ -258,6 +258,7 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
     assert not chat.answers.queued
 
 
+@pytest.mark.usefixtures("short_races")
 async def test_a_race_changes_no_message() -> None:
     """It decodes the answer without and then with a drafter, and keeps the speedup with it."""
     script = Script(["abcdefghijkl"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scripted_chat import timed
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.figures import Figures, spark
@@ -12,31 +13,58 @@ from specchat.wording import answer_line
 
 def stats(**fields: object) -> Statistics:
     """Return statistics of an answer that has begun."""
-    return Statistics(
-        **{"generated_tokens": 100, "decode_s": 1.0, "drafter": "model", "drafted": 80} | fields  # type: ignore[arg-type]
-    )
+    usual = {"generated_tokens": 100, "decode_s": 1.0, "drafter": "model", "drafted": 80}
+    speedup = fields.pop("speedup", 0.0)
+    return Statistics(**usual | fields, step_times=timed(float(speedup)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
-        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster."),
-        ({"plain_s": 1.0}, "Speculation makes no difference here."),
-        ({"plain_s": 0.5}, "Speculation is slowing this answer down: 50 % slower."),
+        ({"speedup": 2.0}, "Speculation helps: 2.0x faster."),
+        ({"speedup": 1.0}, "Speculation makes no difference here."),
+        ({"speedup": 0.5}, "Speculation is slowing this answer down: 50 % slower."),
         ({"drafted": 0, "draft_off_reason": "no draft"}, "No drafts: no draft."),
-        ({"drafted": 0, "plain_s": 0.8}, "No drafts so far."),
+        ({"drafted": 0, "speedup": 0.8}, "Plain speed: no drafts so far."),
         ({"generated_tokens": 0}, ""),
     ],
 )
 def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
     """The sentence says whether speculation helps, and if not, why."""
-    assert Figures(stats(**given)).verdict().startswith(words)
+    assert Figures(stats(**given), num_slow_before=2).verdict().startswith(words)
+
+
+def test_one_slow_answer_does_not_make_speculation_slow() -> None:
+    """It takes three in a row; a race counts at once."""
+    slow = Figures(stats(speedup=0.5))
+    for slow.num_slow_before in (0, 1):
+        assert (slow.tone, slow.speedup, slow.saved_s) == ("", 0.0, 0.0)
+        assert slow.verdict() == "Measuring what speculation brings."
+        assert "slower" not in slow.in_short()
+    slow.num_slow_before = 2
+    assert slow.tone == "bad"
+    assert slow.speedup == pytest.approx(0.5, rel=0.03)
+    slow.num_slow_before = 0
+    slow.compare({"speedup": 0.6})
+    assert slow.tone == "bad"
+
+
+def test_the_seconds_saved_add_up() -> None:
+    """This answer's, those of today and those of ever, each once."""
+    fast = Figures(stats(speedup=2.0), saved_before=(60.0, 3600.0))
+    assert fast.savings() == "4.0 s saved · today 1 min 4 s · in all 1 h 0 min"
+    assert fast.in_short() == "100.0 tokens/s · 2.0x faster · 4.0 s saved · 0 % accepted"
+    assert Figures(stats(speedup=2.0)).savings() == "4.0 s saved"
+    assert Figures(stats(speedup=1.0)).savings() == ""
+    stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "saved_s": 3.0}, [])
+    stored.saved_before = (0.0, 90.0)
+    assert stored.savings() == "3.0 s saved · in all 1 min 30 s"
 
 
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
     """Once the same was decoded plainly, the speedup is against that."""
-    figures = Figures(stats(plain_s=2.0))
+    figures = Figures(stats(speedup=2.0))
     figures.measured_speedup = 1.25
 
     assert figures.speedup == pytest.approx(1.25)
@@ -115,11 +143,11 @@ def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> 
 
 def test_the_figures_in_one_line() -> None:
     """Rate, speedup and acceptance, where there are such."""
-    fast = stats(accepted=40, plain_s=2.0)
+    fast = stats(accepted=40, speedup=2.0)
 
-    assert Figures(fast).in_short() == "100.0 tokens/s · 2.0x faster · 50 % accepted"
+    assert Figures(fast).in_short() == "100.0 tokens/s · 2.0x faster · 4.0 s saved · 50 % accepted"
     assert Figures(stats(drafted=0, speculation_off_reason="off")).in_short() == "100.0 tokens/s"
-    assert Figures(stats(drafted=0, plain_s=0.8)).in_short() == "100.0 tokens/s"
+    assert Figures(stats(drafted=0, speedup=0.8)).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""
 
 
@@ -127,32 +155,32 @@ def test_the_figures_in_one_line() -> None:
     ("given", "words"),
     [
         (
-            {"plain_s": 2.0, "accepted": 40, "steps": 50},
+            {"speedup": 2.0, "accepted": 40, "steps": 50},
             "The target kept 50 % of the drafted tokens and wrote 2.0 tokens per pass",
         ),
         (
-            {"plain_s": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
+            {"speedup": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
             "10 % of the drafted tokens and wrote 1.1 tokens per pass, but a pass",
         ),
         (
-            {"plain_s": 0.5, "accepted": 8, "steps": 80},
+            {"speedup": 0.5, "accepted": 8, "steps": 80},
             "1.2 tokens per pass, but a pass took as long as 2.5 plain ones.",
         ),
         (
-            {"plain_s": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
+            {"speedup": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
             "took as long as 2.2 plain ones; 40 % of the time went into drafting.",
         ),
         (
-            {"plain_s": 2.0, "accepted": 40, "steps": 50, "draft_s": 0.4},
+            {"speedup": 2.0, "accepted": 40, "steps": 50, "draft_s": 0.4},
             "2.0 tokens per pass instead of 1; 40 % of the time went into drafting.",
         ),
         (
-            {"plain_s": 1.0, "drafted": 10, "accepted": 8, "steps": 92},
+            {"speedup": 1.0, "drafted": 10, "accepted": 8, "steps": 92},
             "10 tokens drafted in 92 passes: drafting more would not help.",
         ),
     ],
 )
 def test_the_verdict_has_a_reason(given: dict[str, object], words: str) -> None:
     """It names acceptance, and what that brings or what drafting costs."""
-    assert Figures(stats(**given)).why().count(words) == 1
-    assert Figures(stats(plain_s=2.0, drafted=0)).why() == ""
+    assert Figures(stats(**given), num_slow_before=2).why().count(words) == 1
+    assert Figures(stats(speedup=2.0, drafted=0)).why() == ""

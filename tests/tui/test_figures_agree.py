@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from scripted_chat import COSTS, Script, chat
+from scripted_chat import COSTS, Script, chat, timed
 from specchat.bench.race_record import Race
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
@@ -62,7 +62,8 @@ def random_figures(chance: random.Random) -> Figures:
     stats.decode_s = chance.choice([1e-3, 0.3, 10]) * chance.uniform(1, 5) * (stats.steps > 0)
     stats.draft_s = stats.decode_s * chance.uniform(0, 0.5)
     stats.verify_s = stats.decode_s * chance.uniform(0, 0.5)
-    stats.plain_s = stats.decode_s * chance.choice([0, chance.uniform(0.2, 4), 0.951, 1.049])
+    stats.step_times = timed(chance.choice([0, chance.uniform(0.2, 4), 0.951, 1.049]))
+    figures.num_slow_before = chance.randint(0, 3)
     figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
     figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
     figures._past.popleft()
@@ -143,7 +144,7 @@ def _verdicts(texts: Texts, short: str, below: str) -> Iterator[str]:
         yield f"several speedups: {sorted(said)}"
     for words, contrary in {
         "helps": ("slower", SAME_SPEED, "cost more", "does not pay", "slowing"),
-        "slowing": ("faster", SAME_SPEED, "x checking one", "helps"),
+        "slowing": ("faster", SAME_SPEED, "saved", "helps"),
         "no difference": ("faster", "slower", "cost more"),
         "is off": ("faster", "slower", SAME_SPEED, "tokens per pass"),
         "No drafts": ("faster", "slower", "drafted tokens", "kept"),
@@ -185,7 +186,7 @@ def test_no_two_figures_contradict_each_other() -> None:
         figures = random_figures(chance)
         width = WIDTHS[number % len(WIDTHS)]
         found = list(contradictions(figures, width, ROWS[number % len(ROWS)]))
-        assert found == [], figures.statistics
+        assert found == []
 
 
 def test_an_origin_looks_the_same_in_every_answer() -> None:
@@ -248,6 +249,7 @@ async def test_a_measured_speedup_is_the_same_everywhere() -> None:
         assert words in note(app)
 
 
+@pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("is_same_text", [True, False])
 async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: bool) -> None:
     """The panel then shows both of its rates; other texts prove nothing about the answer."""
@@ -263,7 +265,8 @@ async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: boo
         )
         after = app.answers.figures.speedup, panel_text(app)
         if is_same_text:
-            assert after[0] == ours / plain != before[0]
+            assert after[0] == pytest.approx(ours / plain)
+            assert after[0] != before[0]
             assert "in the race" in after[1]
             assert re.search(rf"without +█+ +{plain:.1f}\n", after[1])
             assert re.search(rf"with +█+ +{ours:.1f}\n", after[1])

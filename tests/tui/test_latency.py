@@ -92,7 +92,7 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         monkeypatch.setattr(Screen, "_refresh_layout", lay_out_and_count)
         stats = app.answers.figures.statistics
         before = panel_text(app)
-        stats.decode_s, stats.plain_s = 1.001 * stats.decode_s, 1.001 * stats.plain_s
+        stats.decode_s *= 1.001
         stats.prompt_tokens += 1000
         app.view.show_state()
         await pilot.pause(0.2)

@@ -36,7 +36,7 @@ async def test_a_narrow_screen_shows_the_panel_on_request() -> None:
         panel = app.query_one(Panel)
         top = app.query_one("#top", Static)
         assert not panel.display
-        assert "100.0 tokens/s · 2.2x faster · 67 % accepted" in str(top.render())
+        assert "100.0 tokens/s · 2.2x faster · 1.4 s saved · 67 % accepted" in str(top.render())
         await pilot.press("f3")
         await pilot.pause()
         assert panel.display
@@ -199,6 +199,7 @@ async def test_keys_without_effect_explain_why() -> None:
             await until(pilot, lambda: len(notes(app)) == 1)
 
 
+@pytest.mark.usefixtures("short_races")
 async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
     """The panel then shows what was measured; a failure is a notice and clears the status line."""
     path = tmp_path / "history.db"

@@ -29,6 +29,7 @@ def drafters(script: Script) -> list[Any]:
     return [options.get("drafter") for _, options in script.asked]
 
 
+@pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("call", ["f7", "/race", "/compare"])
 async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
     call: str, tmp_path: Path
@@ -71,6 +72,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert len(script.asked) == 3
 
 
+@pytest.mark.usefixtures("short_races")
 async def test_a_race_is_replayed_run_again_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

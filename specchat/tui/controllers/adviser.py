@@ -13,6 +13,7 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import Post
+from specchat.tui.figures import AGREEING
 from specchat.tui.setup import Offer, PairChoice
 
 STEADY_SECONDS = 3.0
@@ -93,8 +94,11 @@ class Adviser:
         stats = figures.statistics
         drafter = DRAFTERS.get(stats.drafter)
         uses_model = drafter is not None and bool(drafter.needs)
-        is_slow = figures.tone == "bad" or (uses_model and stats.draft_off_reason is not None)
-        is_fine = figures.tone == "good" or (stats.drafted > 0 and not figures.speedup)
+        is_paused = uses_model and stats.draft_off_reason is not None
+        is_slow = figures.tone == "bad" or (
+            is_paused and figures.num_slow_before >= AGREEING - 1 and figures.tone != "good"
+        )
+        is_fine = figures.tone == "good" or (figures.kind == "measuring" and not is_slow)
         if is_fine or stats.speculation_off_reason or options.get("drafter") == WITHOUT_MODEL:
             return None
         if is_slow and options.get("draft_length", AUTO) != AUTO:

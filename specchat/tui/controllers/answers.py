@@ -1,5 +1,6 @@
 """Answers: asking, streaming, stopping, continuing; no Textual here."""
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,9 @@ class Answers:
         self._key_of = key_of
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
+        self._num_slow: Counter[tuple[object, ...]] = Counter()
+        """Answers in a row that were slower than plain decoding, by what they were drafted with."""
+        self._saved: tuple[float, float] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -90,6 +94,7 @@ class Answers:
     def recall(self) -> None:
         """Show the figures of the last answer in the branch on the screen."""
         self.figures = stored_figures(self._conversations.branch) or Figures()
+        self.figures.saved_before = self._saved_so_far()
         self._view.show_state()
 
     async def ask(self, written: str, text: str = "") -> None:
@@ -181,6 +186,7 @@ class Answers:
         words = (reason,) if reason else self.lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.parts, finish, figures)
+        self._count_gain(figures["saved_s"])
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
         self.settle()
@@ -188,6 +194,36 @@ class Answers:
     async def _ask_queued(self) -> None:
         if self.queued and self.current is None:
             await self.ask(*self.queued.pop(0))
+
+    @property
+    def _drafted_with(self) -> tuple[object, ...]:
+        """What speculation's gain depends on besides the text."""
+        options = self.options
+        pair = self._pair_controller.pair
+        return pair.name, options.get("drafter"), options.get("draft_length")
+
+    def _count_gain(self, saved_s: float) -> None:
+        """Count what the answer that ended says of speculation."""
+        stats = self.figures.statistics
+        kind = stats.gain.kind
+        is_slow = kind == "slower" or (stats.draft_off_reason is not None and kind != "faster")
+        if is_slow:
+            self._num_slow[self._drafted_with] += 1
+        elif kind != "measuring":
+            del self._num_slow[self._drafted_with]
+        if self._saved is not None:
+            today, ever = self._saved
+            self._saved = today + saved_s, ever + saved_s
+            self.figures.saved_before, self.figures.is_counted = self._saved, True
+
+    def _saved_so_far(self) -> tuple[float, float]:
+        """Return the seconds that all stored answers saved, today and ever."""
+        if self._saved is None:
+            try:
+                self._saved = self._conversations.saved_seconds()
+            except SpecchatError:  # the store reports it elsewhere
+                return 0.0, 0.0
+        return self._saved
 
     def lines_below(self, finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
         """Return what stands below an answer of this conversation, in short and in full."""
@@ -228,6 +264,8 @@ class Answers:
         self.current = writing
         if writing.message is not None:
             self.figures.begin()
+            self.figures.num_slow_before = self._num_slow[self._drafted_with]
+            self.figures.saved_before = self._saved_so_far()
             self.steps[writing.message] = writing.steps
             while len(self.steps) > NUM_KEPT_STEPS:
                 del self.steps[next(iter(self.steps))]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic, time
@@ -78,6 +79,11 @@ class Conversations:
         if self._failure is not None and not isinstance(self._failure, StoreBusy):
             return f"Not saved yet: {self._failure}"
         return self.store.notice if self.store.notice != self._known_notice else ""
+
+    def saved_seconds(self) -> tuple[float, float]:
+        """Return the seconds that speculation saved in all answers of the store, today and ever."""
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return self.store.saved_seconds(midnight.timestamp()), self.store.saved_seconds()
 
     def begin(self) -> None:
         """Start a new conversation."""

@@ -6,12 +6,12 @@ from functools import partial
 from secrets import randbelow
 from typing import Any
 
-from specchat.bench.race_record import MAX_TOKENS, Lane, Race
+from specchat.bench.race_record import MAX_TOKENS, Lane, Race, Rounds
 from specchat.chat.conversation import Message
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
@@ -50,21 +50,32 @@ class Races:
         else:
             seed = self.answers.options.get("seed")
             seed = randbelow(NUM_SEEDS) if seed is None else seed
-            then = partial(self._plain_ended, answer, seed, show)
-            lane = Writing(words="race, first without speculation", then=then)
-            lane.display = await self.view.last_answer()
-            self._decode(lane, answer, seed=seed, drafter=PLAIN)
+            display = await self.view.last_answer()
+            self._next_round(answer, seed, show, Rounds(), display)
+
+    def _next_round(
+        self,
+        answer: Message,
+        seed: int,
+        show: Callable[[Race], None],
+        rounds: Rounds,
+        display: AnswerDisplay | None,
+    ) -> None:
+        then = partial(self._plain_ended, answer, seed, show, rounds)
+        lane = Writing(display=display, words="race, first without speculation", then=then)
+        self._decode(lane, answer, seed=seed, drafter=PLAIN)
 
     def _plain_ended(
         self,
         answer: Message,
         seed: int,
         show: Callable[[Race], None],
+        rounds: Rounds,
         lane: Writing,
         statistics: Statistics,
     ) -> None:
         plain = Lane.of(lane.steps, statistics)
-        then = partial(self._both_ended, answer, plain, show)
+        then = partial(self._both_ended, answer, seed, plain, show, rounds)
         ours = Writing(display=lane.display, words="race, now with speculation", then=then)
         self._decode(ours, answer, seed=seed, **_speculating(self.answers.options))
 
@@ -76,18 +87,23 @@ class Races:
     def _both_ended(
         self,
         answer: Message,
+        seed: int,
         plain: Lane,
         show: Callable[[Race], None],
+        rounds: Rounds,
         lane: Writing,
         statistics: Statistics,
     ) -> None:
         facts, tree = self.pair_controller.facts, self.conversations.tree
         if facts is None or answer.id not in tree:
             return
+        rounds.add(plain, Lane.of(lane.steps, statistics))
+        if not rounds.is_decided:
+            self._next_round(answer, seed, show, rounds, lane.display)
+            return
         question = tree[answer.parent].text if answer.parent is not None else ""
-        ours = Lane.of(lane.steps, statistics)
-        race = Race(question, facts.target, facts.draft, plain, ours)
-        self._keep(lane, answer, {RACE: race.as_record(), **_measured(race)})
+        race = rounds.race(question, facts.target, facts.draft)
+        self._keep(lane, answer, {RACE: race.as_record(), **_measured(race, answer)})
         show(race)
 
     def _keep(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
@@ -106,12 +122,18 @@ def _speculating(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: AUTO for name, off in switched_off.items() if options.get(name) == off}
 
 
-def _measured(race: Race) -> dict[str, Any]:
-    """Return the speedup for an answer's statistics; none if the lanes' texts differ.
+def _measured(race: Race, answer: Message) -> dict[str, Any]:
+    """Return the speedup and the seconds saved, for an answer's statistics.
 
-    Other texts take other times, with or without drafts.
+    None if the texts differ: others take other times, with or without drafts.
     """
-    if not race.is_same_text or not race.speedup:
+    if not race.is_same_text or not race.gain.is_sound:
         return {}
     rates = [lane.tokens_per_second for lane in race.lanes]
-    return {"speedup": race.speedup, "speedup_source": "in the race", "measured_rates": rates}
+    rates[0] = rates[1] / race.speedup
+    return {
+        "speedup": race.speedup,
+        "saved_s": answer.statistics.get("decode_s", 0.0) * (race.speedup - 1),
+        "speedup_source": "in the race",
+        "measured_rates": rates,
+    }

@@ -67,6 +67,7 @@ class Writing:
         fields = {
             **(stats.as_dict() if stats.generated_tokens else {}),
             "speedup": figures.speedup,
+            "saved_s": figures.saved_s,
             "pair": pair,
             "drafter": stats.drafter,
             "drafted_by_position": stats.drafted_by_position,

@@ -1,0 +1,207 @@
+"""What speculation brought an answer, as far as the times of its steps allow saying so.
+
+Other programs use the machine too: one may hold up a pass for a second, or every pass for a minute.
+So steps count with the typical time of those that drafted as many tokens, the median, and a gain is
+sound only where it is larger than its error.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import exp, log, log2
+from typing import Literal, TypeAlias
+
+from specchat.wording import SPEEDUP_TOLERANCE
+
+Kind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
+"""Nothing was drafted; not sound yet; what a sound gain says."""
+
+BINS_PER_OCTAVE = 24
+"""Times are counted in bins 3 % wide."""
+FEW_STEPS = 4
+"""Steps of a length whose median is that of disturbances, if there were any."""
+MIN_SECONDS, MIN_STEPS = 1.0, 8
+"""Decoding, and steps with drafts, before anything is said."""
+MEDIAN_ERROR = 1.25
+"""Standard error of a median, in standard deviations over the root of the count (normal errors)."""
+QUARTILES_APART = 1.35
+"""The distance of the quartiles, in standard deviations."""
+PRICE_ERROR, PRICE_SPREAD = 0.03, 0.28
+"""Error of what a plain pass takes: always, and as a share of how much passes differ. It follows
+the machine's speed by a moving average of weight 0.15, whose error is sqrt(0.15 / 1.85)."""
+NUM_ERRORS = 2.0
+"""Standard errors between a sound gain and none."""
+BUSY = 1.5
+"""Decoding took this many times as long as its typical steps: something else held it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The estimated speedup of an answer over plain decoding, with its relative standard error.
+
+    `plain_s` and `own_s` are the seconds that plain decoding would typically take for its tokens,
+    and that its own steps typically take. The speedup is 0 where nothing can be compared.
+    """
+
+    kind: Kind = "plain"
+    speedup: float = 0.0
+    error: float = 0.0
+    plain_s: float = 0.0
+    own_s: float = 0.0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the speedup may be named."""
+        return self.kind not in ("plain", "measuring")
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds saved, below 0 if lost; 0 unless the gain is sound."""
+        return self.plain_s - self.own_s if self.is_sound else 0.0
+
+
+def judged(speedup: float, error: float) -> Kind:
+    """Return what a speedup with a relative standard error says."""
+    margin = NUM_ERRORS * error
+    if abs(speedup - 1) < SPEEDUP_TOLERANCE:
+        return "same" if margin < 2 * SPEEDUP_TOLERANCE else "measuring"
+    if speedup > 1:
+        return "faster" if speedup > exp(margin) else "measuring"
+    return "slower" if speedup < exp(-margin) else "measuring"
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """How long the steps of an answer took, by their number of drafted tokens."""
+
+    seconds: float = 0.0
+    """Of all steps."""
+    priced_s: float = 0.0
+    """What plain decoding would take for the tokens of steps with drafts, where that is known."""
+    num_unpriced: int = 0
+    """The tokens of steps with drafts for which that is not known."""
+    _bins: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """The number of steps by drafted tokens, and by the logarithm of their time."""
+
+    def add(
+        self, num_drafted: int, num_emitted: int, seconds: float, verified_in: float, single: float
+    ) -> None:
+        """Add a step, of which `verified_in` seconds were not drafting.
+
+        A plain step takes `single` seconds, 0.0 if that is unknown. It was measured earlier, when
+        the machine may have been slower, and takes no longer than a pass over more tokens.
+        """
+        self.seconds += seconds
+        self._bins[num_drafted, _bin(seconds)] += 1
+        if num_drafted and single:
+            self.priced_s += num_emitted * min(single, verified_in)
+        elif num_drafted:
+            self.num_unpriced += num_emitted
+
+    def count(self) -> tuple[int, int]:
+        """Return the number of steps without drafts and with them."""
+        plain = sum(count for (drafted, _), count in self._bins.items() if not drafted)
+        return plain, self._bins.total() - plain
+
+    def typical_s(self) -> tuple[float, float]:
+        """Return the seconds that these steps typically take, and the error's share of them."""
+        typical, spread = self._typical()
+        counts = self._counts()
+        seconds = sum(counts[drafted] * seconds for drafted, seconds in typical.items())
+        return seconds, MEDIAN_ERROR * spread / max(1, counts.total()) ** 0.5
+
+    def gain(self) -> Gain:
+        """Return what speculation brought."""
+        num_plain, num_drafting = self.count()
+        if not num_drafting:
+            return Gain()
+        typical, spread = self._typical()
+        if self.num_unpriced and num_plain < MIN_STEPS:
+            return Gain("measuring")
+        own, _ = self.typical_s()
+        plain_steps = typical.get(0, 0.0) * num_plain
+        plain = plain_steps + self.priced_s + self.num_unpriced * typical.get(0, 0.0)
+        speedup = plain / own
+        # the steps without drafts are the same in both, so only the others' errors count
+        share = (own - plain_steps) / own
+        median_error = MEDIAN_ERROR * spread / num_drafting**0.5
+        price_error = (PRICE_ERROR**2 + (PRICE_SPREAD * spread) ** 2) ** 0.5
+        error = share * (median_error**2 + price_error**2) ** 0.5
+        kind = judged(speedup, error)
+        is_long_enough = self.seconds >= MIN_SECONDS and num_drafting >= MIN_STEPS
+        if not is_long_enough or self.seconds > BUSY * own:
+            kind = "measuring"
+        return Gain(kind, speedup, error, plain, own)
+
+    def _counts(self) -> Counter[int]:
+        counts = Counter[int]()
+        for (drafted, _), count in self._bins.items():
+            counts[drafted] += count
+        return counts
+
+    def _typical(self) -> tuple[dict[int, float], float]:
+        """Return the typical seconds by drafted tokens, and how much steps differ from them.
+
+        That is a relative standard deviation, from the quartiles. Where there are few steps, all
+        may have been held up: there the time is at most that of steps that drafted more, or, per
+        token, that of the longest.
+        """
+        medians = {each: self._quantile(each, 0.5) for each in self._counts()}
+        sure = {
+            drafted: medians[drafted]
+            for drafted, count in self._counts().items()
+            if count >= FEW_STEPS
+        }
+        typical = dict[int, float]()
+        for drafted, median in medians.items():
+            typical[drafted] = min(median, _bound(drafted, sure))
+        scaled = Counter[int]()
+        for (drafted, place), count in self._bins.items():
+            if drafted in sure:
+                scaled[place - _bin(sure[drafted])] += count
+        quartiles = [_place(scaled, share) for share in (0.25, 0.75)] if scaled else [0, 0]
+        octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
+        return typical, octaves * log(2) / QUARTILES_APART
+
+    def _quantile(self, drafted: int, share: float) -> float:
+        own = Counter({place: n for (each, place), n in self._bins.items() if each == drafted})
+        return float(2 ** ((_place(own, share) + 0.5) / BINS_PER_OCTAVE))
+
+
+def compared(plain: StepTimes, own: StepTimes, plain_tokens: int, own_tokens: int) -> Gain:
+    """Return the gain where the same was decoded plainly too; both count by the token."""
+    if not own.count()[1] or not plain_tokens or not own_tokens:
+        return Gain()
+    (plain_s, plain_error), (own_s, own_error) = plain.typical_s(), own.typical_s()
+    plain_s *= own_tokens / plain_tokens
+    speedup, error = plain_s / own_s, (plain_error**2 + own_error**2) ** 0.5
+    kind = judged(speedup, error)
+    is_long_enough = min(plain.seconds, own.seconds) >= MIN_SECONDS
+    is_busy = (
+        own.seconds > BUSY * own_s or plain.seconds * own_tokens > BUSY * plain_s * plain_tokens
+    )
+    return Gain(
+        "measuring" if is_busy or not is_long_enough else kind, speedup, error, plain_s, own_s
+    )
+
+
+def _bound(drafted: int, sure: dict[int, float]) -> float:
+    """Return the most that a step typically takes, by those of other lengths."""
+    longer = [seconds for other, seconds in sure.items() if other >= drafted]
+    if longer or not sure:
+        return min(longer, default=float("inf"))
+    longest = max(sure)
+    return sure[longest] * (drafted + 1) / (longest + 1)
+
+
+def _bin(seconds: float) -> int:
+    return int(BINS_PER_OCTAVE * log2(max(seconds, 1e-9)) // 1)
+
+
+def _place(counts: Counter[int], share: float) -> int:
+    """Return the bin that this share of the counted lies up to."""
+    left = share * counts.total()
+    for place in sorted(counts):
+        left -= counts[place]
+        if left <= 0:
+            return place
+    return max(counts)
