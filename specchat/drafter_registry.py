@@ -145,7 +145,10 @@ def origin_of_letter(letter: str) -> TokenOrigin:
 
 
 def pass_origin(kind: str) -> str:
-    """Return the origin of tokens from this kind of model, or the target's origin."""
+    """Return the name of the origin of tokens from this kind of model.
+
+    A draft model's if no drafter needs that kind.
+    """
     drafting = (each for each in DRAFTERS.values() if each.needs == kind)
     own = (origin for each in drafting for origin in each.origins if origin.costs_pass)
     return next((each.name for each in own), _MODEL.name)

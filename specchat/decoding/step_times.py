@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from specchat.wording import SPEEDUP_TOLERANCE
 
-Kind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
+GainKind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
 """Nothing was drafted; not sound yet; what a sound gain says."""
 
 BINS_PER_OCTAVE = 24
@@ -42,7 +42,7 @@ class Gain:
     and that its own steps typically take. The speedup is 0 where nothing can be compared.
     """
 
-    kind: Kind = "plain"
+    kind: GainKind = "plain"
     speedup: float = 0.0
     error: float = 0.0
     plain_s: float = 0.0
@@ -59,7 +59,7 @@ class Gain:
         return self.plain_s - self.own_s if self.is_sound else 0.0
 
 
-def judged(speedup: float, error: float) -> Kind:
+def judged(speedup: float, error: float) -> GainKind:
     """Return what a speedup with a relative standard error says."""
     margin = NUM_ERRORS * error
     if abs(speedup - 1) < SPEEDUP_TOLERANCE:

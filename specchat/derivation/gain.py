@@ -35,7 +35,7 @@ from specchat.pacing.knowledge import LONGEST_KNOWN, draft_costs
 from specchat.pacing.pacer import LearningPacer
 
 Numbers = NDArray[np.float64]
-LONGEST_DRAFT = 16
+LONGEST_SIMULATED = 16
 NUM_SIMULATED = 1000
 """Tokens decoded in a simulation."""
 CHEAP_LENGTH, CHEAP_COST = 4, 1.2
@@ -128,7 +128,7 @@ def chances_by_position(accepted: Numbers) -> list[float]:
     """
     num_positions, num_indices = accepted.shape
     survivals, survival = [1.0], np.ones(num_indices)
-    for number in range(min(LONGEST_DRAFT, num_indices)):
+    for number in range(min(LONGEST_SIMULATED, num_indices)):
         chances = accepted[min(number, num_positions - 1)]
         survival = survival[: num_indices - number] * chances[number:]
         survivals.append(float(survival.mean()))
@@ -139,7 +139,7 @@ def drafting_rate(costs: Costs, accepted: Numbers) -> float:
     """Return the tokens per second of the best draft length of at least 1."""
     passes = [0.0, inf, *costs.target[2:]]
     of_draft = draft_costs(costs.draft.__getitem__, reads_accepted=costs.reads_accepted)
-    return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_DRAFT)
+    return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_SIMULATED)
 
 
 def predict(
@@ -238,4 +238,4 @@ class _SimulatedPacer(LearningPacer):
 def _simulated_rate(machine: Machine, *, is_greedy: bool) -> float:
     """Return the tokens per second of a simulated answer."""
     pacer = _SimulatedPacer(machine, is_greedy=is_greedy)
-    return machine.decode(pacer, NUM_SIMULATED, LONGEST_DRAFT)
+    return machine.decode(pacer, NUM_SIMULATED, LONGEST_SIMULATED)

@@ -18,7 +18,7 @@ from specchat.derivation.derived_files import (
     scratch_file,
 )
 from specchat.derivation.gain import (
-    LONGEST_DRAFT,
+    LONGEST_SIMULATED,
     Costs,
     Guess,
     acceptance,
@@ -219,7 +219,7 @@ class _Judge:
 
     def rate(self, layers: Layers, accepted: float) -> float:
         """Return the tokens per second if this share is accepted everywhere."""
-        return drafting_rate(self._costs_without(layers), np.full((1, LONGEST_DRAFT), accepted))
+        return drafting_rate(self._costs_without(layers), np.full((1, LONGEST_SIMULATED), accepted))
 
     def _costs_without(self, layers: Layers) -> Costs:
         """Return the costs of a draft without some layers: a pass reads that much less."""

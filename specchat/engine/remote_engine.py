@@ -25,6 +25,7 @@ from specchat.engine.api import (
 )
 from specchat.engine.engine_process import start_process
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
+from specchat.gguf import draft_kinds
 from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
@@ -58,7 +59,13 @@ class RemoteEngine(Engine):
         stopped, self._stops = context.Pipe(duplex=False)
         self._process = context.Process(
             target=worker.run,
-            args=(theirs, stopped, loading, tuple(drafter_registry.DRAFTERS.values())),
+            args=(
+                theirs,
+                stopped,
+                loading,
+                tuple(drafter_registry.DRAFTERS.values()),
+                tuple(draft_kinds.KINDS.values()),
+            ),
             daemon=True,
             name="specchat engine",
         )

@@ -20,6 +20,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.gguf import draft_kinds
 from specchat.logs import log_internal_error, open_log
 
 LOG = "engine.log"
@@ -64,11 +65,17 @@ def run(
     connection: Connection,
     stops: Connection,
     loading: Loading,
-    known: Sequence[drafter_registry.DrafterDescriptor],
+    drafters: Sequence[drafter_registry.DrafterDescriptor],
+    kinds: Sequence[draft_kinds.DraftKind],
 ) -> None:
-    """Serve one client, with the drafters it registered; the process exits when this returns."""
-    for each in known:
-        drafter_registry.register(each)
+    """Serve one client; the process exits when this returns.
+
+    `drafters` and `kinds` of drafts are all that the client has registered.
+    """
+    for drafter in drafters:
+        drafter_registry.register(drafter)
+    for kind in kinds:
+        draft_kinds.register(kind)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)

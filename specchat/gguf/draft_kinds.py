@@ -21,6 +21,10 @@ def _never(_: Header) -> bool:
     return False
 
 
+def _itself(header: Header) -> Header:
+    return header
+
+
 def _no_reason(*_: Header) -> None:
     return None
 
@@ -29,8 +33,9 @@ def _no_reason(*_: Header) -> None:
 class DraftKind:
     """The properties of one kind of draft, known before a file is loaded.
 
-    `runs` names, as "module:attribute", what makes the context from a model, its options, a flag
-    that stops it, and its target's context; it has the methods of `specchat.llama.draft_context`.
+    `runs` names, as "module:attribute", what makes the context from a model, its options, its
+    target's context, and a flag that stops it. The context has the methods of
+    `specchat.llama.draft_context`.
     """
 
     name: str
@@ -52,7 +57,7 @@ class DraftKind:
     """Returns why the draft in a file cannot be used: llama.cpp ends the process for some."""
     why_unfit: Callable[[Header, Header], str | None] = _no_reason
     """Returns why the draft cannot be used with a target, whose header comes first."""
-    as_model: Callable[[Header], Header] = lambda header: header
+    as_model: Callable[[Header], Header] = _itself
     """Returns the header of the draft in a file as that of a model with its own context."""
 
     reads: frozenset[Input] = frozenset()

@@ -87,6 +87,7 @@ class PassCosts:
     def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
         """Update with the time of a pass over `num_tokens` tokens after `depth` others.
 
+        While answering, verification and emission are part of the time, drafting is not.
         `num_tokens` is PLAIN for one of plain decoding. If the pass was padded, it counts as one of
         its padded length.
         It is learned from when costs are next asked for: plain decoding asks once per answer, and

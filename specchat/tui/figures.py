@@ -11,7 +11,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import Kind, judged
+from specchat.decoding.step_times import GainKind, judged
 from specchat.tui.commands import KeyOf
 from specchat.wording import (
     answer_line,
@@ -126,7 +126,7 @@ class Figures:
         return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> GainKind:
         """What can be said of the speedup.
 
         One slow answer says nothing of speculation: it takes several in a row, or a race.
@@ -173,7 +173,7 @@ class Figures:
     @property
     def tone(self) -> Literal["good", "bad", ""]:
         """Whether speculation helps this answer, hurts it, or neither."""
-        tones: dict[Kind, Literal["good", "bad"]] = {"faster": "good", "slower": "bad"}
+        tones: dict[GainKind, Literal["good", "bad"]] = {"faster": "good", "slower": "bad"}
         return tones.get(self.kind, "")
 
     def verdict(self) -> str:

@@ -17,6 +17,7 @@ from conftest import WriteModel
 from specchat.cli import main
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import IncompatibleDraft
 from specchat.gguf import draft_kinds
 
@@ -91,6 +92,15 @@ def pair(shallow: WriteModel, tmp_path: Path) -> Loading:
     head = tmp_path / "outside-head.gguf"
     shutil.copy(shallow("llama", "half right"), head)
     return Loading(shallow("llama"), head, ctx=512, threads=1, gpu_layers=0, learn=False)
+
+
+def test_the_engines_process_knows_it(pair: Loading) -> None:
+    """A kind registered here is registered there."""
+    with RemoteEngine(pair) as engine:
+        tokens = [each for chunk in engine.generate(PROMPT, **OPTIONS) for each in chunk.tokens]
+        assert engine.facts.draft_kind == "head"
+        assert len(tokens) == 60
+        assert engine.stats.drafted > 0
 
 
 def test_it_loads_and_drafts_and_changes_no_text(pair: Loading) -> None:
