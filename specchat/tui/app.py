@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
-from textual.events import DescendantFocus, Event, Resize
+from textual.events import DescendantFocus, Event, Key, Paste, Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -64,6 +64,10 @@ REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
 """Textual's own: one forgets the theme, the others show a composer that cannot send."""
 BLOCKED_SECONDS = 0.05
 """How long the screen may wait while another program writes to the store."""
+UNARMED = {("previous_branch",), ("next_branch",)}
+"""What keys do to a message after a click or a search, too: they are no letters."""
+TWICE_SECONDS = 2.0
+"""Between two presses of Ctrl+C that leave the chat."""
 
 
 class ChatApp(App[None]):
@@ -96,7 +100,7 @@ class ChatApp(App[None]):
         """Why the chat failed, in one line; empty if it did not."""
         self.setup = setup
         self._copied = ""
-        self._error_until = 0.0
+        self._error_until = self._interrupted_at = 0.0
         self.view = MainView(self, setup)
         self._compose_controllers(setup, load)
         self._compose_actions(setup)
@@ -222,6 +226,8 @@ class ChatApp(App[None]):
         is_ours = find_command(action) is not None and action not in {"help", "quit"}
         if is_ours and isinstance(self.screen, ModalScreen):
             return False
+        if action == "message" and parameters not in UNARMED:
+            return isinstance(self.focused, MessageView) and self.focused.is_armed
         if action in OFFER_COMMANDS:
             return self.hint_actions.accepts(OFFER_COMMANDS.index(action))
         return super().check_action(action, parameters)
@@ -249,9 +255,20 @@ class ChatApp(App[None]):
         return True
 
     async def on_event(self, event: Event) -> None:
-        """Show our own errors instead of ending the app."""
+        """Show our own errors instead of ending the app; what is typed goes to the composer."""
+        if isinstance(event, Key | Paste) and self._is_for_composer(event):
+            self.screen.set_focus(self.view.composer)
         with self.reporting():
             await super().on_event(event)
+
+    def _is_for_composer(self, event: Key | Paste) -> bool:
+        """Whether a text is typed or pasted where nothing else takes it."""
+        if isinstance(self.screen, ModalScreen) or (
+            isinstance(event, Key) and not event.is_printable
+        ):
+            return False
+        focused = self.focused
+        return focused is None or (isinstance(focused, MessageView) and not focused.is_armed)
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -322,9 +339,14 @@ class ChatApp(App[None]):
         }
 
     def action_help_quit(self) -> None:
-        """Stop the answer on Ctrl+C, otherwise say how to leave."""
-        if not self._leave():
-            self.notify(f"Press {self.setup.key_of('quit')} to quit.")
+        """Stop the answer on Ctrl+C, otherwise leave if it is pressed twice."""
+        if self._leave():
+            return
+        before, self._interrupted_at = self._interrupted_at, monotonic()
+        if self._interrupted_at - before < TWICE_SECONDS:
+            self.exit()
+        else:
+            self.notify("Press Ctrl+C again to quit.")
 
     # --- what widgets report: `call_later` shows our own errors ---
 

@@ -116,7 +116,7 @@ COMMANDS = (
     ),
     Command("stop", "Stop", "Stop the answer", "escape", is_priority=False),
     Command(
-        "quit", "Quit", "Leave the chat", "ctrl+q", ("quit",), in_footer=True,
+        "quit", "Quit", "Leave the chat", "ctrl+q", ("quit", "exit"), in_footer=True,
         in_palette=False,  # Textual's own entry
     ),
 )  # fmt: skip

@@ -136,6 +136,8 @@ class Figures:
         if self.measured_speedup:
             return judged(self.measured_speedup, 0.0)
         kind = self.statistics.gain.kind
+        if kind == "plain":  # a stored answer, whose times are not kept
+            return "measuring"
         is_agreed = self.num_slow_before >= AGREEING - 1
         return kind if kind != "slower" or is_agreed else "measuring"
 
@@ -187,6 +189,8 @@ class Figures:
             return f"No drafts: {stats.draft_off_reason}."
         if self.kind == "plain":
             return "Plain speed: no drafts so far."
+        if self.kind == "measuring" and self.is_counted:
+            return "Not enough to tell what speculation brought."
         if self.kind == "measuring":
             return "Measuring what speculation brings."
         words = speedup_text(self.speedup)

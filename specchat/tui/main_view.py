@@ -208,11 +208,14 @@ class MainView:
             line.update(words)
             line.display = bool(words)
 
-    async def reveal(self, message: int | None, *, unfolds: bool = False) -> None:
+    async def reveal(
+        self, message: int | None, *, unfolds: bool = False, arms: bool = False
+    ) -> None:
         """Scroll to a message and focus it; its reasoning and files may be unfolded."""
         view = await self.transcript.reveal(message) if message is not None else None
         if view is not None:
             view.focus(scroll_visible=False)
+            view.is_armed = arms
             if unfolds:
                 view.unfold()
 
@@ -255,7 +258,8 @@ class MainView:
         views: list[Widget] = [*self.transcript.views]
         stops = [*(views or self._app.query("Welcome > OptionList")), self.composer]
         if self._app.focused in stops:
-            stops[max(0, stops.index(self._app.focused) + step)].focus()
+            stop = stops[max(0, stops.index(self._app.focused) + step)]
+            stop.arm() if isinstance(stop, MessageView) else stop.focus()
 
     def uncover(self) -> None:
         """Hide the list of conversations, or the panel, where it covers the conversation."""

@@ -14,12 +14,13 @@ from textual.widgets import Static
 
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
 
 __all__ = [
-    "PATIENCE", "ask_twice", "hint", "panel_text", "race", "say", "screen_text", "status",
+    "PATIENCE", "agree", "ask_twice", "hint", "panel_text", "race", "say", "screen_text", "status",
     "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
@@ -68,6 +69,16 @@ async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
     app = pilot.app
     assert isinstance(app, ChatApp)
     await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+
+
+async def agree(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys after which something is asked, and agree to it."""
+    await pilot.press(*keys)
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
+    question = pilot.app.screen
+    await pilot.press("enter")
+    await until(pilot, lambda: question not in pilot.app.screen_stack)
+    await pilot.pause()
 
 
 async def race(pilot: Pilot[None], call: str = "f7") -> None:

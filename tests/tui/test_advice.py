@@ -16,7 +16,7 @@ from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer, PairChoice
-from tui.driving import say, screen_text, until
+from tui.driving import agree, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -148,7 +148,7 @@ async def test_a_draft_model_of_the_catalogue_is_downloaded(
     async with app.run_test(size=SIZE) as pilot:
         await slow_answer(pilot, "suffix", drafted=0, accepted=0, draft_off_reason="no draft model")
         await until(pilot, lambda: "Ctrl+L: download small.gguf" in screen_text(app))
-        await pilot.press("ctrl+l")
+        await agree(pilot, "ctrl+l")
         await until(pilot, lambda: started == [MISSING])
 
 

@@ -16,7 +16,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import TextFold
 from specchat.tui.widgets.message_views import AnswerView, MessageView
-from tui.driving import say, screen_text, status, type_keys, until
+from tui.driving import agree, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -91,7 +91,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         elif away == "other":
             await app.conversation_actions.open(1)
         else:
-            await pilot.press("shift+up", "up", "d")
+            await agree(pilot, "shift+up", "up", "d")
         await pilot.pause()
         await say(pilot, "asked")
         before = {"new": [], "other": ["other", "An answer."], "deleted": ["kept", "An answer."]}

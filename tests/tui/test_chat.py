@@ -26,7 +26,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from tui.driving import ask_twice, say, screen_text, status, type_keys, until
+from tui.driving import agree, ask_twice, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -163,7 +163,7 @@ async def test_deleting_can_be_undone() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "One")
         await say(pilot, "Two")
-        await pilot.press("shift+up", "up", "d")
+        await agree(pilot, "shift+up", "up", "d")
         await pilot.pause()
         assert [view.text for view in views(app)] == ["One", "first"]
         await app.run_action("undo")
@@ -315,7 +315,7 @@ async def test_steps_stay_when_an_answer_is_shown_again() -> None:
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await ask_twice(pilot, script, "Say something")
-        last(app).focus()
+        last(app).arm()
         await pilot.press("left")
         await until(pilot, lambda: last(app).text == "abcdefghijkl")
         await pilot.press("s")
@@ -338,7 +338,7 @@ async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> No
         await pilot.pause()
         assert [view.text for view in views(app)] == ["Old question", "old answer"]
         app.query_one(Sidebar).focus()
-        await pilot.press("d")
+        await agree(pilot, "d")
         await pilot.pause()
         assert views(app) == []
         await app.run_action("undo")
@@ -568,13 +568,13 @@ async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
 
 
 async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
-    """Ctrl+C never quits the chat."""
+    """Ctrl+C quits the chat only if it is pressed twice."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("ctrl+c")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["Press Ctrl+Q to quit."]
+        assert [note.message for note in app._notifications] == ["Press Ctrl+C again to quit."]
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: app.answers.current is not None and len(script.asked) == 1)
         await pilot.press("ctrl+c")

@@ -12,9 +12,10 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.sidebar import Sidebar
-from tui.driving import say, until
+from tui.driving import agree, say, screen_text, until
 from tui.test_asking import SIZE, notes, texts
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ async def test_undo_leads_back_to_the_conversation_it_belongs_to(tmp_path: Path)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "one")
         await say(pilot, "two")
-        await pilot.press("shift+up", "up", "d")
+        await agree(pilot, "shift+up", "up", "d")
         await pilot.pause()
         await pilot.press("ctrl+n")
         await say(pilot, "elsewhere")
@@ -55,7 +56,7 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
         await say(pilot, "one, edited")
         await pilot.press("shift+up", "up", "left")
         await pilot.pause()
-        await pilot.press("d")
+        await agree(pilot, "d")
         await pilot.pause()
         assert texts(app) == ["one, edited", "b"]
         assert len(app.conversations.store.conversations()) == 1
@@ -71,7 +72,7 @@ async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await say(pilot, "one")
-        await pilot.press("shift+up", "up", "d")
+        await agree(pilot, "shift+up", "up", "d")
         script.hold = threading.Event()
         await say(pilot, "two", wait=False)
         await app.run_action("undo")
@@ -89,7 +90,7 @@ async def test_a_key_brings_back_what_was_deleted(key: str, tmp_path: Path) -> N
         await say(pilot, "one")
         await pilot.press("f2")
         app.query_one(Sidebar).focus()
-        await pilot.press("d")
+        await agree(pilot, "d")
         await pilot.pause()
         assert texts(app) == []
         app.query_one(Composer).focus()
@@ -142,13 +143,32 @@ def test_a_busy_store_differs_from_a_broken_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", ["dd", "dr", "de"])
 async def test_keys_pressed_after_one_that_deletes_do_nothing(keys: str) -> None:
-    """The message is gone, but its view may still have the focus."""
+    """A question is asked, and they do not answer it; the message is still there."""
     app = chat(Script())
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question")
-        view = app.view.transcript.views[-1]
-        view.focus()
-        await pilot.press(*keys)
+        await pilot.press("shift+up", *keys)
         await pilot.pause()
-        await app.message_actions.act("regenerate", view)
+        assert isinstance(app.screen, ConfirmScreen)
+        assert "An answer." in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmScreen))
+        assert len(app.conversations.branch) == 2
+        await agree(pilot, "d")
         assert len(app.conversations.branch) == 1
+
+
+async def test_ctrl_z_brings_back_what_was_deleted_beside_a_text(tmp_path: Path) -> None:
+    """What is being written stays; once it changes, Ctrl+Z is the composer's again."""
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press(*"half")
+        await agree(pilot, "shift+up", "up", "d")
+        assert texts(app) == []
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: texts(app) == ["A question", "An answer."])
+        assert app.view.composer.text == "half"
+        await pilot.press("x", "ctrl+z")
+        await until(pilot, lambda: app.view.composer.text != "halfx")
+        assert texts(app) == ["A question", "An answer."]

@@ -62,6 +62,13 @@ def test_the_seconds_saved_add_up() -> None:
     assert stored.savings() == "3.0 s saved · in all 1 min 30 s"
 
 
+def test_a_stored_answer_without_a_verdict_says_so() -> None:
+    """It was too short, or the machine was busy; it is not measured any more."""
+    stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 0.0}, [])
+    assert stored.verdict() == "Not enough to tell what speculation brought."
+    assert (stored.tone, stored.why()) == ("", "")
+
+
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
     """Once the same was decoded plainly, the speedup is against that."""
     figures = Figures(stats(speedup=2.0))

@@ -18,6 +18,7 @@ from specchat.cli.arguments import parse
 from specchat.cli.chat import find_offers
 from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
+from specchat.hub.cache import cache_root
 from specchat.planning.device import Machine
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
@@ -28,7 +29,7 @@ from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.transcript import Transcript
-from tui.driving import hint, say, screen_text, until
+from tui.driving import agree, hint, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -122,7 +123,7 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await offered(pilot)
         await say(pilot, "Before")
-        await pilot.press("ctrl+s")
+        await agree(pilot, "ctrl+s")
         await until(pilot, lambda: f"↓ {TRIAL}: " in hint(app) and " left" in hint(app))
         assert "Ctrl+Y downloads large" in hint(app)
         assert "Ctrl+S" not in hint(app)
@@ -146,6 +147,22 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
     assert len(blobs()) == 1
 
 
+async def test_a_key_asks_before_it_downloads(hub: HubServer) -> None:
+    """With the size and the folder; nothing is fetched unless the user agrees."""
+    del hub
+    app = first_chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await offered(pilot)
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: "Download large?" in screen_text(app))
+        shown = screen_text(app)
+        assert "size " in shown
+        assert str(cache_root())[:20] in shown
+        await pilot.press("escape")
+        await until(pilot, lambda: "Download large?" not in screen_text(app))
+        assert app.pulls.running == {}
+
+
 async def test_both_are_downloaded_at_once(hub: HubServer) -> None:
     """Each has its line; the one that arrives last is offered."""
     gate = threading.Event()
@@ -153,7 +170,8 @@ async def test_both_are_downloaded_at_once(hub: HubServer) -> None:
     app = first_chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await offered(pilot)
-        await pilot.press("ctrl+y", "ctrl+s")
+        await agree(pilot, "ctrl+y")
+        await agree(pilot, "ctrl+s")
         await until(pilot, lambda: hint(app).count("↓") == 2)
         assert "downloads" not in hint(app)
         gate.set()
@@ -171,12 +189,12 @@ async def test_a_download_that_fails_is_offered_again(
     app = first_chat(Script())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await offered(pilot)
-        await pilot.press("ctrl+y")
+        await agree(pilot, "ctrl+y")
         await until(pilot, lambda: bool(app._notifications))
         (notice,) = app._notifications
         assert "is gated" in notice.message
         assert "Ctrl+Y downloads large" in hint(app)
-        await pilot.press("ctrl+y")
+        await agree(pilot, "ctrl+y")
         await until(pilot, lambda: app.pulls.arrived == "large")
 
 
@@ -186,7 +204,7 @@ async def test_no_switch_in_the_middle_of_an_answer(hub: HubServer) -> None:
     app = first_chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await offered(pilot)
-        await pilot.press("ctrl+s")
+        await agree(pilot, "ctrl+s")
         await until(pilot, lambda: app.pulls.arrived == TRIAL)
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: bool(script.asked))
@@ -207,7 +225,7 @@ async def test_hiding_the_line_takes_the_keys_away(hub: HubServer) -> None:
     app = first_chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await offered(pilot)
-        await pilot.press("ctrl+s")
+        await agree(pilot, "ctrl+s")
         await until(pilot, lambda: "↓" in hint(app))
         await pilot.press("ctrl+o")
         await until(pilot, lambda: hint(app) == "")

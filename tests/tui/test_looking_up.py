@@ -68,6 +68,7 @@ async def test_a_long_question_is_folded(tmp_path: Path) -> None:
         before = view.region.height
         fold.toggle()
         await until(pilot, lambda: view.region.height > before + 400)
+        view.arm()
         await pilot.press("e")
         assert app.query_one(Composer).text == text
 

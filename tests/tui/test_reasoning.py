@@ -50,7 +50,7 @@ async def test_reasoning_is_folded_and_can_be_opened() -> None:
         assert THOUGHTS not in screen_text(app)
         assert title(app) == "▸ thought <1 s · 8 tokens"
         for key in ("space", "enter"):
-            last(app).focus()
+            last(app).arm()
             await pilot.press(key)
             await pilot.pause()
             assert (THOUGHTS in screen_text(app)) == (key == "space")
@@ -191,7 +191,7 @@ async def test_a_stored_answer_shows_its_reasoning_again(tmp_path: Path) -> None
         await app.conversation_actions.open(1)
         await pilot.pause()
         assert title(app) == "▸ thought <1 s · 8 tokens"
-        last(app).focus()
+        last(app).arm()
         await pilot.press("c")
         await until(pilot, lambda: app.clipboard == "Yes.")
         await pilot.press("space")
@@ -297,7 +297,7 @@ async def test_a_fold_that_opens_shows_its_beginning() -> None:
     app = chat(Script(["The answer."], reasoning=thoughts))
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "Think")
-        last(app).focus()
+        last(app).arm()
         await pilot.press("space")
         await until(pilot, lambda: "Thought 0." in screen_text(app))
         assert "▾ thought" in screen_text(app)

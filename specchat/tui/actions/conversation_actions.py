@@ -13,7 +13,7 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
-from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen, deletion
 from specchat.tui.widgets.sidebar import when
 
 NEW = "new"
@@ -56,14 +56,22 @@ class ConversationActions:
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
+        if number != self.conversations.number or not self.answers.is_busy():
+            self.view.run(self._ask_to_delete(number))
+
+    async def _ask_to_delete(self, number: int) -> None:
+        title = self.conversations.store.conversation(number).title
+        undo = f"{self.key_of('undo')} brings it back, for a day."
+        is_wanted = await self.view.ask(deletion("Delete this conversation?", title, undo))
         is_open = number == self.conversations.number
-        if is_open and self.answers.is_busy():
+        if not is_wanted or (is_open and self.answers.is_busy()):
             return
         self.conversations.delete_conversation(number)
         if is_open:
             await self.new()
         self.view.show_conversations()
-        self.view.notify("Deleted. /undo restores it.")
+        self.view.composer.leaves_undo = True
+        self.view.notify(f"Deleted. {self.key_of('undo')} restores it.")
 
     async def undo(self) -> None:
         """Restore what was deleted last."""

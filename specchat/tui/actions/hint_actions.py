@@ -38,9 +38,9 @@ class HintActions:
         return has_arrived or self.hint.offered(index) is not None
 
     def accept(self, index: int) -> None:
-        """Download the pair that the hint offers, or switch to the one that has arrived."""
+        """Ask to download the pair that the hint offers, or switch to the one that has arrived."""
         if offer := self.hint.offered(index):
-            self.pulls.start(offer)
+            self.pair_actions.pull(offer)
         elif self.pulls.arrived and not self.answers.is_busy():
             self.view.run(self._use_arrived(self.pulls.arrived), "offers")
 

@@ -11,7 +11,7 @@ from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
+from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry, deletion
 from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
@@ -131,15 +131,24 @@ class MessageActions:
             await self.answers.answer_again(question)
 
     async def _turn(self, step: int, view: MessageView) -> None:
-        version = self.conversations.turn_to(view.message_id, step)
+        is_armed, version = view.is_armed, self.conversations.turn_to(view.message_id, step)
         if version is not None:
             self.answers.recall()
             await self.view.show_branch()
-            await self.view.reveal(version)
+            await self.view.reveal(version, arms=is_armed)
 
     async def _delete(self, view: MessageView) -> None:
+        self.view.run(self._ask_to_delete(view))
+
+    async def _ask_to_delete(self, view: MessageView) -> None:
+        what = "question" if isinstance(view, QuestionView) else "answer"
+        title = f"Delete this {what}, and all that follows it?"
+        undo = f"{self.key_of('undo')} brings it back, for a day."
+        if not await self.view.ask(deletion(title, view.text, undo)):
+            return
         self.conversations.delete(view.message_id)
         self.answers.recall()
         await self.view.show_branch()
         self.view.composer.focus()
-        self.view.notify("Deleted with all that followed. /undo restores it.")
+        self.view.composer.leaves_undo = True
+        self.view.notify(f"Deleted with all that followed. {self.key_of('undo')} restores it.")

@@ -13,7 +13,7 @@ from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, PairChoice, Setup
 
 
@@ -58,6 +58,14 @@ class PairActions:
         write_setting(settings_path(), "model.pair", offer.name)
         self.view.notify(f"specchat now starts with {offer.name}.")
 
+    def pull(self, offer: Offer) -> None:
+        """Ask whether to download a pair, and do so in the background."""
+        self.view.run(self._ask_to_pull(offer))
+
+    async def _ask_to_pull(self, offer: Offer) -> None:
+        if await self.view.ask(question_before_pull(offer)):
+            self.pulls.start(offer)
+
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
         is_other = offer.name != self.pair_controller.pair.name
@@ -89,7 +97,7 @@ class PairActions:
             self.view.notify(words)
             self.view.show_state()
         elif advice.offer.choose is None:
-            self.pulls.start(advice.offer)
+            self.pull(advice.offer)
         else:
             changed.pop("drafter", None)
             self.use(advice.offer)

@@ -24,6 +24,8 @@ from specchat.tui.widgets.key_footer import KeyFooter
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
 MAX_LISTED = 200
+LONGEST_EXCERPT = 60
+"""Characters of what is about to be deleted."""
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 
@@ -170,6 +172,13 @@ class ConfirmScreen(Dialog[bool]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the answer."""
         self.dismiss(event.option_index == 0)
+
+
+def deletion(question: str, content: str, undo: str) -> ConfirmScreen:
+    """Return the question before something is deleted: its first line, and how to get it back."""
+    line = in_one_line(content).strip()
+    shown = f"{line[:LONGEST_EXCERPT].rstrip()}…" if len(line) > LONGEST_EXCERPT else line
+    return ConfirmScreen(question, f"{shown}\n\n{undo}", "Delete", "Keep")
 
 
 class TextScreen(ModalScreen[str | None]):

@@ -12,6 +12,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
+from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
@@ -27,11 +28,24 @@ OPEN = "open a file"
 TITLE = "Pairs of a target and its draft model"
 
 
+def question_before_pull(offer: Offer) -> ConfirmScreen:
+    """Return the question before a download: how large it is, its licence, and where it goes."""
+    installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
+    details = f"{offer.description}\n\nsize     {offer.size}{installed}"
+    details += f"\nlicence  {offer.licence or 'see its page on the hub'}"
+    details += f"\nto       {cache_root()}\n"
+    details += "".join(f"\n{each}" for each in offer.references)
+    return ConfirmScreen(f"Download {offer.name}?", harmless(details), "Download", "Not now")
+
+
 class PairSource(Protocol):
     """Where the pairs come from, and what is done with one."""
 
     def offers(self) -> list[Offer]:
         """Return all pairs; it may take a moment."""
+
+    def pull(self, offer: Offer) -> None:
+        """Ask whether to download a pair, and do so."""
 
     def use(self, offer: Offer) -> None:
         """Load an installed pair."""
@@ -119,7 +133,7 @@ class ModelScreen(Dialog[None]):
         elif is_offline():
             self.notify(f"{offer.name} cannot be downloaded offline. {OFFLINE}")
         else:
-            self._ask(offer)
+            self._pairs.pull(offer)
 
     def action_cancel(self) -> None:
         """Cancel the highlighted download."""
@@ -152,18 +166,6 @@ class ModelScreen(Dialog[None]):
     def _highlighted(self) -> Offer | None:
         option = self.query_one(OptionList).highlighted_option
         return self._offers.get(str(option.id)) if option else None
-
-    @work
-    async def _ask(self, offer: Offer) -> None:
-        installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
-        details = f"{offer.description}\n\nsize     {offer.size}{installed}"
-        details += f"\nlicence  {offer.licence or 'see its page on the hub'}\n"
-        details += "".join(f"\n{each}" for each in offer.references)
-        question = ConfirmScreen(
-            f"Download {offer.name}?", harmless(details), "Download", "Not now"
-        )
-        if await self.app.push_screen_wait(question):
-            self._pulls.start(offer)
 
     def _fill(self) -> None:
         """List the pairs, and highlight one: the one asked for, else the same as before."""

@@ -12,6 +12,7 @@ from textual import work
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
@@ -28,6 +29,9 @@ KEYS = {
 LONGEST_HISTORY = 200
 UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')
 """The name being typed after an @; in quotation marks it may contain spaces."""
+PASTED_SECONDS, QUIET_SECONDS = 0.008, 0.03
+"""Where the terminal does not mark pasted text, its lines arrive like typed ones, but faster: an
+Enter this soon after a character sends only if nothing follows for a moment."""
 LONGEST_PASTE = 2000
 """Characters of a pasted text that are shown; a longer one is folded into a placeholder."""
 
@@ -61,6 +65,10 @@ class Composer(TextArea):
         """The text of the history that is shown; its length for the one being written."""
         self._draft = ""
         self._pasted: dict[str, str] = {}
+        self.leaves_undo = False
+        """Whether something was deleted since the text changed last: that is restored first."""
+        self._typed_at = 0.0
+        self._sends: Timer | None = None
 
     def remember(self, texts: list[str]) -> None:
         """Set the history, oldest first."""
@@ -81,6 +89,7 @@ class Composer(TextArea):
 
     def on_text_area_changed(self) -> None:
         """List what the text may become."""
+        self.leaves_undo = False
         suggestions = self.screen.query_one_optional(Suggestions)  # gone while the chat closes
         if suggestions is not None and not suggestions.follow(self.first_line):
             self.suggest_files()
@@ -114,13 +123,26 @@ class Composer(TextArea):
         self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}
         self.post_message(self.Sent(text, unfold(text, self._pasted)))
 
+    def _stop_sending(self) -> None:
+        """Do not send at an Enter that something followed at once."""
+        if self._sends is not None:
+            self._sends.stop()
+            self._sends = None
+
+    def _send_after_all(self) -> None:
+        """Send at an Enter right after a character: nothing followed, so nobody pasted."""
+        self._stop_sending()
+        self.action_send()
+
     def action_newline(self) -> None:
         """Begin a new line."""
         self.insert("\n")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the key to the app's undo while the composer is empty."""
-        return bool(self.text) if action == "undo" else super().check_action(action, parameters)
+        """Leave the key to the app's undo while the composer is empty, and after a deletion."""
+        if action == "undo":
+            return bool(self.text) and not self.leaves_undo
+        return super().check_action(action, parameters)
 
     def action_complete(self) -> None:
         """Complete the only file that a name can become; without a name go to the next widget."""
@@ -136,8 +158,19 @@ class Composer(TextArea):
         Bindings with priority would overtake the characters before them when text is typed or
         pasted quickly.
         """
+        if self._sends is not None:  # an Enter in the middle of a paste
+            self._stop_sending()
+            self.insert("\n")
         if event.key == "enter":  # what was typed quickly may not be followed yet
             self._suggestions.follow(self.first_line)
+            is_fast = event.time - self._typed_at < PASTED_SECONDS
+            if is_fast and not self._suggestions.display and not is_slash(self.text.rstrip()):
+                event.prevent_default()
+                event.stop()
+                self._sends = self.set_timer(QUIET_SECONDS, self._send_after_all)
+                return
+        elif event.is_printable:
+            self._typed_at = event.time
         acts = {
             **{key: getattr(self, f"action_{command}") for key, command in KEYS.items()},
             **self._history_acts(),

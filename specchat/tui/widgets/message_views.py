@@ -56,6 +56,9 @@ class MessageView(Vertical, can_focus=True):
 
     message_id = 0
     """The message's number in the store, once it has one."""
+    is_armed = False
+    """Whether letters act on it: once the keyboard moved the focus here, not after a click or a
+    search. Otherwise what is typed goes to the composer."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
@@ -68,6 +71,15 @@ class MessageView(Vertical, can_focus=True):
         """Show which version this is."""
         self._versions.display = total > 1
         self._versions.update(f"◂ {number}/{total} ▸")
+
+    def arm(self) -> None:
+        """Take the focus, on purpose: letters act on this message until it loses the focus."""
+        self.focus()
+        self.is_armed = True
+
+    def on_blur(self) -> None:
+        """Leave letters to the composer again."""
+        self.is_armed = False
 
     def restyle(self, typesetter: Typesetter) -> None:
         """Follow the theme."""

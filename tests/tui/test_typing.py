@@ -1,0 +1,106 @@
+"""What is typed reaches the composer, wherever a click or a search left the focus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.events import Key, Paste
+
+from scripted_chat import Script, chat
+from specchat.tui.app import ChatApp
+from specchat.tui.widgets.message_views import MessageView
+from tui.driving import say, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 36)
+WORDS = ("d", "r", "e", "a", "d", "space", "i", "t")
+
+
+def branch(app: ChatApp) -> list[str]:
+    """Return the texts of the conversation."""
+    return [message.text for message in app.conversations.branch]
+
+
+async def test_letters_after_a_click_are_text() -> None:
+    """Half a question, a click on an answer, the other half: nothing is deleted or answered."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press("h", "i", "space")
+        await pilot.click(app.view.transcript.views[-1], offset=(6, 0))
+        assert isinstance(app.focused, MessageView)
+        await pilot.press(*WORDS, "delete")
+        await pilot.pause()
+        assert app.view.composer.text == "hi dread it"
+        assert branch(app) == ["A question", "An answer."]
+        assert len(script.asked) == 1
+
+
+async def test_letters_after_a_search_are_text(tmp_path: Path) -> None:
+    """The message that was found has the focus, and is read, not changed."""
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A dragon")
+        await app.conversation_actions.open(1, app.conversations.branch[0].id)
+        await until(pilot, lambda: isinstance(app.focused, MessageView))
+        await pilot.press(*WORDS)
+        await pilot.pause()
+        assert app.view.composer.text == "dread it"
+        assert len(script.asked) == 1
+
+
+async def test_a_paste_after_a_click_is_text() -> None:
+    """So is what is typed where nothing has the focus."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.click(app.view.transcript.views[-1], offset=(6, 0))
+        app.post_message(Paste("pasted"))
+        await until(pilot, lambda: app.view.composer.text == "pasted")
+        app.screen.set_focus(None)
+        await pilot.press("x")
+        await until(pilot, lambda: app.view.composer.text == "pastedx")
+
+
+async def test_letters_act_once_the_keyboard_chose_a_message() -> None:
+    """Until the focus is elsewhere."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press("shift+up", "c")
+        await until(pilot, lambda: app.clipboard == "An answer.")
+        app.view.composer.focus()
+        await pilot.pause()
+        await pilot.click(app.view.transcript.views[-1], offset=(6, 0))
+        await pilot.press("c")
+        await until(pilot, lambda: app.view.composer.text == "c")
+
+
+async def test_lines_that_are_not_marked_as_pasted_are_one_message() -> None:
+    """They arrive as keys, one right after the other, each line with an Enter."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        for character in "one\rtwo\rthree\r":
+            name = "enter" if character == "\r" else character
+            app.post_message(Key(name, character))
+        await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
+        assert branch(app) == ["one\ntwo\nthree", "An answer."]
+
+
+async def test_ctrl_c_twice_and_exit_leave_the_chat() -> None:
+    """Once says so; any other way to leave works too."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: bool(app._notifications))
+        assert [each.message for each in app._notifications] == ["Press Ctrl+C again to quit."]
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.is_running or app._exit)
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "/exit", wait=False)
+        await until(pilot, lambda: not app.is_running or app._exit)
