@@ -1,1 +1,1 @@
-"""Measuring the speedup on the user's own machine, and choosing settings by it."""
+"""Measuring the speedup on the user's own machine, and comparing settings by it."""

@@ -15,7 +15,7 @@ from specchat.errors import ContextFull
 from specchat.private_files import read_text
 
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
-"""Called with the number of answers measured, the number of all, and the seconds left."""
+"""Called with the number of answers measured, the total, and the estimated seconds left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class BenchmarkPlan:
     max_tokens: int
 
     def cases(self) -> Iterator[tuple[int, Task, float, Arm]]:
-        """Yield the number of the round, a task, a temperature and an arm, for each answer.
+        """Yield the round, task, temperature and arm of each answer.
 
-        The arms that are compared are neighbours, in turn.
+        Arms run back to back, in alternating order, so that they are compared fairly.
         """
         arms = [PLAIN, *self.arms]
         for number in range(self.rounds):
@@ -46,13 +46,13 @@ def measure(
 ) -> Iterator[Results]:
     """Measure everything planned; yield the results so far after every answer.
 
-    The engine forgets every text before each answer, so that no prompt is cached. Only decoding is
-    timed, not reading the prompt. An answer that was stopped is left out.
+    The engine is cleared before each answer, so that no prompt is cached. Only decoding is timed,
+    not reading the prompt. An answer that was stopped is left out.
     """
     results, started = Results(), perf_counter()
     cases = list(plan.cases())
     for _ in engine.generate("Once", max_tokens=min(16, plan.max_tokens), drafter=PLAIN.drafter):
-        pass  # brings weights into memory and clocks up to speed
+        pass  # warm-up: brings weights into memory and clocks up to speed
     for done, (number, task, temperature, arm) in enumerate(cases):
         elapsed = perf_counter() - started
         on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
@@ -72,9 +72,9 @@ def measure(
 def _run(
     engine: Engine, max_tokens: int, number: int, task: Task, temperature: float, arm: Arm
 ) -> Run | None:
-    """Measure one answer from an empty memory; None if it was stopped.
+    """Measure one answer with an empty cache; None if it was stopped.
 
-    It has no seed, as most users' answers have none: seeds accept fewer drafted tokens.
+    No seed is set, as in most users' chats: with a seed, fewer drafted tokens are accepted.
     """
     engine.forget()
     prompt = task.prompts[number % len(task.prompts)]

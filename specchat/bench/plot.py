@@ -1,4 +1,4 @@
-"""The plot of a benchmark as SVG: three panels of bars side by side, laid out by the template."""
+"""The plot of a benchmark as SVG: three bar charts side by side, laid out by a template."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ TEMPLATE = Path(__file__).with_suffix(".svg")
 
 
 class Bar(NamedTuple):
-    """One bar: its label, its value and the ends of its interval, 0 if unknown."""
+    """One bar: its label, its value, and the ends of its interval (0 if unknown)."""
 
     label: str
     value: float
@@ -19,9 +19,9 @@ class Bar(NamedTuple):
 def draw(
     heading: str, speedups: Sequence[Bar], acceptance: Sequence[Bar], costs: Sequence[Bar]
 ) -> str:
-    """Return the SVG of speedup by task, acceptance by position and cost of a target pass.
+    """Return an SVG of the speedup by task, acceptance by position and cost of a target pass.
 
-    Each panel has a title, its bars, and the value at which a dashed line crosses it, 0 for none.
+    Each panel has a title, its bars, and the value of a dashed reference line, 0 for none.
     """
     from jinja2 import Environment
 

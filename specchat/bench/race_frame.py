@@ -20,20 +20,20 @@ SHADES: Shades = {
     "text-primary": ("#a3cdf5", "#74aee6"),
     "text-warning": ("#f5c885", "#e5a94f"),
 }
-"""The chips' colours, by the name of their origin's colour, for even and odd steps."""
+"""The chips' colours in even and odd steps, by the name of their origin's colour."""
 ANSI_SHADES: Shades = {
     "": ("bright_white", "white"),
     "text-success": ("bright_green", "green"),
     "text-primary": ("bright_cyan", "cyan"),
     "text-warning": ("bright_yellow", "yellow"),
 }
-"""The same in the terminal's own colours, for terminals with only 16."""
+"""The same for terminals with only 16 colours."""
 OTHER_SHADES = ("#cdbdf5", "#b39ceb")
 INK = "#16181d"
 """The colour of the text on chips, on light and on dark screens."""
 
 UNDRAWABLE = re.compile("[\u061c\u200e\u200f\u2028\u2029\ufffe\uffff]")
-"""Marks that reorder a line, other line ends, and characters that XML cannot hold."""
+"""Characters that reorder a line or end it, and characters not allowed in XML."""
 LINE_PARTS = re.compile(r"[^\n]*\n|[^\n]+")
 GAP = 3
 HEAD, FOOT = 6, 2
@@ -41,7 +41,7 @@ HEAD, FOOT = 6, 2
 
 
 class Chip(NamedTuple):
-    """A token, or the part of it that is on one line, in cells of its lane."""
+    """A token, or the part of a token on one line; positions are in cells of the lane."""
 
     row: int
     column: int
@@ -78,7 +78,7 @@ def chips(lane: Lane, width: int) -> Iterator[Chip]:
 
 
 def drawable(text: str) -> str:
-    """Return a token's text without what a terminal or a picture could misread."""
+    """Return a token's text with unsafe characters for terminals and SVG replaced."""
     text = text.replace("\r\n", "\n").replace("\t", "    ")
     return UNDRAWABLE.sub("\ufffd", harmless(text))
 
@@ -90,12 +90,12 @@ def legend(race: Race) -> list[TokenOrigin]:
 
 
 def label_of(of: TokenOrigin) -> str:
-    """Return the legend of a chip of that origin."""
+    """Return the legend of an origin's chips."""
     return "own token" if of == TARGET else f"accepted: {of.label}"
 
 
 def lane_figures(lane: Lane, whole: Lane) -> str:
-    """Return a lane's rate, tokens and seconds at a moment, and whether it has ended."""
+    """Return a lane's rate, tokens and seconds at a moment, and whether it was complete."""
     if not lane.steps:
         return "starting"
     end = "done in" if len(lane.steps) == len(whole.steps) else "after"
@@ -140,7 +140,7 @@ def _lane_lines(
 
 
 def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None) -> list[Text]:
-    """Return the last rows of an answer as chips."""
+    """Return the last `rows` lines of an answer as chips."""
     lines: dict[int, Text] = {}
     for chip in chips(lane, width):
         mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
@@ -159,7 +159,7 @@ def _joined(lines: Sequence[Text], width: int) -> Text:
 
 
 def _result_lines(race: Race, width: int) -> list[Text]:
-    """Return the result in two lines, or in one after an empty line if it fits."""
+    """Return the result on two lines, or on one preceded by an empty line if it fits."""
     verdict, details = race.verdict, race.details()
     is_short = cell_len(verdict) + cell_len(details) + 3 <= width
     lines = ("", f"{verdict} · {details}") if is_short else (verdict, details)

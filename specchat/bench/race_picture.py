@@ -1,7 +1,7 @@
-"""A race as a file: an SVG still, an SVG loop at true speed, a recording or a record.
+"""A race as a file: a still or looping SVG, a terminal recording, or JSON.
 
-A viewer that does not animate shows the last frame. The output for a terminal is played there or
-recorded.
+Viewers without animation show the last frame of the SVG. The terminal output of `play` is either
+shown or recorded.
 """
 
 import io
@@ -27,27 +27,27 @@ from specchat.bench.race_record import Lane, Race
 
 TEMPLATE = Path(__file__).with_suffix(".svg")
 COLUMNS, MAX_ROWS = 46, 18
-"""Characters in a line of an answer, and the lines that are shown; longer answers scroll."""
+"""The width of an answer in characters, and its visible lines; longer answers scroll."""
 MAX_PROMPT = 2 * COLUMNS
 FIGURES_SECONDS = 0.2
-"""The shortest time that a figure is shown, so that it can be read."""
+"""The shortest time to show a figure, so that it can be read."""
 REST_SECONDS = 4.0
-"""Seconds that the loop shows the result."""
+"""How long the loop shows the result."""
 
 INTERVAL = 1 / 15
 """Seconds between two frames."""
 LAST_SECONDS = 3.0
-"""Seconds that a recording shows the result."""
+"""How long a recording shows the result."""
 SIZE = (96, 28)
 
 
 def draw(race: Race, seconds: float = inf) -> str:
-    """Return the picture of a moment, by default the last one."""
+    """Return a still SVG of a moment, by default the last one."""
     return _render(race, moment=min(seconds, race.seconds), is_loop=False)
 
 
 def animate(race: Race) -> str:
-    """Return a picture that plays the race in a loop."""
+    """Return an SVG that plays the race in a loop, at its original speed."""
     return _render(race, moment=race.seconds, is_loop=True)
 
 
@@ -60,7 +60,7 @@ def moments(race: Race) -> Iterator[float]:
 def play(race: Race, console: Console) -> Iterator[tuple[float, str]]:
     """Yield times, each with the terminal output that updates the previous frame.
 
-    The lines fill a screen of the console's size from its top.
+    The output fills a screen of the console's size, from the top row.
     """
     width, height = console.size
     shown: list[str | None] = [None] * height
@@ -99,7 +99,7 @@ EXPORTS: Mapping[str, Callable[[Race], str]] = {
     ".cast": as_cast,
     ".json": lambda race: json.dumps(race.as_record(), ensure_ascii=False) + "\n",
 }
-"""Functions that turn a race into a file's text, by the file's ending."""
+"""The functions that turn a race into the text of a file, by the file's suffix."""
 
 
 def _render(race: Race, **how: Any) -> str:
@@ -128,8 +128,8 @@ def _render(race: Race, **how: Any) -> str:
 def _laid_out(lane: Lane) -> dict[str, Any]:
     """Return a lane's data for the template: `steps` are times with the chips of each step.
 
-    By time, `shares` are the parts of the answer that are written, and `scrolls` the lines that
-    have left the top.
+    Both by time, `shares` are the fractions of the answer written, and `scrolls` the numbers of
+    lines scrolled out at the top.
     """
     answer = list(chips(lane, COLUMNS))
     steps, shares, scrolls = [], [(0.0, 0.0)], [(0.0, 0)]
@@ -153,7 +153,7 @@ def _laid_out(lane: Lane) -> dict[str, Any]:
 
 
 def _figures(lane: Lane) -> list[tuple[float, float, str]]:
-    """Return when figures are shown, until when, and the figures."""
+    """Return figures, each with the times from and until which it is shown."""
     times = [0.0]
     for step in lane.steps:
         if step.seconds - times[-1] >= FIGURES_SECONDS:

@@ -15,7 +15,7 @@ from specchat.errors import Cancelled, SpecchatError
 from specchat.wording import drafting_text, rate_text, speedup_text
 
 MAX_TOKENS = 256
-"""The default limit of each answer's tokens."""
+"""The default token limit of each answer."""
 WARM_UP_TOKENS = 8
 MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
 """A race is decoded again until its verdict is sound, but no more often and not after so long."""
@@ -27,7 +27,7 @@ RaceProgress = Callable[[str, int], object]
 
 @dataclass(frozen=True, slots=True)
 class RaceStep:
-    """What a step wrote, `seconds` after the end of the prompt, with the origin of each token."""
+    """The output of a step, `seconds` after the end of the prompt, with each token's origin."""
 
     seconds: float
     texts: tuple[str, ...]
@@ -92,7 +92,7 @@ class Lane:
             before = step.seconds
 
     def until(self, seconds: float) -> "Lane":
-        """Return this lane as it was at a moment; it may have no steps yet."""
+        """Return this lane as it was at a moment; it may have had no steps yet."""
         return replace(self, steps=tuple(step for step in self.steps if step.seconds <= seconds))
 
 
@@ -141,7 +141,7 @@ class Race:
         return speedup_text(self.speedup) if self.gain.is_sound else TOO_BUSY
 
     def details(self) -> str:
-        """Return where the speedup came from, in one line."""
+        """Return what the speedup came from, in one line."""
         same = "same text" if self.is_same_text else "different texts"
         return f"{drafting_text(self.speculative.stats)} · {same}"
 
@@ -151,7 +151,7 @@ class Race:
         return f"plain {plain} · speculative {ours} · {self.verdict} · {self.details()}"
 
     def as_record(self) -> dict[str, Any]:
-        """Return the race as JSON has it."""
+        """Return the race as JSON types."""
         import msgspec
 
         record: dict[str, Any] = msgspec.to_builtins(self)
@@ -161,7 +161,7 @@ class Race:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self | None:
-        """Return the race that `as_record` described; None if there is none or it is malformed."""
+        """Return the race in a record of `as_record`; None if it is missing or malformed."""
         import msgspec
 
         try:
@@ -218,7 +218,7 @@ def run_race(
     options: Mapping[str, Any],
     on_progress: RaceProgress,
 ) -> Race:
-    """Decode an answer plainly, then speculatively, each from an empty memory.
+    """Decode an answer plainly, then speculatively, each with an empty cache.
 
     Raises SpecchatError if the pair cannot speculate, and Cancelled if an answer is stopped.
     """

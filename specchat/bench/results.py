@@ -1,4 +1,4 @@
-"""A benchmark's results: the answers, and the speedups, rates and costs that follow from them."""
+"""A benchmark's results: the answers, and the speedups, rates and costs computed from them."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from specchat import drafter_registry
 from specchat.chat.answer_statistics import Totals, add_up
 
 Ratios = Mapping[tuple[str, float], list[float]]
-"""By task and temperature: one ratio per round, of the speed to plain decoding's."""
+"""The ratios of an arm's speed to plain decoding's, one per round, by task and temperature."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NUM_RESAMPLES = 2000
@@ -20,7 +20,7 @@ NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way of decoding that is compared with plain decoding."""
+    """A way of decoding to compare with plain decoding."""
 
     drafter: str = drafter_registry.AUTO
     draft_length: int | str = "auto"
@@ -37,7 +37,7 @@ PLAIN = Arm(drafter_registry.PLAIN, 0)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured answer: `stats` has the fields of `specchat ask --json` and more."""
+    """One measured answer; `stats` has the fields of `specchat ask --json`, and more."""
 
     arm: Arm
     task: str
@@ -69,19 +69,19 @@ class Results:
     def of(
         self, arm: Arm, task: str | None = None, temperature: float | None = None
     ) -> Iterator[Run]:
-        """Yield an arm's answers, of all tasks and temperatures or of one."""
+        """Yield an arm's answers, optionally only those of one task or temperature."""
         for run in self.runs:
             is_chosen = task in {None, run.task} and temperature in {None, run.temperature}
             if run.arm == arm and is_chosen:
                 yield run
 
     def plain_rate(self, run: Run) -> float:
-        """Return plain decoding's tokens per second in the round of an answer; 0 if unknown."""
+        """Return plain decoding's tokens per second in the same round; 0 if unknown."""
         pairs = self.of(PLAIN, run.task, run.temperature)
         return next((each.tokens_per_second for each in pairs if each.number == run.number), 0.0)
 
     def ratios(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Ratios:
-        """Return an arm's speed over plain decoding's in the same round."""
+        """Return the ratios of an arm's speed to plain decoding's in the same round."""
         found: dict[tuple[str, float], list[float]] = {}
         for run in self.of(arm, task, temperature):
             plain = self.plain_rate(run)
@@ -97,7 +97,7 @@ class Results:
         return speedup_of(self.ratios(arm, task, temperature))
 
     def task_speedups(self, arm: Arm) -> dict[str, Speedup]:
-        """Return the speedup of each task, over its temperatures."""
+        """Return an arm's speedup for each task, over all temperatures."""
         tasks = dict.fromkeys(task for task, _ in self.ratios(arm))
         return {task: self.speedup(arm, task) for task in tasks}
 
@@ -111,13 +111,13 @@ class Results:
         return statistics.median(rates) if rates else 0.0
 
     def prompt_rate(self) -> float:
-        """Return the prompt tokens read per second, over all answers."""
+        """Return the prompt tokens processed per second, over all answers."""
         tokens = sum(run.stats["prompt_tokens"] - run.stats["cached_tokens"] for run in self.runs)
         seconds: float = sum(run.stats["prompt_s"] for run in self.runs)
         return tokens / seconds if seconds else 0.0
 
     def relative_costs(self) -> dict[int, float]:
-        """Return the last known cost of a target pass by its tokens; a pass over one costs 1."""
+        """Return the latest cost of target passes by their tokens, relative to one token."""
         costs = next((run.pass_costs for run in reversed(self.runs) if run.pass_costs), {})
         single = costs.get(1, 0.0)
         return {count: cost / single for count, cost in sorted(costs.items())} if single else {}
@@ -137,7 +137,7 @@ def speedup_of(ratios: Ratios) -> Speedup:
     """Return the mean of the medians of each task and temperature, with its interval.
 
     Means are geometric, as ratios require: over a task's temperatures, then over tasks, so that
-    every task weighs the same even if measuring was stopped early. The interval is a percentile
+    every task has the same weight even if measuring was stopped early. The interval is a percentile
     bootstrap over the rounds (Efron 1979); after a single round both its ends are the speedup.
     Raises ValueError if there are no ratios.
     """
@@ -154,7 +154,7 @@ def speedup_of(ratios: Ratios) -> Speedup:
 
 
 def _means_of_medians(cells: Mapping[tuple[str, float], Floats]) -> Floats:
-    """Return the mean for each row; a cell has a row per sample and a column per round."""
+    """Return the mean for each row; the arrays have a row per sample and a column per round."""
     tasks: dict[str, list[Floats]] = {}
     for (task, _), cell in cells.items():
         tasks.setdefault(task, []).append(np.log(np.median(cell, axis=1)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of use, with prompts that are used in turn, round by round."""
+    """A kind of use, with prompts of which each round takes the next one."""
 
     name: str
     prompts: tuple[str, ...]
@@ -15,7 +15,7 @@ class Task:
 
 _CONTENT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 TEXTS: dict[str, str] = _CONTENT["texts"]
-"""The texts that prompts are about, by the name that stands for them in a prompt."""
+"""The texts that prompts refer to, by their placeholder names."""
 
 
 TASKS = tuple(

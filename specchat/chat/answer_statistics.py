@@ -1,4 +1,4 @@
-"""The statistics of several answers: a row for each, and their totals."""
+"""The statistics of several answers: one row per answer, and the totals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ Record = Mapping[str, Any]
 class Totals:
     """The combined figures of several answers; None for a figure that no answer has.
 
-    Rates are sums over sums, not means of rates. `speedup` counts the answers whose speedup is
-    known: the seconds plain decoding would have taken over the seconds they took.
+    Rates are ratios of sums, not means of rates. `speedup` is the time that plain decoding would
+    have taken divided by the time taken, over the answers whose speedup is known.
     """
 
     answers: int
@@ -68,8 +68,8 @@ def add_up(answers: Iterable[Record]) -> Totals:
 def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     """Return the statistics of an answer that was stopped and then continued.
 
-    Counts and seconds add up and the rates follow from them. The prompt's figures are the first
-    part's, which is what the user waited for.
+    Counts and seconds are added, and rates computed from the sums. The figures of the prompt are
+    those of the first part, which is what the user waited for.
     """
     if not (first.get("generated_tokens") and second.get("generated_tokens")):
         return dict(first if first.get("generated_tokens") else second)
@@ -86,7 +86,7 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
 
 
 def table_of(answers: Iterable[Message], totals: Totals) -> list[tuple[str, ...]]:
-    """Return the cells of a row for each answer and of one for the totals."""
+    """Return table rows: one per answer, and one for the totals."""
     rows = [_cells(str(number), each.statistics) for number, each in enumerate(answers, 1)]
     return [*rows, ("all", *_figures(totals), "", "")]
 
@@ -114,7 +114,7 @@ def _figures(totals: Totals) -> tuple[str, ...]:
 
 
 def _accepted_by_position(records: Iterable[Record]) -> tuple[float, ...]:
-    """Return accepted / drafted at each draft position, over the answers that recorded both."""
+    """Return accepted / drafted for each draft position, over the answers that recorded both."""
     drafted: list[int] = []
     accepted: list[int] = []
     for each in records:

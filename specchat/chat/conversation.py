@@ -1,4 +1,4 @@
-"""A conversation: a tree of messages with one current branch, and files attached to questions."""
+"""A conversation: a tree of messages with a current branch; questions may have attached files."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ Role: TypeAlias = Literal["user", "assistant"]
 class ChatMessage(TypedDict):
     """One message of a conversation, with the field names of OpenAI's API.
 
-    `reasoning_content` is what the model wrote for itself before `content`. `tool_calls` have the
-    form `{"id": ..., "type": "function", "function": {"name": ..., "arguments": JSON text}}`; a
-    message of the role "tool" answers the one with its `tool_call_id`.
+    `reasoning_content` is the reasoning before `content`. `tool_calls` have the form
+    `{"id": ..., "type": "function", "function": {"name": ..., "arguments": JSON text}}`; a message
+    with the role "tool" is the result of the call whose id is its `tool_call_id`.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -29,7 +29,7 @@ class ChatMessage(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A text file with the name it was attached by, as it was when the question was asked."""
+    """A text file under the name that the question used, with its contents at that time."""
 
     name: str
     content: str
@@ -39,10 +39,10 @@ class Attachment:
 class Message:
     """One message; messages with the same `parent` are versions of each other.
 
-    `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is the
-    reason an answer ended, None while it is written. An answer has `statistics`, with the field
-    names of `specchat ask --json`, and `pieces`, its texts with their origins. A question may have
-    `attachments`.
+    `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is why an
+    answer ended; None while it is being written. An answer has `statistics`, with the field names
+    of `specchat ask --json`, and `pieces`, the texts of its tokens with their origins. A question
+    may have `attachments`.
     """
 
     id: int
@@ -62,7 +62,7 @@ class Message:
 class Conversation:
     """A conversation without its messages.
 
-    `leaf` is the last message of the current branch; `preset` the name of the preset last used.
+    `leaf` is the last message of the current branch, `preset` the name of the preset used last.
     """
 
     id: int
@@ -76,7 +76,7 @@ class Conversation:
 
 
 class Tree(dict[int, Message]):
-    """The messages of one conversation by their ids, and their branches."""
+    """The messages of one conversation by id, with methods for its branches."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Tree(dict[int, Message]):
             self.put(message)
 
     def put(self, message: Message) -> None:
-        """Add a message, or replace its earlier state."""
+        """Add a message, or replace the one with its id."""
         if message.id not in self:
             self._children.setdefault(message.parent, []).append(message.id)
         self[message.id] = message
@@ -99,24 +99,24 @@ class Tree(dict[int, Message]):
         return found[::-1]
 
     def siblings(self, number: int) -> list[int]:
-        """Return the ids of all versions of a message, itself included, oldest first."""
+        """Return the ids of all versions of a message, including itself, oldest first."""
         return self._children.get(self[number].parent, [])
 
     def newest_leaf(self, number: int | None) -> int | None:
-        """Return the last message reached by following the newest versions."""
+        """Return the end of the branch that follows the newest versions below a message."""
         while children := self._children.get(number):
             number = children[-1]
         return number
 
     def below(self, number: int) -> list[int]:
-        """Return the ids of a message and of all below it, on any branch."""
+        """Return the ids of a message and of all messages below it, on any branch."""
         found = [number]
         for each in found:
             found.extend(self._children.get(each, []))
         return found
 
     def remove(self, number: int) -> list[Message]:
-        """Remove a message and all below it, and return them."""
+        """Remove a message and all messages below it, and return them."""
         taken = [self.pop(each) for each in self.below(number)]
         self._children[taken[0].parent].remove(number)
         for message in taken:
@@ -127,8 +127,8 @@ class Tree(dict[int, Message]):
         """Return the turns to send to a model for a branch.
 
         Many chat templates require users and assistants to alternate, so empty answers are left
-        out, and so are their questions, except the last. An answer without text or tool calls is
-        empty: one stopped while the model was reasoning is.
+        out together with their questions, except for the last question. An answer without text or
+        tool calls is empty, for example one that was stopped during its reasoning.
         """
         turns: list[ChatMessage] = (
             [{"role": "system", "content": system_prompt}] if system_prompt else []
@@ -145,7 +145,7 @@ class Tree(dict[int, Message]):
 
 
 def _turn(message: Message) -> ChatMessage:
-    """Return the form in which a message is sent to a model."""
+    """Return a message in the form that is sent to a model."""
     content = with_attachments(message.text, message.attachments)
     turn: ChatMessage = {"role": message.role, "content": content}
     if message.reasoning:
@@ -168,7 +168,7 @@ def with_attachments(text: str, attachments: Iterable[Attachment]) -> str:
 
 
 def fenced(content: str) -> str:
-    """Return a text in a code fence longer than any fence inside it."""
+    """Return a text in a code fence that is longer than any fence inside it."""
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{content.rstrip()}\n{fence}"

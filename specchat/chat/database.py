@@ -1,4 +1,4 @@
-"""The store's SQLite file: opened, migrated, recovered if damaged, with one writer at a time."""
+"""The store's SQLite file: opening, migration, recovery from damage, one writer at a time."""
 
 import os
 import sqlite3
@@ -22,13 +22,13 @@ AFTER_MIGRATION = {5: separate_reasoning}
 BUSY_TIMEOUT = 10.0
 """Default seconds to wait while another program writes."""
 RETRY_SECONDS = 0.02
-"""Seconds before the next try to open the file while other programs open it."""
+"""Seconds between attempts to open the file while other programs are opening it."""
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
-"""Errors that pass; SQLITE_SCHEMA: another program has made the tables since this one looked."""
+"""Transient errors; SQLITE_SCHEMA means that another program has just created the tables."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
-"""The error of a statement that does not match the schema: the schema is damaged."""
+"""The error of a statement that does not match the schema, which must then be damaged."""
 SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
@@ -45,21 +45,21 @@ ADD_CONVERSATIONS = (
     " SELECT conversation, 'Recovered', min(created), max(created), max(id) FROM message"
     " WHERE conversation NOT IN (SELECT id FROM conversation) GROUP BY conversation"
 )
-"""Recreates conversations of which only messages are left."""
+"""Recreates lost conversations whose messages are still there."""
 CLOSE_GAPS = (
     "UPDATE message SET parent = (SELECT max(before.id) FROM message AS before"
     " WHERE before.conversation = message.conversation AND before.id < message.id)"
     " WHERE parent >= id OR parent NOT IN (SELECT id FROM message)"
 )
-"""Attaches what followed a lost message to the message before it."""
+"""Attaches the messages below a lost one to the message before it."""
 
 
 class Database:
     """A private SQLite file, or a database in memory if `path` is None. For use in one thread.
 
     Raises StoreFailed if the disk is full or the file cannot be used, and StoreBusy while another
-    program is writing. A file found damaged is set aside and a new one holds what could be read of
-    it, which `notice` reports; StoreBusy says so if it is found after opening.
+    program is writing. A damaged file is set aside and replaced by one with its readable rows, as
+    `notice` then reports. If the damage shows only after opening, StoreBusy reports it.
     """
 
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
@@ -77,20 +77,20 @@ class Database:
         self._connection.close()
 
     def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
-        """Set the seconds to wait, from now on, while another program writes."""
+        """Set how long to wait from now on while another program writes."""
         self._busy_timeout = seconds
         self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run several statements, all of them or none."""
+        """Run several statements as one transaction: all of them or none."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # a full disk may have ended it
+                if self._connection.in_transaction:  # a full disk may have ended the transaction
                     self._connection.execute("ROLLBACK")
                 raise
         except UNREADABLE as error:
@@ -109,9 +109,9 @@ class Database:
             raise self._failed(error) from None
 
     def _open(self) -> None:
-        """Open the file, retrying: SQLite does not wait while others create the same file.
+        """Open the file, retrying because SQLite does not wait while others create the same file.
 
-        It is created readable by the user alone, before anything is written to it.
+        It is created empty first, so that only the user can ever read it.
         """
         if self._path is not None:
             make_private(self._path.parent)
@@ -166,7 +166,7 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 (now,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if now <= number:  # no other program has migrated it meanwhile
+                if now <= number:  # and no other program has migrated it in the meantime
                     raise
 
     def _failed(self, error: Exception) -> StoreFailed:
@@ -181,7 +181,7 @@ class Database:
         )
 
     def _recovers_from(self, error: Exception, *also: int) -> bool:
-        """Replace a damaged file by one with its readable rows; return False for other errors."""
+        """If it is damage, replace the file by one with its readable rows; else return False."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         is_damage = isinstance(error, UnicodeDecodeError) or code in {*DAMAGED, *also}
         if self._path is None or not is_damage:
@@ -192,7 +192,7 @@ class Database:
                 self.notice = _replace_damaged(self._path)
             except (OSError, sqlite3.Error) as failure:
                 raise StoreFailed(
-                    f"{self._path} is damaged, and what can be read of it cannot be copied"
+                    f"{self._path} is damaged, and its readable part cannot be copied"
                     f" ({failure}): free some space there, or use --no-history"
                 ) from None
         self._open()
@@ -200,7 +200,7 @@ class Database:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Return True if another program holds the file."""
+    """Return True if another program has locked the file."""
     # the lower byte is the kind of error; errors raised by Python itself have no code
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
 
@@ -259,14 +259,14 @@ def _copy(table: str, source: sqlite3.Connection, target: sqlite3.Connection) ->
 
 
 def _columns(table: str, database: sqlite3.Connection) -> set[str]:
-    """Return the names of a table's columns, none if the schema is lost."""
+    """Return the names of a table's columns; none if the schema is lost."""
     with suppress(*UNREADABLE):
         return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
     return set()
 
 
 def _last_row(source: sqlite3.Connection, table: str) -> int:
-    """Return the largest row number that can be read from either end of a table."""
+    """Return the largest row number that can be read, starting from either end of a table."""
     last = 0
     for order in ("DESC LIMIT 1", "ASC"):
         with suppress(*UNREADABLE):
@@ -278,7 +278,7 @@ def _last_row(source: sqlite3.Connection, table: str) -> int:
 def _readable(
     source: sqlite3.Connection, reading: str, first: int, last: int
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the readable rows of a range, halving it around rows that cannot be read."""
+    """Yield the readable rows of a range, bisecting it to skip unreadable rows."""
     try:
         yield from source.execute(reading, (first, last)).fetchall()
     except UNREADABLE:

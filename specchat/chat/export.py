@@ -17,7 +17,7 @@ from specchat.wording import answer_line
 
 NAMES = {"user": "User", "assistant": "Assistant"}
 PAGE = Path(__file__).with_suffix(".html")
-"""The template of an HTML export; its content security policy lets the page load nothing."""
+"""The template of an HTML export, whose content security policy blocks all loading."""
 
 HTML_ENDS = {
     "<!--": "-->",
@@ -26,11 +26,11 @@ HTML_ENDS = {
     "<?": "?>",
     **{f"<{tag}": f"</{tag}>" for tag in ("pre", "script", "style", "textarea")},
 }
-"""Beginnings of HTML that an empty line does not end, and their ends (CommonMark 0.31, 4.6)."""
+"""Starts of HTML blocks that can contain empty lines, and their ends (CommonMark 0.31, 4.6)."""
 
 
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
-    """Return the current branch as Markdown, with its facts and figures as front matter."""
+    """Return the current branch as Markdown, with the conversation's details as front matter."""
     branch = tree.branch(conversation.leaf)
     totals = add_up(each.statistics for each in measured_answers(branch))
     front = {
@@ -67,10 +67,10 @@ def as_json(conversation: Conversation, tree: Tree) -> str:
 
 
 def as_html(conversation: Conversation, tree: Tree) -> str:
-    """Return the current branch as one HTML page that runs nothing the model wrote.
+    """Return the current branch as a single HTML page that executes nothing the model wrote.
 
-    Markdown is rendered, except HTML, which is shown as text, and images, which would be fetched
-    from wherever the model says.
+    Markdown is rendered, but HTML in it is shown as text, and images are not loaded, because the
+    model could choose their address.
     """
     from jinja2 import Environment
 
@@ -80,7 +80,7 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
 
 
 def write_export(path: Path, text: str, *, overwrite: bool = False) -> Path:
-    """Write a private file, and return its path; raises StoreFailed."""
+    """Write a text to a private file and return the path; raises StoreFailed."""
     try:
         with open_private(path, "w" if overwrite else "x") as file:
             file.write(text)
@@ -97,7 +97,7 @@ EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {
 
 
 def _part(message: Message) -> dict[str, Any]:
-    """Return a message's data for the page; only `answer` is HTML."""
+    """Return a message's data for the template; only `answer` is HTML."""
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
         files = [(each.name, each.content) for each in message.attachments]
@@ -112,12 +112,12 @@ def _part(message: Message) -> dict[str, Any]:
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:
-    """Return a title for each tool call of a message, and its arguments."""
+    """Return the title and the arguments of each tool call of a message."""
     return [(f"Call: {in_one_line(each.name)}", each.arguments) for each in message.tool_calls]
 
 
 def _folded(title: str, content: str) -> str:
-    """Return Markdown that folds a text; the fence keeps the text from ending the fold."""
+    """Return Markdown with a collapsible text; the fence keeps the text from ending the element."""
     return (
         f"<details><summary>{html.escape(title, quote=False)}</summary>"
         f"\n\n{fenced(content)}\n\n</details>"
@@ -132,10 +132,11 @@ def _rendered(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Return Markdown with open code or HTML closed, which would swallow what follows."""
+    """Return Markdown with an open code or HTML block closed, so that it ends with the message."""
     from markdown_it import MarkdownIt
 
-    last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]  # "after", unless it is inside
+    # "after", or the open block with it
+    last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]
     if last.type == "fence":
         return f"{text}\n{last.markup}"
     start = last.content.lower() if last.type == "html_block" else ""

@@ -1,4 +1,4 @@
-"""Messages as rows of the store: storable text, and columns that hold JSON."""
+"""Messages as rows of the store: text that SQLite can hold, and JSON columns."""
 
 import json
 import re
@@ -16,11 +16,11 @@ from specchat.decoding.chunk import Kind, Piece, ToolCall
 COLUMNS = [each.name for each in fields(Message)]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
 LETTERS: dict[Kind, str] = {"reasoning": "r", "call": "c"}
-"""The letters of stored pieces that do not belong to the answer itself."""
+"""The letters for kinds of stored pieces; answer text has none."""
 KINDS = {letter: kind for kind, letter in LETTERS.items()}
 MAX_TITLE_LENGTH = 60
 TITLE_SOURCE_LENGTH = 5000
-"""The part of a question that its title is taken from, in characters."""
+"""How many characters of a question are considered for the title."""
 
 
 def message_of(row: tuple[Any, ...]) -> Message:
@@ -47,9 +47,9 @@ def _parsed(column: str | None, default: Any) -> Any:
 
 
 def pieces_column(pieces: Iterable[Piece]) -> str | None:
-    """Return an answer's tokens as JSON, None if there are none.
+    """Return an answer's tokens as JSON; None if there are none.
 
-    Each has the letter of its origin and, if it is not of the answer itself, that of its kind.
+    Each has the letter of its origin and, unless it is answer text, the letter of its kind.
     """
     rows = [
         [
@@ -63,18 +63,18 @@ def pieces_column(pieces: Iterable[Piece]) -> str | None:
 
 
 def calls_column(calls: Iterable[ToolCall]) -> str | None:
-    """Return an answer's tool calls as JSON, None if there are none."""
+    """Return an answer's tool calls as JSON; None if there are none."""
     rows = [call._asdict() for call in calls]
     return json.dumps(rows) if rows else None
 
 
 def storable_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return tool calls in the form in which they are stored."""
+    """Return tool calls with text that SQLite can store."""
     return tuple(ToolCall(*map(storable, call)) for call in calls)
 
 
 def storable(text: str) -> str:
-    """Return a text that SQLite can store: without lone surrogates and zero bytes."""
+    """Return a text that SQLite can store, without lone surrogates and null characters."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 

@@ -14,11 +14,11 @@ def harmless(text: str) -> str:
 
 
 def safe_json(record: object, indent: int | None = None) -> str:
-    """Return a record as JSON in which characters that a terminal obeys are escaped."""
+    """Return a record as JSON, with characters that would control a terminal escaped."""
     text = json.dumps(record, ensure_ascii=False, indent=indent)
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def in_one_line(text: str) -> str:
-    """Return a harmless text on one line: newlines and tabs become spaces."""
+    """Return a harmless text on one line, with newlines and tabs replaced by spaces."""
     return harmless(text.replace("\n", " ").replace("\t", " "))

@@ -1,8 +1,8 @@
 """Rendering chat templates in a separate process: templates come with models and are not trusted.
 
-`specchat.chat.template` starts it as a script. Jinja's immutable sandbox keeps a template away from
-Python and the machine. Native watchdogs end the process if a template takes too long, a memory
-limit if it needs too much.
+`specchat.chat.template` starts this module as a script. Jinja's immutable sandbox keeps templates
+away from Python and the machine. Native watchdogs end the process if a template takes too long, and
+a memory limit ends it if a template needs too much memory.
 """
 
 import faulthandler
@@ -24,20 +24,20 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MEMORY_LIMIT = 512 * 1024 * 1024
-"""Bytes of address space; rendering takes about 100 MiB."""
+"""Bytes of address space; rendering needs about 100 MiB."""
 LONGEST_OUTPUT = 4 * 1024 * 1024
 """The most characters of a rendered conversation."""
 LONGEST_REASON = 300
 MAX_LIMITS = 3
-"""Several renderings together may take this many times the limit of one."""
-PATIENCE = 10
-"""A rendering may wait for a processor this many times as long as it may use one."""
+"""A request with several renderings may take this many times the time limit of one."""
+ELAPSED_FACTOR = 10
+"""The limit on elapsed time is this many times the limit on processor time."""
 
 
 class _Generation(Extension):
-    """Hugging Face's {% generation %} blocks mark what to train on; here they are plain text."""
+    """Ignores Hugging Face's {% generation %} tags, which mark what to train on."""
 
-    tags = {"generation"}  # noqa: RUF012  # Jinja's own way
+    tags = {"generation"}  # noqa: RUF012  # Jinja's interface
 
     def parse(self, parser: Parser) -> list[Node]:
         """Return the block's content."""
@@ -45,12 +45,12 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class _Given(list[Any]):
-    """A list that a template is given and cannot change."""
+class _ReadOnlyList(list[Any]):
+    """A list passed to a template, which the template cannot change."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox, except that a template may append to and pop its own lists."""
+    """Jinja's immutable sandbox, but a template may append to and pop from its own lists."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Return True if a template may use an attribute."""
@@ -59,8 +59,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 def main() -> None:
-    """Answer requests, a line of JSON each, until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent process
+    """Answer requests, one line of JSON each, until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent process handles Ctrl+C
     _limit_memory()
     for line in sys.stdin:
         request = json.loads(line)
@@ -70,30 +70,32 @@ def main() -> None:
             _limit_time(min(request["seconds"], max(0.001, deadline - process_time())))
             answers.append(_answer(request["template"], variables))
         _limit_time(request["seconds"])
-        uses = _uses(request["template"]) if request["wants_uses"] else {}
+        uses = _find_uses(request["template"]) if request["wants_uses"] else {}
         _limit_time(0)
         answer = {"answers": answers, "uses": uses}
         print(json.dumps(answer), flush=True)
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process once it has used a processor for some seconds from now; 0 for no limit.
+    """End this process after it has used some seconds of processor time; 0 removes the limit.
 
-    It is time of the processor, so that a busy machine does not make a sound template fail. Time of
-    the clock is limited too, generously, or alone where the system has no such timer.
+    Processor time is measured so that a valid template does not fail on a busy machine. Elapsed
+    time has a generous limit too, and is the only one where the system has no such timer.
     """
     if sys.platform == "win32":
         longest = seconds
     else:
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends a process by default
-        longest = PATIENCE * seconds
+        signal.setitimer(
+            signal.ITIMER_PROF, seconds
+        )  # the default action of its signal ends the process
+        longest = ELAPSED_FACTOR * seconds
     faulthandler.cancel_dump_traceback_later()
     if seconds:
         faulthandler.dump_traceback_later(longest, exit=True)
 
 
 def _limit_memory() -> None:
-    """Limit this process's memory if the system can; elsewhere only time is limited."""
+    """Limit this process's memory if the system supports it; otherwise only time is limited."""
     if sys.platform != "win32":
         import resource
 
@@ -103,26 +105,26 @@ def _limit_memory() -> None:
 
 def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
     try:
-        given = {name: _given(value) for name, value in variables.items()}
+        given = {name: _read_only(value) for name, value in variables.items()}
         return {"text": _joined(_compiled(template).generate(**given))}
     except MemoryError:
-        raise  # ends this process: the next template gets a new one
+        raise  # ends this process; the next template gets a new one
     except Exception as error:  # noqa: BLE001  # a template may raise anything
         return {"error": " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__}
 
 
-def _given(value: Any) -> Any:
-    """Return a value with every list in it made immutable."""
+def _read_only(value: Any) -> Any:
+    """Return a value with all lists in it made immutable."""
     if isinstance(value, dict):
-        return {key: _given(each) for key, each in value.items()}
-    return _Given(map(_given, value)) if isinstance(value, list) else value
+        return {key: _read_only(each) for key, each in value.items()}
+    return _ReadOnlyList(map(_read_only, value)) if isinstance(value, list) else value
 
 
-def _uses(template: str) -> dict[str, list[Any]]:
-    """Return the variables that a template uses, with the constants each is compared with.
+def _find_uses(template: str) -> dict[str, list[Any]]:
+    """Return the variables that a template uses, each with the constants it is compared with.
 
-    Comparisons of a copy count too: after `{% set effort = reasoning_effort or "high" %}`, those of
-    `effort` count for `reasoning_effort`, as does "high". Empty if the template does not parse.
+    Comparisons of copies count too: after `{% set effort = reasoning_effort or "high" %}`, those of
+    `effort` count for `reasoning_effort`, and so does "high". Empty if the template does not parse.
     """
     try:
         tree, other = (_environment().parse(template) for _ in range(2))
@@ -133,7 +135,7 @@ def _uses(template: str) -> dict[str, list[Any]]:
         for assigned in tree.find_all(Assign)
         if isinstance(assigned.target, Name)
     }
-    # find_undeclared_variables folds constants, so it gets a tree of its own
+    # find_undeclared_variables folds constants, so it gets a separate tree
     uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(other)}
     for compared in [*tree.find_all(Compare), *tree.find_all(Assign)]:
         names = {name.name for name in compared.find_all(Name) if name.ctx == "load"}
@@ -158,7 +160,9 @@ def _environment() -> _Sandbox:
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     environment.filters["tojson"] = _as_json
-    environment.filters["safe"] = str  # Jinja's own returns Markup, which escapes what is added
+    environment.filters["safe"] = (
+        str  # Jinja's filter returns Markup, which escapes text appended to it
+    )
     return environment
 
 
@@ -185,11 +189,13 @@ def _as_json(
     separators: tuple[str, str] | None = None,
     **_: Any,
 ) -> str:
-    """Return JSON as Hugging Face's templates expect it: not escaped for HTML.
+    """Return JSON as Hugging Face's templates expect it, without HTML escaping.
 
-    A template's other options are not passed on: `cls` and `default` would be called.
+    Other options of a template are ignored, because `cls` and `default` would be called.
     """
-    found = list(value) if isinstance(value, Iterator) else value  # as the filter `map` returns
+    found = (
+        list(value) if isinstance(value, Iterator) else value
+    )  # for example, from the filter `map`
     return json.dumps(found, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
 
 

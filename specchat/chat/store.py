@@ -24,10 +24,10 @@ from specchat.errors import ConversationNotFound, StoreBusy
 from specchat.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
-"""Seconds for which a deletion can be undone."""
+"""How long a deletion can be undone, in seconds."""
 MAX_RECALLED_LENGTH = 5000
 MAX_INTEGER = 2**63 - 1
-"""SQLite's largest integer: the largest number of a conversation, and the longest list."""
+"""SQLite's largest integer, which limits the numbers of conversations and the length of lists."""
 CONVERSATIONS = (
     "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
 )
@@ -40,9 +40,9 @@ def default_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A message that matches a search, with the words around the match, on one line.
+    """A message that matches a search, with an excerpt around the match on one line.
 
-    `in_reasoning` is true if it is the reasoning of an answer that matches, not the answer.
+    `in_reasoning` is true if the match is in the reasoning of an answer, not in the answer.
     """
 
     conversation: int
@@ -56,7 +56,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A name for a system prompt and sampling options."""
+    """A system prompt and sampling options under a name."""
 
     name: str
     system_prompt: str
@@ -118,16 +118,16 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, title=title_of(storable(title)))
 
     def change(self, number: int, **columns: str | float | None) -> None:
-        """Set the `system_prompt`, `preset` or `leaf` with which a conversation continues.
+        """Change the `system_prompt`, `preset` or `leaf` of a conversation.
 
-        No preset is "", `leaf` is the message that ends the current branch.
+        The preset "" stands for none; `leaf` is the last message of the current branch.
         """
         for column, value in columns.items():
             kept = storable(value) if isinstance(value, str) else value
             self.run(f"UPDATE conversation SET {column} = ? WHERE id = ?", (kept, number))  # noqa: S608
 
     def delete(self, number: int) -> None:
-        """Delete a conversation; `restore` undoes it for a day."""
+        """Delete a conversation; `restore` can undo that for a day."""
         self.change(number, deleted=time())
 
     def restore(self, number: int) -> None:
@@ -135,7 +135,7 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, deleted=None)
 
     def purge(self, older_than: float = UNDO_SECONDS) -> None:
-        """Permanently remove what was deleted at least `older_than` seconds ago."""
+        """Permanently remove everything deleted at least `older_than` seconds ago."""
         before = time() - older_than
         with self.transaction() as database:
             database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
@@ -198,9 +198,9 @@ class Store(Database, AbstractContextManager["Store"]):
         statistics: Mapping[str, Any] | None = None,
         pieces: Sequence[Piece] = (),
     ) -> None:
-        """Write all parts of an answer as decoded so far; with `finish` it is complete.
+        """Write all parts of an answer decoded so far; `finish` is set once it is complete.
 
-        Until then its statistics only hold the time when it was last `written`, for other programs.
+        Until then, its statistics hold only the time of the last write, for other programs.
         """
         kept = statistics if finish else {"written": time()}
         record = json.dumps(kept) if kept else None
@@ -220,7 +220,7 @@ class Store(Database, AbstractContextManager["Store"]):
         )
 
     def questions(self, limit: int) -> list[str]:
-        """Return the last questions of all conversations, oldest first, without very long ones."""
+        """Return the latest questions of all conversations, oldest first, except very long ones."""
         rows = self.rows(
             "SELECT message.text FROM message"
             " JOIN conversation ON conversation.id = message.conversation"
@@ -240,7 +240,7 @@ class Store(Database, AbstractContextManager["Store"]):
         return float(rows[0][0])
 
     def delete_messages(self, messages: Sequence[int], *, undo: bool = False) -> None:
-        """Delete messages, or restore them with `undo`, which is possible for a day."""
+        """Delete messages; with `undo`, restore them, which is possible for a day."""
         rows = [(None if undo else time(), message) for message in messages]
         with self.transaction() as database:
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)
@@ -278,7 +278,7 @@ class Store(Database, AbstractContextManager["Store"]):
         return [Preset(name, prompt, json.loads(sampling)) for name, prompt, sampling in rows]
 
     def save_preset(self, preset: Preset) -> None:
-        """Save a preset; one of the same name is replaced."""
+        """Save a preset, replacing any with the same name."""
         sampling = json.dumps(preset.sampling)
         values = (storable(preset.name), storable(preset.system_prompt), sampling)
         self.run("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)

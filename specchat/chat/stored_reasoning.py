@@ -1,6 +1,6 @@
-"""Separating the reasoning in answers stored by versions that kept it in the answer's text.
+"""Separates the reasoning in answers stored by versions that kept it in the answer's text.
 
-Only the migration of the store needs this: new answers have their reasoning separate.
+Only the migration of the store needs this, as new answers are stored with separate reasoning.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 from specchat.chat.message_rows import LETTERS
 
 BATCH = 200
-"""The number of answers held in memory at once."""
+"""How many answers are held in memory at a time."""
 
 Span: TypeAlias = tuple[int, int]
-"""The positions in a text where a part of it begins and ends."""
+"""The start and end of a part of a text."""
 
 
 class Form(NamedTuple):
-    """How some models mark reasoning: patterns of its two marks, and a mark after the answer."""
+    """How some models mark reasoning: patterns of both marks, and a mark after the answer."""
 
     begin: str
     end: str
@@ -58,27 +58,27 @@ FORMS = (
     ),
 )
 FORMS_OF_WORDS = (
-    Form(r"analysis(?=\S)", "assistantfinal"),  # gpt-oss, its control tokens printed as nothing
+    Form(r"analysis(?=\S)", "assistantfinal"),  # gpt-oss with its control tokens not printed
     Form("Here is my thought process:", "Here is my response:"),  # Granite
     Form(
         "Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]", "[END FINAL RESPONSE]"
     ),  # Apriel
 )
-"""Forms whose marks could be ordinary text, so both must be present."""
+"""Forms whose marks could be ordinary text, so both marks must be present."""
 THINK = FORMS[0]
-"""The form whose reasoning some templates open in the prompt, so that only its end mark is left."""
+"""The form that some templates open in the prompt, so that answers have only the end mark."""
 LONE_END = re.compile(
     rf"""(?<![`'"])(?:^[ \t]*{THINK.end}[ \t]*$ | {THINK.end}[ \t]*\n)""", re.VERBOSE | re.MULTILINE
 )
-"""An end mark at the beginning or the end of a line, with nothing after it there."""
+"""An end mark that is alone on a line, or at the end of one."""
 FENCE = "```"
 
 
 def split_stored(text: str, finish: str | None = None) -> Split | None:
-    """Return where the reasoning is in an answer; None if there are no marks.
+    """Return where the reasoning is in an answer; None if it has none.
 
-    It is at the beginning. An answer that was cut before the end mark is all reasoning; one that
-    ended by itself (`finish` is "stop") only mentions the mark.
+    Reasoning comes first. Without an end mark, an answer that was cut short is all reasoning; one
+    that ended by itself (`finish` is "stop") only mentions the mark.
     """
     for form in FORMS:
         if begin := re.match(rf"\s*{form.begin}", text):
@@ -148,9 +148,9 @@ def separate_reasoning(database: sqlite3.Connection) -> None:
 
 
 def _with_kinds(column: str | None, finish: str | None) -> str | None:
-    """Return an answer's stored pieces with their kinds and without marks.
+    """Return an answer's stored pieces with their kinds added and the marks removed.
 
-    They are split by their own text, because damaged ones may differ from the answer.
+    They are split by their own text, because damaged pieces may differ from the answer's text.
     """
     with suppress(ValueError, TypeError, RecursionError):
         pieces = json.loads(column or "[]")
@@ -164,7 +164,7 @@ def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
     for text, letter in pieces:
         for (start, stop), kind in ((split.reasoning, [LETTERS["reasoning"]]), (split.answer, [])):
             part = text[max(0, start - position) : max(0, stop - position)]
-            # a token may have no text, for example if it is the beginning of a character
+            # a token may have no text, for example if it is the first byte of a character
             if part or (not text and start <= position < stop):
                 rows.append([part, letter, *kind])
         position += len(text)
@@ -172,7 +172,7 @@ def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
 
 
 def _with_seconds(column: str | None) -> str | None:
-    """Return statistics with the seconds of reasoning under their current name."""
+    """Return statistics with the seconds of reasoning under the current field name."""
     with suppress(ValueError, RecursionError):
         statistics: Any = json.loads(column or "{}")
         if isinstance(statistics, dict) and statistics.get("thought_s"):

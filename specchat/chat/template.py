@@ -1,4 +1,4 @@
-"""Rendering a model's chat template, which comes with the file and is not trusted."""
+"""Rendering a model's chat template, which comes with the model file and is not trusted."""
 
 import atexit
 import json
@@ -13,18 +13,18 @@ from specchat.errors import TemplateError
 from specchat.llama.child_process import child_python
 
 LONGEST_TEMPLATE = 128 * 1024
-"""Characters; those of real models have fewer than 40 000."""
+"""The most characters of a template; those of real models have fewer than 40,000."""
 MOST_SECONDS = 2.0
-"""Rendering takes milliseconds, thousands of messages a tenth of a second."""
+"""Rendering takes milliseconds, or a tenth of a second for thousands of messages."""
 Variables: TypeAlias = Mapping[str, Any]
-"""The variables of a template: the messages, tools, switches and so on."""
+"""Values for the variables of a template: messages, tools, switches and so on."""
 ADVICE = "use --raw to ask without the template"
 
 
 class TemplateProcess:
-    """The process that renders templates; started when needed, and again after it has ended.
+    """The process that renders templates; started when needed, and restarted after it has ended.
 
-    It ends with this process, or when a template exceeds its limits. Safe to use from any thread.
+    It ends with this process, or when a template exceeds a limit. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class TemplateProcess:
                     process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes
                     process.stdin.flush()  # type: ignore[union-attr]
                     answer = process.stdout.readline()  # type: ignore[union-attr]
-            finally:  # after an interrupt too, or a late answer would be taken for the next one
+            finally:  # on interrupts too, or the late answer would be read as the next one
                 if not answer:
                     self.close()
         found: dict[str, Any] = json.loads(answer) if answer else {}
@@ -71,16 +71,16 @@ class TemplateProcess:
 
 
 TEMPLATES = TemplateProcess()
-"""Started early, so that the first conversation need not wait for it."""
+"""Can be started early, so that the first conversation does not wait for it."""
 atexit.register(TEMPLATES.close)
 
 
 def render(template: str, variables: Variables) -> str:
-    """Return the text that a template renders to.
+    """Return the text that a template renders.
 
-    The template runs in another process, in Jinja's immutable sandbox with limits of time, memory
-    and output, and with the functions that templates of Hugging Face models expect. Raises
-    TemplateError if it fails or refuses the conversation.
+    The template runs in another process, in Jinja's immutable sandbox, with limits on time, memory
+    and output, and with the functions that Hugging Face's templates expect. Raises TemplateError if
+    the template fails or refuses the conversation.
     """
     (rendered,) = render_all(template, [variables])
     if isinstance(rendered, TemplateError):
@@ -89,7 +89,7 @@ def render(template: str, variables: Variables) -> str:
 
 
 def render_all(template: str, wanted: Sequence[Variables]) -> list[str | TemplateError]:
-    """Return the text for each of several sets of variables, or the error it fails with."""
+    """Return the rendered text, or the error, for each of several sets of variables."""
     answer = _ask(template, wanted)
     if "answers" not in answer:
         reason = f"it exceeded {MOST_SECONDS:g} s or the memory limit"
@@ -100,7 +100,7 @@ def render_all(template: str, wanted: Sequence[Variables]) -> list[str | Templat
 
 
 def variables_of(template: str) -> dict[str, list[str | int]]:
-    """Return the variables a template uses, each with the constants it is compared with."""
+    """Return the variables that a template uses, each with the constants it is compared with."""
     uses: dict[str, list[str | int]] = _ask(template, (), wants_uses=True).get("uses", {})
     return uses
 

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
-    except BrokenPipeError:  # whatever read stdout has closed it, as `head` does
+    except BrokenPipeError:  # the reader of stdout has closed it, as `head` does
         _silence_stdout()
         return DONE
     except SpecchatError as error:
@@ -36,16 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         return _fail(f"{error.filename}: {reason}" if error.filename else reason)
     except Exception as error:
-        if os.environ.get("SPECCHAT_DEBUG"):  # for developers: the traceback at once
+        if os.environ.get("SPECCHAT_DEBUG"):  # developers get the traceback
             raise
-        from specchat.logs import log_internal_error  # only errors need this import
+        from specchat.logs import log_internal_error  # imported here because only errors need it
 
         return _fail(log_internal_error(error))
     return code
 
 
 def _prepare_streams() -> None:
-    """Make stdout and stderr accept any character, and open the null device for a closed one."""
+    """Make stdout and stderr accept any character; replace closed streams by the null device."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -59,5 +59,5 @@ def _fail(message: str, code: int = FAILED) -> int:
 
 
 def _silence_stdout() -> None:
-    """Redirect stdout to the null device, so that Python does not complain when it exits."""
+    """Redirect stdout to the null device, so that Python prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

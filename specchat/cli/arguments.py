@@ -30,7 +30,7 @@ EPILOG = (
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 MANY = 10
-"""A command with more options than this does not list them in its usage line."""
+"""A command with more options than this shows [OPTION ...] in its usage line."""
 
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|-inf$", re.IGNORECASE)
 ABOUT = {"-h", "--help", "--version"}
@@ -49,17 +49,17 @@ ANSWERED = (*MODEL, *sorted(DECODING.values(), key=lambda option: option.table))
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises errors, without the usage, and names the nearest option."""
+    """An argparse parser that raises errors instead of exiting, and suggests similar options."""
 
     def __init__(self, **rules: Any) -> None:
-        """Let every negative number be a value, also -1e9, which argparse takes for an option."""
+        """Accept every negative number as a value; argparse would take -1e9 for an option."""
         super().__init__(**rules)
         self._negative_number_matcher = NEGATIVE_NUMBER
 
     def parse_known_args(  # type: ignore[override]  # the base class has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse a command's arguments, refusing unexpected ones where the options are known."""
+        """Parse a command's arguments; reject unexpected ones here, where the options are known."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
@@ -73,11 +73,11 @@ class Parser(argparse.ArgumentParser):
         raise InvalidOption(f"{message}; see {self.prog} --help")
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no other
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no public name
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the parsed command line, for `run`. Raises InvalidOption."""
+    """Return the parsed command line, to pass to `run`. Raises InvalidOption."""
     parser = Parser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
     commands = _subcommands(parser, "command")
@@ -125,7 +125,7 @@ def _add_answering(commands: Commands) -> None:
     options = (*ANSWERED, *PROMPT, *NETWORK)
     ask = _command(commands, "ask", "answer one question on stdout", options, " [PROMPT ...]")
     _add(ask, "prompt", "the question; standard input is appended", metavar="PROMPT", nargs="*")
-    _add_flag(ask, "--raw", "continue the text, without chat template")
+    _add_flag(ask, "--raw", "continue the text, without the chat template")
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
     _add_flag(ask, "--show-reasoning", "also print the reasoning when piped, in <think> tags")
     _add_flag(ask, "--no-stdin", "do not read standard input (for use in loops)")
@@ -147,14 +147,14 @@ def _add_models(commands: Commands) -> None:
 
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
-    add_options(doctor, NETWORK)  # not completed: it also examines broken settings
+    add_options(doctor, NETWORK)  # does not read the settings: it also diagnoses broken ones
     help_text = "check that speculation does not change the output"
     check = _command(commands, "check", help_text, MEASURED)
     _add_measured(check, "draft_length")
     help_text = "sampling temperature (default: 0, or 0.8 with a seed)"
     add_option(check, DECODING["temperature"], default=None, help=help_text)
     seed = replace(DECODING["seed"], can_be_none=False, none=None)
-    add_option(check, seed, default=None, help="check the text of this seed (default: 0)")
+    add_option(check, seed, default=None, help="seed of the text to check (default: 0)")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
     _add_measured(bench, "drafter", "draft_length")
@@ -218,7 +218,7 @@ def _add_history(commands: Commands) -> None:
     _add(export, "--format", "file format (default: md)", choices=formats, default=formats[0])
     _add(export, "--output", "default: standard output", type=Path, metavar="FILE")
     _add_flag(export, "--force", "overwrite an existing file")
-    delete = actions.add_parser("delete", help="delete conversations for good")
+    delete = actions.add_parser("delete", help="delete conversations permanently")
     _add(delete, "ids", "numbers from the list", nargs="*", type=int, metavar="ID")
     _add_flag(delete, "--all", "delete all of them")
     _add_flag(delete, "--yes", YES)
@@ -238,7 +238,7 @@ def _add_config(commands: Commands) -> None:
 
 
 def _subcommands(parser: Parser, name: str) -> Commands:
-    """Give a parser subcommands; `name` is the attribute that holds the chosen one."""
+    """Add subcommands to a parser; the attribute `name` will hold the chosen one."""
     return parser.add_subparsers(title=f"{name}s", metavar=name.upper(), dest=name, required=True)
 
 
@@ -249,7 +249,7 @@ def _command(
     options: tuple[Option, ...] = (),
     arguments: str = "",
 ) -> Parser:
-    """Add a command with options, which the settings complete."""
+    """Add a command with options, whose missing values come from the settings."""
     has_many = len(options) > MANY
     parser = commands.add_parser(
         name,
@@ -278,6 +278,6 @@ def _add_count(parser: Parser, flag: str, default: int, help_text: str) -> None:
 
 
 def _add_measured(parser: Parser, *keys: str) -> None:
-    """Add decoding options that settings do not change, so that results stay comparable."""
+    """Add decoding options that ignore the settings, so that results stay comparable."""
     for key in keys:
         add_option(parser, DECODING[key], default=DECODING[key].default)

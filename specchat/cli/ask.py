@@ -38,14 +38,14 @@ from specchat.wording import answer_line, speculation_line
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}
 THINKING = ("Thinking...\n", "\n...done thinking.")
-"""The tags around reasoning where colours cannot set it apart."""
+"""The text around reasoning on terminals without colours."""
 SECONDS_TO_HINT = 2.0
-"""How long to wait for standard input before saying so."""
+"""How long to wait for standard input before printing a hint."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load the pair, stream the answer and print its statistics."""
+    """Load the pair, stream the answer and print the statistics."""
     pair = chosen_pair(arguments)
     options = generate_options(arguments, pair)
     prompt = _prompt(arguments)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(DEMO_NOTICE)
     with open_engine(arguments, pair, options["drafter"]) as engine:
         options = with_known_think(options, engine.facts, arguments)
-        chunks = _with_notices(engine, _begin(engine, prompt, arguments, options))
+        chunks = _with_notices(engine, _start_answer(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _prompt(arguments: argparse.Namespace) -> str:
-    """Return the prompt: the command line's words, then standard input if it is a pipe or file."""
+    """Return the prompt: the arguments, then standard input if it is a pipe or file."""
     parts = [" ".join(arguments.prompt)]
     if sys.stdin and not sys.stdin.isatty() and not arguments.no_stdin:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -88,10 +88,10 @@ def _standard_input() -> bytes:
         hint.cancel()
 
 
-def _begin(
+def _start_answer(
     engine: Engine, prompt: str, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Iterator[Chunk]:
-    """Start an answer with the chat template, or continue the raw text (--raw or no template)."""
+    """Start an answer with the chat template, or continue the text as it is (--raw)."""
     if arguments.raw:
         for name, option in RAW_IGNORES.items():
             if arguments.settings.source(name) == "command line":
@@ -112,11 +112,11 @@ def _with_notices(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 class AnswerPainter:
-    """Prints an answer chunk by chunk; on a terminal control characters are replaced.
+    """Prints an answer chunk by chunk; on a terminal, control characters are replaced.
 
-    The answer and its tool calls, a line of JSON each, go to standard output. Reasoning is shown
-    dimmed on a terminal, through standard error; elsewhere it is left out, or with --show-reasoning
-    printed before the answer in the tags most models use.
+    The answer goes to standard output, and so does each tool call, as a line of JSON. Reasoning is
+    printed dimmed to standard error if both are terminals; when piped, it is omitted, or with
+    --show-reasoning printed before the answer in <think> tags.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -134,11 +134,11 @@ class AnswerPainter:
         self._last = ""
 
     def painted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yield chunks, each once it is printed; end the last line."""
+        """Yield each chunk after printing it; finally end the last line."""
         for chunk in chunks:
             for piece in pieces_of(chunk):
                 if piece.kind == "reasoning":
-                    self._reason(piece.text)
+                    self._print_reasoning(piece.text)
                 elif piece.kind == "answer" and piece.text:
                     self._end_reasoning()
                     self._print(piece)
@@ -162,7 +162,7 @@ class AnswerPainter:
         print_json({"name": call.name, "arguments": json.loads(call.arguments)})
         self._last = "\n"
 
-    def _reason(self, text: str) -> None:
+    def _print_reasoning(self, text: str) -> None:
         begins, self._is_reasoning = not self._is_reasoning, True
         if self._tags_reasoning:
             print("<think>\n" * begins + text, end="", flush=True)
@@ -179,8 +179,8 @@ class AnswerPainter:
             print(f"{self._frame[1]}\n", file=sys.stderr, flush=True)
 
     def _shown(self, text: str) -> str:
-        """Return a piece with control characters replaced; a Windows line end is one newline."""
-        text = self._line_ends.decode(text)  # a return waits for its newline in the next piece
+        """Return printable text: control characters replaced, Windows line ends as newlines."""
+        text = self._line_ends.decode(text)  # a carriage return is held back until the next piece
         return harmless(text.replace("\r\n", "\n"))
 
 
@@ -220,7 +220,7 @@ def _gain(gain: Gain) -> dict[str, float]:
 
 
 def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) -> str:
-    """Return why there is no answer; empty if there is one, or if it was stopped."""
+    """Return why there is no answer; empty if there is one, or if the user stopped it."""
     finish = answer[-1].finish
     if finish == "cancelled" or any(chunk.text or chunk.tool_calls for chunk in answer):
         return ""
@@ -235,7 +235,7 @@ def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) ->
 
 
 def _offer_pairs() -> int:
-    """Offer to download a first pair with one key press; return an exit code."""
+    """Offer to download a first pair at a key press; return an exit code."""
     entries = read_catalogue().entries
     best = recommend(entries.values(), find_machine())
     offers = {TRIAL: "to try things out"} if TRIAL in entries else {}

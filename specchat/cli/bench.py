@@ -36,7 +36,7 @@ PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the pair and print the results, also if interrupted after the first comparison."""
+    """Measure the pair and print the results, even if interrupted after the first comparison."""
     arm = Arm(arguments.drafter, arguments.draft_length)
     plan = _plan(arguments, arm)
     if plot := arguments.plot:
@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
-    """Measure until the end or until Ctrl+C, which leaves the results incomplete."""
+    """Measure everything; Ctrl+C ends it early, with incomplete results."""
     results = Results()
     with stopping_on_interrupt(engine.stop) as is_interrupted, suppress(KeyboardInterrupt):
-        for results in measure(engine, plan, _show_measuring):  # noqa: B007  # the last one counts
+        for results in measure(engine, plan, _show_measuring):  # noqa: B007  # only the last one is used
             if is_interrupted():
                 break
     show_line()
@@ -90,7 +90,7 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """The results of one arm against plain decoding; there is at least one comparison."""
+    """The results of one arm against plain decoding, from at least one comparison."""
 
     pair: str
     facts: EngineFacts
@@ -170,10 +170,10 @@ class _Report:
             yield "near ties can cause that; `specchat check` shows whether they did"
         yield from (f"skipped {reason}" for reason in self.results.skipped)
         if not self.results.is_complete:
-            yield "stopped early: the figures cover what was measured until then"
+            yield "stopped early: the figures cover only the answers measured so far"
 
     def _run_record(self, run: Run) -> dict[str, Any]:
-        """Return one answer's record, with its speedup over plain decoding in the same round."""
+        """Return the JSON record of one answer, with its speedup in the same round."""
         plain = self.results.plain_rate(run)
         return {
             **asdict(run.arm),

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     pair = chosen_pair(arguments)
     choice = _choice(arguments, pair)
     settings = arguments.settings
-    _require_actions(settings)
+    _require_known_actions(settings)
     setup = Setup(
         pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
         offers=lambda: find_offers(arguments),
@@ -57,20 +57,20 @@ def run(arguments: argparse.Namespace) -> int | None:
         other_drafts=find_other_drafts,
         notice=left_out(),
     )
-    gc.disable()  # until the first screen is shown: collections take an eighth of the time to it
+    gc.disable()  # until the first screen is shown: collections take an eighth of the startup time
     from specchat.tui.app import ChatApp
 
     app = ChatApp(setup)
     errors = sys.stderr
     app.run()
-    sys.stderr = errors  # starting an engine changes it for a moment, perhaps this one
+    sys.stderr = errors  # an engine start replaces it for a moment, perhaps right now
     if app.failure:
         raise SpecchatError(app.failure)
     return app.return_code
 
 
-def _require_actions(settings: Settings) -> None:
-    """Raise SettingsError if the settings bind a key to an unknown action."""
+def _require_known_actions(settings: Settings) -> None:
+    """Raise SettingsError if the settings assign a key to an unknown action."""
     for name in settings.key_bindings:
         if name not in KEY_ACTIONS:
             known = ", ".join(sorted(KEY_ACTIONS))
@@ -132,15 +132,15 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
 
 
 def open_file(arguments: argparse.Namespace, name: str) -> Offer:
-    """Return what a GGUF file offers; raises ModelNotFound if there is none."""
+    """Return the offer for a GGUF file; raises ModelNotFound if there is no such file."""
     path = file_of(name)
     return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
 
 
 def find_other_drafts(choice: PairChoice) -> list[Offer]:
-    """Return other drafts for the target of a pair: installed ones, then the catalogue's.
+    """Return other draft models for a pair's target: installed ones, then the catalogue's.
 
-    Nothing is offered where the catalogue advises against draft models.
+    There are none if the catalogue advises against draft models for this target.
     """
     loading, drafts = choice.loading, find_drafts(choice.loading.target)
     if drafts.advice:

@@ -20,7 +20,7 @@ PROMPTS = (
     "Tell me a short story about a fox.",
 )
 USUAL_LENGTH = 3
-"""The draft length that is checked instead of "auto", which changes from step to step."""
+"""The draft length to check in place of "auto", which varies from step to step."""
 HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 
@@ -81,7 +81,7 @@ def _result(finding: PromptCheck) -> str:
     if not finding.drafted:
         return "nothing was drafted, so nothing was checked"
     if finding.ends_differ:
-        result = "one answer ends where the other goes on"
+        result = "one answer ends before the other"
     elif finding.parted_at is None:
         has_same_bits = finding.is_lossless and finding.is_exact
         result = "identical, bit for bit" if has_same_bits else "identical"
@@ -91,11 +91,11 @@ def _result(finding: PromptCheck) -> str:
             f" apart there, and batching changes logits by up to {finding.rounding:.2g}"
         )
     if finding.num_inexact:
-        result += f"; the logits of {finding.num_inexact} tokens have other bits in batches"
+        result += f"; the logits of {finding.num_inexact} tokens differ bitwise in batches"
     if not finding.num_rescored_off:
         return result
     return (
-        f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's own,"
+        f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's choice,"
         f" by at most {finding.largest_off:.2g}"
     )
 

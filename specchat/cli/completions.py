@@ -39,12 +39,12 @@ _specchat() {
 compdef _specchat specchat"""
 
 Table = Mapping[str, list["_Word"]]
-"""The words of each command; "" has the commands, "history" its actions."""
+"""The words that may follow each command; those of "" are the commands themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A command or a flag and its help; `values` are those of a flag that takes one."""
+    """A command or a flag, with its help; `values` are the values a flag accepts."""
 
     name: str
     help: str
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _table(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[_Word]]]:
-    """Yield each command below a parser with its words."""
+    """Yield each command of a parser, with the words that may follow it."""
     words: list[_Word] = []
     for action in parser._actions:  # noqa: SLF001  # argparse has no public access
         help_text = (action.help or "").replace("%%", "%")
@@ -84,12 +84,12 @@ def _bash(table: Table) -> str:
         f"            {quote(name)}) words={quote(' '.join(word.name for word in words))} ;;"
         for name, words in table.items()
     ]
-    return _filled(BASH, table, WORDS=words, VALUES=values)
+    return _fill_in(BASH, table, WORDS=words, VALUES=values)
 
 
 def _zsh(table: Table) -> str:
     words = [f"        {quote(name)}) {_zsh_words(each)} ;;" for name, each in table.items()]
-    return _filled(ZSH, table, WORDS=words)
+    return _fill_in(ZSH, table, WORDS=words)
 
 
 def _zsh_words(words: list[_Word]) -> str:
@@ -124,8 +124,8 @@ def _fish(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _filled(script: str, table: Table, **parts: list[str]) -> str:
-    """Return a script with its lists, and the names of commands that have commands of their own."""
+def _fill_in(script: str, table: Table, **parts: list[str]) -> str:
+    """Return a script with its lists filled in, and the names of commands with subcommands."""
     groups = dict.fromkeys(name.split()[0] for name in table if " " in name)
     script = script.replace("@GROUPS@", "|".join(groups))
     for name, lines in parts.items():

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each setting: its name, its value as in the file, its source."""
+    """Yield a line for each setting: its name, its value in the file's syntax, its source."""
     values = [each["value"] for each in found.values()]
     shown = ["-" if value is None else as_toml(value) for value in values]
     name_width, width = max(map(len, found)), min(32, max(map(len, shown)))
@@ -41,7 +41,7 @@ def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _edit(path: Path) -> None:
-    """Open the file, created if it is missing, in the user's editor; then check it."""
+    """Open the file in the user's editor, creating it if needed; then validate it."""
     words = _editor()
     create_settings(path)
     try:
@@ -56,7 +56,7 @@ def _edit(path: Path) -> None:
 
 
 def _editor() -> list[str]:
-    is_windows = os.name == "nt"  # where a backslash is part of a path
+    is_windows = os.name == "nt"  # there, backslashes are path separators
     for name in ("VISUAL", "EDITOR"):
         command = os.environ.get(name, "")
         try:

@@ -27,8 +27,8 @@ MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Derive a draft and print its predicted speedup, even if the search was stopped."""
-    _require_related(arguments)
+    """Derive a draft and print its predicted speedup, even if the search was stopped early."""
+    _reject_unrelated_options(arguments)
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
     kind = {each.name.upper(): each for each in STORED_TYPES.values()}.get(arguments.quantize)
@@ -51,16 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
     return INTERRUPTED if is_interrupted() else DONE
 
 
-def _require_related(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption for an option of the other method, which would be ignored."""
+def _reject_unrelated_options(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for an option that only applies to the other method."""
     if arguments.train and (arguments.quantize or arguments.time):
-        raise InvalidOption("--quantize and --time are not for training: leave them out")
+        raise InvalidOption("--quantize and --time cannot be used with --train")
     if not arguments.train and (arguments.text or arguments.history):
-        raise InvalidOption("--text and --history are for training: add --train TIME")
+        raise InvalidOption("--text and --history require --train TIME")
 
 
 def _texts(paths: list[Path]) -> list[str]:
-    """Return the user's files; raises InvalidOption for one that is not text."""
+    """Return the contents of the user's files; raises InvalidOption for a file that is not text."""
     texts = []
     for path in paths:
         try:

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _examine() -> Iterator[Finding]:
-    """Yield the finding of every check; the progress line names each slow one."""
+    """Yield the findings of all checks; the progress line names the slow ones."""
     yield host.check_specchat()
     show_line("loading llama.cpp")
     build = ask_for_build()
@@ -72,14 +72,14 @@ def _examine() -> Iterator[Finding]:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield a finding as a row, wrapped on a terminal, and its commands below."""
+    """Yield a finding as a row, wrapped on a terminal, then its commands."""
     indent = STATE_WIDTH + NAME_WIDTH
     state = _coloured(f"{finding.state:<{STATE_WIDTH}}", COLOURS[finding.state])
     rows = [" ".join(row.split()) for row in finding.detail.splitlines()]
     text = [line for row in rows for line in _wrapped(harmless(row), indent)]
     yield f"{state}{finding.name:<{NAME_WIDTH}}{text[0]}"
     yield from (" " * indent + line for line in text[1:])
-    for command in finding.fix:  # never wrapped, so that it can be copied
+    for command in finding.fix:  # not wrapped, so that it can be copied
         yield (" " * STATE_WIDTH + _coloured(f"{'fix':<{NAME_WIDTH}}", FAINT) + harmless(command))
 
 

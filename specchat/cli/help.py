@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> None:
     elif topic in arguments.commands and topic not in topics():
         arguments.commands[topic].print_help()
     elif sys.stdout.isatty():
-        # links between topics do not work in a terminal: name the command that opens them
+        # links do not work in a terminal, so name the command that opens the topic
         _show(TOPIC_LINK.sub(r"\1 (`specchat help \2`)", read(topic)))
     else:
         print(read(topic), end="")
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _show(text: str) -> None:
     """Print styled Markdown, through the user's pager if it supports styles."""
-    from rich.console import Console  # takes 60 ms, which only a page in a terminal needs
+    from rich.console import Console  # importing it takes 60 ms, so only for a page in a terminal
     from rich.markdown import Markdown
 
     width = min(WIDEST, shutil.get_terminal_size().columns)

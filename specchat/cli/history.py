@@ -18,11 +18,11 @@ from specchat.wording import positions_text
 NAMES = {"user": "You", "assistant": "Answer"}
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
 MAX_SHOWN = 10
-"""The most conversations to show before a confirmation."""
+"""The most conversations to list in a request for confirmation."""
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the action that the command line names."""
+    """Run the action named on the command line."""
     with Store(_store_path()) as store:
         if store.notice:
             say(store.notice)
@@ -37,7 +37,7 @@ def _store_path() -> Path | None:
     except FileNotFoundError:
         above = next((each for each in path.parents if os.path.lexists(each)), path)
         return None if above.is_dir() else path
-    except OSError:  # the store's own error says what is wrong
+    except OSError:  # opening the store will report what is wrong
         return path
     return path
 
@@ -133,7 +133,7 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
     if not arguments.yes:
         if sys.stdin and sys.stdin.isatty():
             print("\n".join(_conversation_lines(chosen[:MAX_SHOWN])), file=sys.stderr)
-        if not confirm(f"delete {number} for good?", otherwise="--yes deletes without asking"):
+        if not confirm(f"delete {number} permanently?", otherwise="--yes deletes without asking"):
             say("nothing deleted")
             return
     for each in chosen:

@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print a row for each pair, for each file pulled on its own, and for each local model.
+    """Print a row for each pair, each separately pulled file, and each other local model.
 
     Pairs with a mistake in the user's own models.toml are left out, with a notice.
     """
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def models_beside(shown: Collection[Path]) -> list[tuple[LocalModel, HeaderFacts]]:
-    """Return the local models that can generate text, except some files, with their facts."""
+    """Return local models that can generate text, with their facts, except the `shown` files."""
     with HeaderCache() as cache:
         models = [each for each in find_local_models() if each.path not in shown]
         known = [(each, cache.of(each.path)) for each in models]
@@ -72,7 +72,7 @@ def _lines(rows: Collection[Row]) -> list[str]:
 
 
 def _local_lines(rows: Collection[Row]) -> list[str]:
-    """Return an empty line and the rows of local models, whose names --target accepts."""
+    """Return an empty line and the table of local models, whose names --target accepts."""
     table = [("LOCAL, for --target", "SIZE", "FIT", "FROM")]
     for row in rows:
         where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]

@@ -1,4 +1,4 @@
-"""The pair, the options and the engine that a command's arguments name."""
+"""The pair, the options and the engine that a command's arguments ask for."""
 
 import argparse
 import signal
@@ -45,7 +45,7 @@ DEMO_NOTICE = (
 
 
 def is_demo(arguments: argparse.Namespace) -> bool:
-    """Return True if the demo pair answers, as it does when nothing else is named."""
+    """Return True if the demo pair is used, which is the default."""
     return arguments.target is None and arguments.pair in {None, DEMO}
 
 
@@ -58,9 +58,9 @@ def is_first_run(arguments: argparse.Namespace) -> bool:
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the arguments name, with a draft model.
 
-    The draft model is the one that the arguments name, else the one that tuning chose, else, for a
-    target named by --target, the best one installed, which is reported. Raises InvalidOption for a
-    pair that --save-as cannot save.
+    The draft model is the one named in the arguments, or else the one that tuning chose, or else
+    the best one installed (with --target) or a derived one, which is then reported. Raises
+    InvalidOption for a pair that --save-as cannot save.
     """
     pair = _with_draft(named_pair(arguments), arguments)
     if arguments.save_as is None:
@@ -125,23 +125,23 @@ def _with_found(pair: Pair, draft: Draft | None) -> Pair:
 def named_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the arguments name, by name or by files; the demo pair if none."""
     is_named = arguments.draft not in {None, NO_DRAFT}
-    with _naming_source(arguments, "model.draft"):
+    with _naming_setting(arguments, "model.draft"):
         draft = file_of(arguments.draft.as_posix()) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: use only one of them")
-        with _naming_source(arguments, "model.target"):
+        with _naming_setting(arguments, "model.target"):
             target = file_of(arguments.target.as_posix())
         name = target.stem if target == arguments.target else arguments.target.as_posix()
         return Pair(name, "", target, draft, {})
-    with _naming_source(arguments, "model.pair"):
+    with _naming_setting(arguments, "model.pair"):
         pair = find_pair(arguments.pair or DEMO)
     return pair if arguments.draft is None else pair.with_draft(draft)
 
 
 @contextmanager
-def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
-    """Add the line or the variable that names a missing model to the error."""
+def _naming_setting(arguments: argparse.Namespace, name: str) -> Iterator[None]:
+    """If a setting names a missing model, add its line or variable to the error."""
     try:
         yield
     except ModelNotFound as error:
@@ -151,7 +151,7 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
 
 
 def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
-    """Return how to load a pair, with the draft model or head that the drafter can use."""
+    """Return how to load a pair, with a draft model or head only if the drafter can use it."""
     draft = pair.draft
     if draft and drafter != AUTO:
         kind = kind_of_file(read_header(draft))
@@ -161,9 +161,9 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
-    """Return the options of `Engine.generate`: what is set, else the pair's own sampling.
+    """Return the options for `Engine.generate`: what the user set, else the pair's sampling.
 
-    The drafter is the one that tuning chose unless a drafter or a draft model is set.
+    The drafter is the one that tuning chose, unless the user set a drafter or a draft model.
     """
     given = arguments.settings.given_values(GenerateOptions)
     is_set = arguments.drafter != AUTO or arguments.draft is not None
@@ -175,7 +175,7 @@ def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any
 def with_known_think(
     options: dict[str, Any], facts: EngineFacts, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return options whose `think` the loaded model supports.
+    """Return the options with a `think` value that the loaded model supports.
 
     An unsupported value from the settings or the environment is replaced by auto, with a notice.
     Raises InvalidOption for one from the command line.

@@ -1,4 +1,4 @@
-"""Declared options as arguments of commands, completed from the settings."""
+"""Turns declared options into command-line arguments, with defaults from the settings."""
 
 import argparse
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from specchat.options.option import Option
 from specchat.options.option_fields import Options
 
 TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network": ""}
-"""Headings of options in --help that differ from the table's name; "" for none."""
+"""The --help headings of tables whose name is not the heading; "" for no heading."""
 
 
 def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
-    """Return the options of dataclasses that are also settings and so have flags."""
+    """Return the options of dataclasses that are also settings, and so have flags."""
     return tuple(option for each in declared for option in each.fields() if option.table)
 
 
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
 
 
 def add_option(parser: argparse._ActionsContainer, option: Option, **changes: Any) -> None:
-    """Add an option's flag; without a default of its own it is absent unless given."""
+    """Add an option's flag; its attribute is unset unless the flag is given or has a default."""
     if option.main_type is bool:
         how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
     elif option.is_list:
@@ -60,7 +60,7 @@ def _metavar(option: Option) -> str:
 
 
 def _help(option: Option) -> str:
-    """Return an option's help in argparse's style: in lower case, with its default."""
+    """Return an option's help in argparse's style: lower case, with the default."""
     text = option.help.removesuffix(".")
     text = text if text[1:2].isupper() else text[0].lower() + text[1:]
     notes = [", ".join(option.words)] if option.is_choice and option.metavar else []

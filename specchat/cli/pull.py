@@ -30,9 +30,9 @@ TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fetch the missing files and print the paths of all of them, the target first.
+    """Download the missing files and print the paths of all files, the target first.
 
-    Without a name, offer the pair that suits this machine; with --check, check what is installed.
+    Without a name, offer the best pair for this machine; with --check, verify installed files.
     """
     if arguments.name is None:
         entry = _recommended_pair(arguments)
@@ -46,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     names = [arguments.name, arguments.draft] if arguments.draft else [arguments.name]
     command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
     is_pair = not looks_like_reference(arguments.name)
-    files = _of_pair(arguments) if is_pair else [known(parse(name)) for name in names]
+    files = _files_of_pair(arguments) if is_pair else [known(parse(name)) for name in names]
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
         return _check(references, arguments.name, command)
-    _delete_wrong(references)
+    _delete_wrong_files(references)
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is already installed")
     pulled = dict(zip(references, _fetch(references, command), strict=True))
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recommended_pair(arguments: argparse.Namespace) -> Entry:
-    """Return the pair that suits this machine, and print why; ModelNotFound if none fits."""
+    """Return the best pair for this machine, and print why; ModelNotFound if none fits."""
     if arguments.draft:
         raise InvalidOption(
             "--draft requires a target: specchat pull org/repo/target.gguf --draft FILE"
@@ -80,14 +80,14 @@ def _recommended_pair(arguments: argparse.Namespace) -> Entry:
         )
     say(f"recommended for this machine: {entry.name}. {entry.description}.")
     need, fit = size_text(need_of(entry) or 0), judge(need_of(entry), machine)
-    unknown = "; the free memory is unknown, so it is a small one"
+    unknown = "; free memory is unknown, so this is a small pair"
     judged = unknown if fit == "unknown" else f" and {fit}"
     say(f"It needs about {need} of memory{judged}.")
     return entry
 
 
 def _machine() -> Machine:
-    """Return this machine; if no GPU is known, ask llama.cpp, which may have been rebuilt."""
+    """Return this machine; if no GPU is known, ask llama.cpp again: it may have been rebuilt."""
     machine = find_machine()
     if machine.gpus:
         return machine
@@ -102,7 +102,7 @@ def _machine() -> Machine:
 
 
 def _report_damaged_pins() -> None:
-    """Set a damaged pins file aside, so that no pull overwrites it, and report it."""
+    """Report a damaged pins file, and set it aside so that no pull overwrites it."""
     try:
         aside = set_aside_damaged_pins()
     except OSError as error:
@@ -111,7 +111,7 @@ def _report_damaged_pins() -> None:
         say(f"{pins_path()} is damaged: kept as {aside.name}; checksums are taken from the hub")
 
 
-def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
+def _files_of_pair(arguments: argparse.Namespace) -> Sequence[File]:
     """Return a pair's files. Raises ModelNotFound for an unsupported pair."""
     if arguments.draft:
         raise InvalidOption(
@@ -122,7 +122,7 @@ def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
 
 
 def _check(references: Sequence[Reference], name: str, command: str) -> int:
-    """Compare installed files with their checksums; `command` fetches them."""
+    """Compare installed files with their checksums; `command` is the one that fetches them."""
     if not references:
         raise InvalidOption(f"{name} does not come from the hub: there is nothing to compare")
     for reference in references:
@@ -139,11 +139,11 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
     return code
 
 
-def _delete_wrong(references: Sequence[Reference]) -> None:
+def _delete_wrong_files(references: Sequence[Reference]) -> None:
     for reference in filter(find_present, references):
         with suppress(SpecchatError):  # the checksum may be unknown
             for path in _wrong_files(reference):
-                say(f"{path} is not {reference}: it is deleted and fetched again")
+                say(f"{path} is not {reference}: deleting it and downloading it again")
                 path.unlink()
 
 
@@ -153,7 +153,7 @@ def _wrong_files(reference: Reference) -> list[Path]:
 
 
 def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
-    """Download files and show the progress; Ctrl+C keeps what arrived."""
+    """Download files and show the progress; after Ctrl+C, partial files are kept."""
     try:
         with progress_line() as update:
             return download(references, update)
@@ -164,7 +164,7 @@ def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
 
 @contextmanager
 def progress_line() -> Iterator[DownloadCallback]:
-    """Show the progress of files in one line, or without a terminal in occasional new lines.
+    """Show download progress on one line, or without a terminal as occasional new lines.
 
     Yields the function to call with the progress of one file.
     """

@@ -32,7 +32,7 @@ TASK = "edit"
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Decode both answers, then play or print them."""
+    """Decode both answers, then play the race, export it or print the result."""
     if arguments.export:
         require_output(arguments.export, EXPORTS)
     race = _run(arguments)
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> Race:
-    """Load the pair and decode both answers, at temperature 0 unless set, so that they agree."""
+    """Load the pair and decode both answers, by default at temperature 0, so that they agree."""
     pair = chosen_pair(arguments)
     drafter = generate_options(arguments, pair)["drafter"]
     if drafter == PLAIN:
@@ -69,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> Race:
 
 
 def _play(race: Race) -> None:
-    """Play a race on the terminal's alternate screen; leave its last frame on the main one.
+    """Play a race on the terminal's alternate screen; print its last frame to the main screen.
 
     Ctrl+C skips to the end.
     """

@@ -14,7 +14,7 @@ from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List what will be deleted and kept, ask, and delete; a saved pair only loses its name."""
+    """List what will be deleted and kept, ask, and delete; of a saved pair, only the name."""
     if is_saved(arguments.name):
         return _forget(arguments)
     if derived := find_derived(arguments.name):
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    say(f"removing the name of pair {arguments.name}; its files stay")
+    say(f"removing the saved pair {arguments.name}; its files stay")
     if not _confirmed(arguments, f"remove {arguments.name} from {own_catalogue_path()}?"):
         say("nothing was changed")
         return FAILED
@@ -48,7 +48,7 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
-    """Delete a derived draft. Raises SpecchatError if something still names it."""
+    """Delete a derived draft. Raises SpecchatError if a pair or setting still uses it."""
     if user := user_of(model.path):
         raise SpecchatError(f"{user} needs {model.name}: name another draft there first")
     size = size_text(model.num_bytes)

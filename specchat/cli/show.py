@@ -33,10 +33,10 @@ from specchat.wording import exact_drafts, percent, size_text
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
-"""Labels with texts; empty texts are not shown."""
+"""Labels and texts; lines with an empty text are not shown."""
 
 MAX_TEXT_LENGTH = 200
-"""Characters shown of a text in the metadata; the chat template is shown in full elsewhere."""
+"""The most characters to show of a metadata text; the chat template is printed in full."""
 MAX_ARRAY_LENGTH = 20
 
 
@@ -118,7 +118,7 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
 
 
 def _about_exactness(target: Path) -> dict[str, Any]:
-    """Return the longest exact drafts and their costs, by how the target was loaded."""
+    """Return the longest bit-exact drafts and their costs, by how the target was loaded."""
     known = LearnedCache(target).exactness()
     return {
         "exact": {way: found.longest - 1 for way, found in known.items()},
@@ -127,7 +127,7 @@ def _about_exactness(target: Path) -> dict[str, Any]:
 
 
 def _about_model(header: Header) -> dict[str, Any]:
-    """Return the facts in a model's header, and which program's folder the file is in."""
+    """Return the facts in a model's header, and the program whose folder the file is in."""
     real = header.path.resolve()
     twins = [each for each in find_local_models() if each.path.resolve() == real]
     model = twins[0] if twins else model_at(header.path)
@@ -169,7 +169,7 @@ def _licence(header: Header) -> str:
 
 
 def _shortened(value: Value) -> Any:
-    """Return a value of the metadata, or a description of a long one."""
+    """Return a metadata value, shortened or described if it is long."""
     if isinstance(value, LongArray):
         return f"{value.length} {value.kind}"
     if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
@@ -209,7 +209,7 @@ def _availability(about: About) -> str:
     if about["here"]:
         return "installed"
     if about["needs"]:
-        return "not installed, and not fetched before specchat supports it"
+        return "not installed; specchat does not support it yet"
     if any(isinstance(each, Reference) for each in read_catalogue().entries[about["name"]].files):
         return f"not installed: `specchat pull {about['name']}` fetches it"
     return "not installed"
@@ -249,7 +249,7 @@ def _facts(model: About) -> Lines:
     if model["context"]:
         yield "context", f"{model['context']} tokens"
     if model["head"] is not None:
-        yield "head", model["head"] or "a prediction head (MTP), with which specchat drafts"
+        yield "head", model["head"] or "a prediction head (MTP), which specchat drafts with"
     if model["vocabulary"]:
         yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
     for notice in model["notices"]:
@@ -292,7 +292,7 @@ def _exact_texts(about: About) -> Iterator[str]:
 
 
 def _count(number: int) -> str:
-    """Return a number of parameters as in model names, such as "1.7B"."""
+    """Return a number of parameters as written in model names, such as "1.7B"."""
     for unit, size in (("B", 10**9), ("M", 10**6)):
         if number >= size:
             return f"{number / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""The output of all commands: messages, questions, progress, tables, JSON and exit codes."""
+"""Terminal output and input for all commands: messages, questions, tables; exit codes."""
 
 import argparse
 import os
@@ -35,13 +35,13 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
-        print(file=sys.stderr)  # so that the shell's prompt starts on a new line
+        print(file=sys.stderr)  # so that the shell prompt starts on a new line
         raise
     return answer.strip().lower() in {"y", "yes"} or (default and answer.isspace())
 
 
 def press(question: str) -> str:
-    """Return the key pressed in answer to a question, without Enter; "" for a special key."""
+    """Return the key pressed to answer a question, without Enter; "" for a special key."""
     print(in_one_line(question), end=" ", file=sys.stderr, flush=True)
     try:
         return _key()
@@ -60,7 +60,7 @@ def _key() -> str:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal, termios.TCSADRAIN)  # a key pressed already counts
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # keys pressed earlier count too
         pressed = os.read(terminal, 16)  # special keys send several bytes
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
@@ -68,9 +68,9 @@ def _key() -> str:
 
 
 def require_output(path: Path, endings: Collection[str]) -> None:
-    """Raise InvalidOption unless a file's name has an allowed ending and its folder exists."""
+    """Raise InvalidOption unless an output file has an allowed ending and its folder exists."""
     if path.suffix not in endings:
-        raise InvalidOption(f"{path}: the name of the file must end in {' or '.join(endings)}")
+        raise InvalidOption(f"{path}: the file name must end in {' or '.join(endings)}")
     if not path.absolute().parent.is_dir():
         raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
 
@@ -90,7 +90,7 @@ def print_result(
 ) -> None:
     """Print a command's result: its record with --json, otherwise lines of text.
 
-    If there are no lines, `nothing` says so on stderr.
+    If there are no lines, print `nothing` to stderr.
     """
     if arguments.json:
         print_json(record)

@@ -23,7 +23,7 @@ from specchat.wording import percent, speedup_text
 TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")
 MAX_DRAFTS = 4
-"""Draft models to try if none is named; each takes a while to measure."""
+"""The most draft models to try if none is named, because each takes a while to measure."""
 MARGIN = 1.02
 """How much faster than `auto` a drafter must be to replace it; a smaller gain may be chance."""
 HEADINGS = ("drafter", "speedup", INTERVAL_HEADING, "accepted", "draft model")
@@ -74,14 +74,14 @@ def run(arguments: argparse.Namespace) -> None:
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
     """Return the draft models named with --draft or in the settings; None for "none"."""
     given: list[Path] | Path = arguments.draft or []
-    paths = [given] if isinstance(given, Path) else given  # the settings name one
+    paths = [given] if isinstance(given, Path) else given  # the settings hold a single path
     return [None if path == NO_DRAFT else file_of(path.as_posix()) for path in paths]
 
 
 def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
-    """Return the best installed draft models, and the reasons against others beside the target.
+    """Return the best installed draft models, and why others in the target's folder do not fit.
 
-    If none fits, decoding without a draft model is measured.
+    None stands for decoding without a draft model, which is measured if no draft model fits.
     """
     found = find_drafts(target)
     beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
@@ -110,7 +110,7 @@ def _candidates(
 
 
 def _best(found: list[_Candidate]) -> _Candidate:
-    """Return the fastest; `auto` if another is hardly faster, plain decoding if all are slower."""
+    """Return the fastest, but `auto` if it is nearly as fast; plain decoding if all are slower."""
     fastest = max(found, key=lambda candidate: candidate.speedup)
     same = [c for c in found if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
@@ -118,7 +118,7 @@ def _best(found: list[_Candidate]) -> _Candidate:
 
 
 def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
-    """Return what to save; without a draft model, a drafter that never uses one."""
+    """Return what to save; if the best uses no draft model, choose a drafter that never does."""
     is_bare = best.drafter == AUTO and best.draft is None
     without = drafter_registry.automatic("")
     drafter = without if is_bare and not may_add_draft else best.drafter

@@ -8,9 +8,9 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was checked, its state, the details, and the commands that fix it, in order.
+    """The result of a check: its name, state, details, and the commands that fix it, in order.
 
-    With a problem, something does not work; a warning is worth knowing.
+    "problem" means that something does not work; "warning" is only worth knowing.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Checks of llama.cpp: what it was built for, and whether it decodes on the CPU and the GPU."""
+"""Checks of llama.cpp: how it was built, and whether it decodes on the CPU and the GPU."""
 
 import re
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from specchat.planning.device import Device, gpus_of
 from specchat.wording import size_text
 
 NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
-"""The instructions of a build that make it noticeably faster."""
+"""CPU instruction sets that make a build noticeably faster."""
 
 MODEL = Path(__file__).resolve().parents[1] / "catalogue" / "demo" / "target.gguf"
 BAD_INSTRUCTIONS = {"SIGILL", "SIGSEGV", "SIGBUS", "an illegal instruction", "an access violation"}
-"""How a build crashes that uses instructions the CPU does not have."""
+"""How a build crashes if it uses instructions that the CPU lacks."""
 
 GPU_BACKENDS = {
     "CUDA": "CUDA", "Metal": "Metal", "MTL": "Metal", "ROCm": "ROCm", "HIP": "ROCm",
     "Vulkan": "Vulkan",
 }  # fmt: skip
-"""Our names of llama.cpp's backends."""
+"""Our names for llama.cpp's backends."""
 
 DRIVERS = {"ubuntu": "sudo ubuntu-drivers install", "debian": "sudo apt install nvidia-driver"}
 ON_CPU = "specchat --gpu-layers 0"
@@ -31,7 +31,7 @@ OFFLOAD = "GPU offload"
 
 
 def check_build(answer: ChildResult[BuildReport]) -> Finding:
-    """Check that llama.cpp loads, in the version that specchat needs."""
+    """Check that llama.cpp loads, and that its version is the one specchat needs."""
     name = "llama.cpp"
     if not answer.report:
         how = f"it crashes ({answer.death})" if answer.death else answer.error
@@ -81,7 +81,7 @@ def check_gpus(gpus: Sequence[Device]) -> Finding:
 def check_offload(
     build: ChildResult[BuildReport], gpus: Sequence[Device], model: Path = MODEL
 ) -> Finding:
-    """Check that llama.cpp decodes on the GPU: support compiled in, a device found, a real run."""
+    """Check that llama.cpp has GPU support, finds a device, and decodes on it."""
     report = build.report
     if not report:
         return Finding(OFFLOAD, "problem", "not tested: llama.cpp cannot be loaded", rebuild())
@@ -99,7 +99,7 @@ def check_offload(
 
 
 def _exactness(report: ProbeReport) -> str:
-    """Return for which drafts --exact on gives the bits of plain decoding."""
+    """Return up to which draft length --exact on is bit-exact."""
     if not report.exact_draft:
         return "no draft is verified with the bits of plain decoding"
     return f"--exact on verifies drafts up to {report.exact_draft} with the bits of plain decoding"
@@ -144,5 +144,5 @@ def _failure(answer: ChildResult[ProbeReport]) -> str:
 
 
 def _flags(answer: ChildResult[BuildReport] | ChildResult[ProbeReport]) -> dict[str, str]:
-    """Return the compiler flags that avoid the crash of a build."""
+    """Return the compiler flags that avoid the crash, if it was an illegal instruction."""
     return WITHOUT_AMX if answer.death in BAD_INSTRUCTIONS else {}

@@ -1,4 +1,4 @@
-"""Checks of memory, disk, folders, settings, the catalogue and the way to the hub."""
+"""Checks of memory, disk, folders, settings, the catalogue and the connection to the hub."""
 
 import os
 import platform
@@ -31,10 +31,10 @@ if TYPE_CHECKING:  # slow to import
     import httpx2
 
 LITTLE_MEMORY = 2 * 10**9
-"""Bytes of memory that few useful models fit in."""
+"""Few useful models fit into less memory than this, in bytes."""
 
 LITTLE_DISK = 5 * 10**9
-"""Bytes of disk that few useful pairs fit in."""
+"""Few useful pairs fit into less disk space than this, in bytes."""
 
 TIMEOUT_SECONDS = 3.0
 STATUSES = {407: "the proxy requires a login", 429: "too many requests: wait a few minutes"}
@@ -104,7 +104,7 @@ def check_settings() -> Finding:
 
 
 def check_catalogue() -> Finding:
-    """Check the catalogues, listing all mistakes, and show which pairs are installed."""
+    """Check the catalogues, report all mistakes, and show which pairs are installed."""
     try:
         mistakes, pairs = read_catalogue().mistakes, load_pairs()
     except SpecchatError as error:
@@ -122,11 +122,11 @@ def check_network() -> Finding:
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
     from huggingface_hub import get_session
 
-    session = get_session()  # importing it does not count as the hub's answer time
+    session = get_session()  # before the timeout starts, so that the import does not count
     found = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
     request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
     request.start()
-    request.join(TIMEOUT_SECONDS)  # resolving a name has no timeout of its own
+    request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
     return found[-1]
 
 

@@ -13,22 +13,22 @@ from specchat.doctor import toolchains
 LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_AMX = {name: " ".join(toolchains.WITHOUT_AMX) for name in ("CFLAGS", "CXXFLAGS")}
-"""Variables that leave out instructions which some virtual machines announce but do not have."""
+"""Variables that disable instructions which some virtual machines report but do not support."""
 
 
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the commands that rebuild llama.cpp for a backend, or for the CPU alone."""
     before = tuple(filter(None, [toolkit_command(backend)]))
-    if _is_clone():  # its set-up finds the right CPU instructions by itself
-        return (*before, *_set_up_again({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
+    if _is_clone():  # the set-up script detects the right CPU instructions itself
+        return (*before, *_rerun_set_up({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
     definitions = {"CMAKE_ARGS": toolchains.DEFINITIONS[backend]} if backend else {}
     if backend == "Vulkan":
         definitions["CPLUS_INCLUDE_PATH"] = str(toolchains.HEADERS)
-    chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
+    chosen = {**(environment or {}), **_compiler_variables(backend), **definitions}
     version = wanted_version()
     has_needs = importlib.util.find_spec("llama_cpp") is not None
     package = f"{LLAMA}=={version}" if version else LLAMA
-    command = _installing(package, *["--no-deps"] * has_needs, "--no-binary", LLAMA)
+    command = _install_command(package, *["--no-deps"] * has_needs, "--no-binary", LLAMA)
     return (*before, _with_environment(chosen, command))
 
 
@@ -36,13 +36,13 @@ def reinstall() -> tuple[str, ...]:
     """Return the command that restores specchat's own files."""
     if _is_clone():
         return (f"git -C {_quoted(str(ROOT))} checkout -- specchat",)
-    return (_installing("specchat", "--no-deps"),)
+    return (_install_command("specchat", "--no-deps"),)
 
 
 def toolkit_command(backend: str) -> str:
-    """Return the command that installs a backend's compiler, empty if it is installed."""
+    """Return the command that installs a backend's compiler; empty if it is already installed."""
     compiler = toolchains.COMPILERS.get(backend)
-    if compiler is None or shutil.which(compiler) or _compiler_place(backend):
+    if compiler is None or shutil.which(compiler) or _compiler_variables(backend):
         return ""
     commands = toolchains.TOOLKITS.get(backend, {})
     command = toolchains.command_for(toolchains.distribution(), commands)
@@ -50,7 +50,7 @@ def toolkit_command(backend: str) -> str:
 
 
 def wanted_version() -> str:
-    """Return the version of llama-cpp-python that specchat needs, empty if unknown."""
+    """Return the version of llama-cpp-python that specchat needs; empty if unknown."""
     try:
         required = importlib.metadata.requires("specchat") or []
     except importlib.metadata.PackageNotFoundError:
@@ -59,8 +59,8 @@ def wanted_version() -> str:
     return requirement.partition(">=")[2].partition(",")[0]
 
 
-def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the commands that make a clone's set-up build llama.cpp again."""
+def _rerun_set_up(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the commands that make a clone's set-up script rebuild llama.cpp."""
     stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", "llama")]
     doctor = [str(ROOT / "scripts" / "specchat"), "doctor"]
     if sys.platform == "win32":
@@ -69,7 +69,7 @@ def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
     return f"rm -f {shlex.join(stamps)}", _with_environment(environment, shlex.join(doctor))
 
 
-def _installing(package: str, *options: str) -> str:
+def _install_command(package: str, *options: str) -> str:
     """Return the command that reinstalls a package, with pip or uv."""
     python = sys.executable
     words = [python, "-m", "pip", "install", "--force-reinstall", "--no-cache-dir"]
@@ -80,7 +80,7 @@ def _installing(package: str, *options: str) -> str:
 
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:
-    """Put variables before a command, in the syntax of the system's shell."""
+    """Prefix a command with environment variables, in the syntax of the system's shell."""
     form = '$env:{}="{}"; ' if sys.platform == "win32" else '{}="{}" '
     return "".join(form.format(name, value) for name, value in environment.items()) + command
 
@@ -92,13 +92,13 @@ def _quoted(word: str) -> str:
 
 
 def _is_clone() -> bool:
-    """Return True in the environment that a clone's set-up created."""
+    """Return True in the environment created by a clone's set-up script."""
     has_script = (ROOT / "scripts" / "specchat").is_file()
     return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
 
-def _compiler_place(backend: str) -> Mapping[str, str]:
-    """Return the variable that points to CUDA's compiler if it is not on the PATH."""
+def _compiler_variables(backend: str) -> Mapping[str, str]:
+    """Return the variable that points to CUDA's compiler, if that is not on the PATH."""
     if backend != "CUDA" or shutil.which("nvcc"):
         return {}
     found = toolchains.find_nvcc()

@@ -1,4 +1,4 @@
-"""The GPUs that the operating system reports, whatever llama.cpp was built for."""
+"""The GPUs that the operating system reports, regardless of how llama.cpp was built."""
 
 import csv
 import platform
@@ -20,7 +20,7 @@ NVIDIA_VENDOR, DISPLAY_CLASS = "0x10de", "0x03"
 
 
 def find_system_gpus() -> list[Device]:
-    """Return the system's GPUs, all for the one backend that serves them best."""
+    """Return the system's GPUs for the best backend that has any."""
     if sys.platform == "darwin":
         is_apple = platform.machine() == "arm64"
         return [_gpu("Apple GPU", platform.mac_ver()[0], "Metal", "integrated")] if is_apple else []
@@ -52,14 +52,14 @@ def _of_nvidia(driver: Path = NVIDIA_DRIVER) -> list[Device]:
 
 
 def _of_amd(nodes: Path = AMD_NODES) -> list[Device]:
-    """Return the GPUs of the ROCm driver: its nodes with a GPU id."""
+    """Return the GPUs of the ROCm driver, which are its nodes with a GPU id."""
     driver = read_text(Path("/sys/module/amdgpu/version"))
     gpus = [node for node in nodes.glob("*") if read_text(node / "gpu_id") not in {"", "0"}]
     return [_gpu(read_text(gpu / "name") or "AMD GPU", driver, "ROCm") for gpu in sorted(gpus)]
 
 
 def _of_vulkan() -> list[Device]:
-    """Return the GPUs that Vulkan finds, without software renderers."""
+    """Return the GPUs that Vulkan finds, except software renderers."""
     found = []
     for device in "\n".join(_lines("vulkaninfo", "--summary")).split("\nGPU")[1:]:
         facts = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", device, re.MULTILINE))
@@ -76,7 +76,7 @@ def _gpu(name: str, driver: str, backend: str, kind: DeviceKind = "gpu") -> Devi
 
 
 def _lines(*command: str) -> Sequence[str]:
-    """Return the lines a program prints; none where it is missing or fails."""
+    """Return the lines that a program prints; none if it is missing or fails."""
     none, timeout = subprocess.DEVNULL, TIMEOUT_SECONDS
     try:
         output = subprocess.check_output(command, stdin=none, stderr=none, timeout=timeout)

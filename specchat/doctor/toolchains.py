@@ -1,6 +1,6 @@
-"""What llama.cpp is built with, by backend, and the commands that install it.
+"""The tools that build llama.cpp for each backend, and the commands that install them.
 
-The set-up of a clone reads this too, before any package is installed: standard library only.
+A clone's set-up script imports this before any package is installed: standard library only.
 """
 
 import os
@@ -16,7 +16,7 @@ DEFINITIONS = {
     "ROCm": "-DGGML_HIP=on",
     "Vulkan": "-DGGML_VULKAN=on",
 }
-"""The CMake definition that enables a backend."""
+"""The CMake definitions that enable each backend."""
 COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
 TOOLKITS: Mapping[str, Mapping[str, str]] = {
     "CUDA": {
@@ -31,16 +31,16 @@ TOOLKITS: Mapping[str, Mapping[str, str]] = {
         "arch": "sudo pacman -S vulkan-headers vulkan-icd-loader shaderc spirv-headers",
     },
 }
-"""The commands that install what a backend is built with, by the family of the distribution."""
+"""The commands that install each backend's build tools, by family of distributions."""
 HEADERS = Path(__file__).with_name("include")
-"""A header that completes Vulkan's where it is older than ggml expects."""
+"""Has a header that fills gaps in Vulkan headers older than ggml expects."""
 WITHOUT_AMX = ("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16")
-"""Compiler flags that avoid instructions which some virtual machines announce but do not have."""
+"""Flags that disable instructions which some virtual machines report but do not support."""
 CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 
 
 def distribution() -> list[str]:
-    """Return the names of this Linux distribution and of those it is like; none elsewhere."""
+    """Return the ids of this Linux distribution and those it derives from; none elsewhere."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -49,12 +49,12 @@ def distribution() -> list[str]:
 
 
 def command_for(families: Iterable[str], commands: Mapping[str, str]) -> str:
-    """Return the command for the first of these families that has one; "" if none has."""
+    """Return the command for the first family that has one; "" if none has."""
     return next((commands[family] for family in families if family in commands), "")
 
 
 def find_nvcc() -> str:
-    """Return the path of CUDA's compiler, on the PATH or beside it; "" if there is none."""
+    """Return the path of CUDA's compiler, on the PATH or in CUDA's own folders; "" without one."""
     homes = [os.environ[name] for name in CUDA_HOMES if os.environ.get(name)]
     folders = os.pathsep.join(str(Path(home) / "bin") for home in (*homes, "/usr/local/cuda"))
     return shutil.which("nvcc") or shutil.which("nvcc", path=folders) or ""

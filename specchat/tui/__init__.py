@@ -2,6 +2,6 @@
 
 import os
 
-# A key shows at the next update of the screen but one, behind what of an answer is drawn meanwhile:
-# 60 ms later at worst with the 60 updates a second that Textual is content with, 40 with 120.
+# A keystroke appears on the second screen update after it, because the answer being streamed is
+# drawn first: up to 60 ms later at Textual's default of 60 updates a second, 40 ms at 120.
 os.environ.setdefault("TEXTUAL_FPS", "120")

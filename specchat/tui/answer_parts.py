@@ -1,4 +1,4 @@
-"""The parts of an answer: what the model wrote for itself, to the user and to tools, kept apart."""
+"""The parts of an answer, kept apart: reasoning, text for the user, and tool calls."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from specchat.tui.figures import ORIGINS
 
 @dataclass(slots=True)
 class AnswerParts:
-    """An answer as far as it is written.
+    """An answer as far as it has been written.
 
-    `reasoning_tokens` of its tokens were reasoning, which took `reasoning_s`. `open_call` is what
-    was written of a tool call that is not complete. `origins` counts all tokens, also those of the
-    marks between the parts, which have no piece.
+    `reasoning_tokens` of its tokens were reasoning, which took `reasoning_s` seconds. `open_call`
+    is the text so far of an incomplete tool call. `origins` counts all tokens, including those of
+    the marks between the parts, which have no piece.
     """
 
     text: str = ""
@@ -29,10 +29,10 @@ class AnswerParts:
     reasoning_s: float = 0.0
     origins: Counter[str] = field(default_factory=Counter)
     is_growing: bool = False
-    """Whether it is being written."""
+    """Whether the answer is still being written."""
     _kind: Kind = "answer"
     _before: tuple[int, float] = 0, 0.0
-    """The figures of the reasoning from before it was continued."""
+    """Reasoning tokens and seconds from before the answer was continued."""
 
     @classmethod
     def of(cls, message: Message) -> Self:
@@ -55,12 +55,12 @@ class AnswerParts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is written."""
+        """Whether nothing has been written yet."""
         return not (self.text or self.reasoning or self.tool_calls or self.open_call)
 
     @property
     def turn(self) -> ChatMessage | None:
-        """The turn that a model continues, without tool calls; None if nothing is written."""
+        """The turn for the model to continue, without tool calls; None if it would be empty."""
         if not self.text and not self.reasoning:
             return None
         turn: ChatMessage = {"role": "assistant", "content": self.text}
@@ -70,7 +70,7 @@ class AnswerParts:
 
     @property
     def text_so_far(self) -> tuple[str, tuple[Piece, ...]]:
-        """The text and all pieces, a call that is not complete among the text: it may stay so."""
+        """The text and all pieces; an incomplete call counts as text: it may stay incomplete."""
         pieces, left = list(self.pieces), len(self.open_call)
         place = len(pieces)
         while left > 0 and place > 0:
@@ -83,9 +83,9 @@ class AnswerParts:
         return self.text + self.open_call, tuple(pieces)
 
     def go_on(self) -> None:
-        """Begin to grow at the end of the text, which a model continues (`turn`).
+        """Prepare to continue after the end of the text (`turn`).
 
-        Tool calls after it, complete or not, are written anew; those before it stay.
+        Tool calls after the text are dropped, complete or not, because the model writes them again.
         """
         self.is_growing = True
         self._before = self.reasoning_tokens, self.reasoning_s
@@ -99,7 +99,7 @@ class AnswerParts:
         self.open_call = ""
 
     def add(self, chunks: Iterable[Chunk], statistics: Statistics) -> None:
-        """Add what some steps wrote; the statistics are those since it was continued."""
+        """Add the output of some steps; the statistics start where the answer was continued."""
         tokens, seconds = self._before
         self.reasoning_tokens = tokens + statistics.reasoning_tokens
         self.reasoning_s = seconds + statistics.reasoning_s
@@ -110,9 +110,9 @@ class AnswerParts:
             self._read(pieces_of(chunk), chunk.tool_calls)
 
     def _read(self, pieces: Sequence[Piece], calls: Sequence[ToolCall]) -> None:
-        """Take pieces, and the calls that they complete.
+        """Add pieces, and the calls that they complete.
 
-        A call that cannot be read becomes text: a piece of text follows its own.
+        A call that cannot be parsed becomes text: a text piece follows its call pieces.
         """
         self.pieces += pieces
         self.tool_calls += calls
@@ -126,9 +126,9 @@ class AnswerParts:
 
 
 def _calls_in(pieces: Iterable[Piece], calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return those of an answer's calls that its first pieces complete.
+    """Return the calls of an answer that its first pieces complete.
 
-    Of calls that were written together, only the last has the text of all.
+    When several calls were written together, only the last one holds the text of all of them.
     """
     written = "".join(each.text for each in pieces if each.kind == "call")
     count = place = 0

@@ -1,4 +1,4 @@
-"""The application: what is on the screen, and which controller each key and message reaches."""
+"""The application: composes the screen and routes keys and messages to controllers."""
 
 import asyncio
 import gc
@@ -61,7 +61,7 @@ from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.welcome import Welcome
 
 REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
-"""Textual's own: one forgets the theme, the others show a composer that cannot send."""
+"""Commands of Textual left out: Theme is not saved, the others show a composer that cannot send."""
 BLOCKED_SECONDS = 0.05
 """How long the screen may wait while another program writes to the store."""
 UNARMED = {("previous_branch",), ("next_branch",)}
@@ -71,15 +71,15 @@ TWICE_SECONDS = 2.0
 
 
 class ChatApp(App[None]):
-    """A chat with a pair of models, and the figures of its speculation beside it.
+    """A chat with a pair of models, with statistics of its speculative decoding beside it.
 
-    `commands.py` lists the commands that keys, slash words and the palette run, and
-    `_command_calls` what each of them calls.
+    `commands.py` lists the commands that keys, slash commands and the palette run;
+    `_command_calls` maps each of them to a method.
     """
 
     TITLE = "specchat"
     CSS_PATH = "specchat.tcss"
-    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # typed in Textual as each app's own
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # Textual does not type it as a ClassVar
         (0, "-narrow"),
         (100, "-medium"),
         (130, "-wide"),
@@ -107,7 +107,7 @@ class ChatApp(App[None]):
         self._calls = self._command_calls()
 
     def _compose_controllers(self, setup: Setup, load: Load) -> None:
-        """Create what holds the state, and show that in the view."""
+        """Create the controllers, which hold the state, and connect the view to them."""
         view, post, key_of = self.view, self.call_later, setup.key_of
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
@@ -120,7 +120,7 @@ class ChatApp(App[None]):
         view.state = ChatState(chat, pair, self.pulls, self.hint, self.answers, self.adviser)
 
     def _compose_actions(self, setup: Setup) -> None:
-        """Create what commands do: each group with the controllers that it acts on."""
+        """Create the groups of actions, each with the controllers it acts on."""
         view, chat, pair, key_of = self.view, self.conversations, self.pair_controller, setup.key_of
         answers, pulls, hint = self.answers, self.pulls, self.hint
         self.message_actions = MessageActions(view, chat, answers, key_of)
@@ -132,7 +132,7 @@ class ChatApp(App[None]):
         self.think_switch = ThinkSwitch(view, answers, pair)
 
     def compose(self) -> ComposeResult:
-        """Put the conversation in the middle."""
+        """Yield the top line, the sidebar, the conversation, the panel and the footer."""
         with Horizontal(id="head"):
             yield Static(id="top", markup=False)
             yield ClickLine("stop", "stop")
@@ -160,26 +160,28 @@ class ChatApp(App[None]):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self._begin)
         self._exit_on_sigterm()
-        self.view.composer.remember(store.questions(LONGEST_HISTORY))  # fails if it is damaged
+        self.view.composer.remember(
+            store.questions(LONGEST_HISTORY)
+        )  # last, as it raises if the store is damaged
 
     def _begin(self) -> None:
-        """Load the pair, and do what else can wait until the first screen is shown."""
+        """Load the pair, and do whatever else can wait until the first screen is shown."""
         self.pair_controller.require_session()
         if self.setup.is_first_run:
             self.view.run(self.hint_actions.find_first_pairs(), "offers")
-        gc.freeze()  # else a full collection stops the screen for 90 ms
+        gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
         gc.enable()
 
     def on_resize(self, event: Resize) -> None:
-        """Leave room for the conversation on narrow terminals."""
+        """Adapt the layout to the terminal's width."""
         self.view.fit(event.size.width)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Let the panel follow the focus."""
+        """Show the figures of the focused answer."""
         self.view.follow(event.widget)
 
     def on_unmount(self) -> None:
-        """End the engine and the downloads, and store the answer as far as it has come."""
+        """End the engine and the downloads, and store what has been written of the answer."""
         self.pulls.end()
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
@@ -190,39 +192,39 @@ class ChatApp(App[None]):
         gc.unfreeze()
 
     def _exit_on_sigterm(self) -> None:
-        """Leave the terminal as it was, and store the answer, on SIGTERM.
+        """On SIGTERM, store the answer and restore the terminal.
 
-        Not on SIGHUP, which ends the process at once: writing to a terminal that is gone may block.
+        SIGHUP still ends the process at once: writing to a terminal that is gone may block.
         """
-        with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
+        with suppress(NotImplementedError, RuntimeError):  # on Windows and outside the main thread
             end = partial(self.exit, return_code=128 + signal.SIGTERM)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
 
     # --- Textual ---
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a notice as plain, harmless text: names of files and presets are not markup."""
+        """Show a notice as plain text: names of files and presets may look like markup."""
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
         super().notify(harmless(message), **{**how, "markup": False})
 
     def _drop_notices(self) -> None:
-        """Remove the notices about what was done before, unless there is an error to read."""
+        """Remove the notices about earlier actions, unless one is an error to read."""
         if monotonic() >= self._error_until:
             self.clear_notifications()
 
     @property
     def clipboard(self) -> str:
-        """What was copied last in this app."""
+        """The text copied last in this app."""
         return self._copied
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy with a program of the desktop, otherwise via the terminal."""
+        """Copy with the desktop's clipboard program, or else via the terminal."""
         self._copied = text
         self.run_worker(self._copy_out(text))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the keys to a dialog while one is open."""
+        """Disable our keys while a dialog is open, and the hint's keys while it offers nothing."""
         is_ours = find_command(action) is not None and action not in {"help", "quit"}
         if is_ours and isinstance(self.screen, ModalScreen):
             return False
@@ -272,7 +274,7 @@ class ChatApp(App[None]):
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Turn our own errors into notices, and drop what arrives after the widgets are gone."""
+        """Turn our own errors into notices; ignore missing widgets once the screen has closed."""
         try:
             yield
         except SpecchatError as error:
@@ -282,17 +284,17 @@ class ChatApp(App[None]):
                 raise
 
     def _handle_exception(self, error: Exception) -> None:
-        """Log a bug and end with one line; our own errors from workers become notices."""
+        """Log a bug and exit with one line; turn our own errors from workers into notices."""
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, SpecchatError):
             self.view.report(cause)
             return
-        if not self.failure:  # the first is the cause
+        if not self.failure:  # keep the first error: it caused the others
             self.failure = harmless(log_internal_error(cause, LOG))
         super()._handle_exception(cause)  # type: ignore[arg-type]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the entries of the palette: every command and preset by name."""
+        """Yield the palette's entries: every command and every preset."""
         for command in super().get_system_commands(screen):
             if command.title not in REPLACED_COMMANDS:
                 yield command
@@ -348,7 +350,7 @@ class ChatApp(App[None]):
         else:
             self.notify("Press Ctrl+C again to quit.")
 
-    # --- what widgets report: `call_later` shows our own errors ---
+    # --- messages from widgets; `call_later` turns our own errors into notices ---
 
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
@@ -365,12 +367,12 @@ class ChatApp(App[None]):
             self.call_later(self._run_slash, event.text)
 
     @on(Transcript.Behind)
-    def _reader_moved(self, event: Transcript.Behind) -> None:
+    def _scrolled_away(self, event: Transcript.Behind) -> None:
         words = "[@click=app.latest]▼ latest[/]" if event.is_behind else ""
         self.view.composer.border_subtitle = words
 
     @on(FigureView.Explain)
-    def _figure_asked(self, event: FigureView.Explain) -> None:
+    def _explain_requested(self, event: FigureView.Explain) -> None:
         self.message_actions.explain(event)
 
     async def action_latest(self) -> None:
@@ -378,13 +380,13 @@ class ChatApp(App[None]):
         await self.view.transcript.follow()
 
     def action_conversation(self, what: Literal["open", "rename", "delete"]) -> None:
-        """Do something with the conversation that is marked in the list."""
+        """Open, rename or delete the conversation highlighted in the list."""
         number = self.query_one(Sidebar).marked
         if number is not None:
             self.call_later(self.conversation_actions.act, what, number)
 
     def action_message(self, what: str) -> None:
-        """Do something with the focused message, by the name in `MessageActions.act`."""
+        """Run an action of `MessageActions.act` on the focused message."""
         if isinstance(self.focused, MessageView):
             self.call_later(self.message_actions.act, what, self.focused)
 
@@ -393,16 +395,16 @@ class ChatApp(App[None]):
         self.view.scroll_page(step)
 
     def action_step_focus(self, step: int) -> None:
-        """Move the focus by a number of messages; the composer follows the last one."""
+        """Move the focus by a number of messages; the composer comes after the last one."""
         self.view.step_focus(step)
 
     def action_leave(self) -> None:
-        """Return to the composer: stop the answer, otherwise uncover the conversation."""
+        """Return to the composer; stop the answer, or else close a panel over the conversation."""
         if not self._leave():
             self.view.uncover()
 
     async def _run_slash(self, text: str) -> None:
-        """Run a slash command; a wrong one goes back into the composer."""
+        """Run a slash command; an invalid one is put back into the composer."""
         try:
             action = find_slash(text)
         except ValueError as error:
@@ -420,7 +422,7 @@ class ChatApp(App[None]):
         return is_writing
 
     async def _copy_out(self, text: str) -> None:
-        """Copy without waiting for the program, and say how it was done."""
+        """Copy without blocking on the clipboard program, then say how it was copied."""
         program = await asyncio.to_thread(copy_by_program, text)
         if not program:
             super().copy_to_clipboard(text)

@@ -1,4 +1,4 @@
-"""What the stats panel shows: the text of every figure of one moment, by its name; no widgets here.
+"""What the stats panel shows: the current text of every figure, by name; no widgets here.
 
 Every name is a heading of the glossary (specchat/docs), which explains the figure. Theme colours
 have one meaning each: those of the origins and `REJECTED` for tokens; other quantities are grey.
@@ -28,19 +28,19 @@ CARDS: Mapping[str, Sequence[str]] = {
     "Time": ("time", "first token", "prompt"),
     "Memory": ("weights", "KV cache", "bit-exact"),
 }  # fmt: skip
-"""The figures of each card, the most important first; the first is the verdict."""
+"""The figures on each card, the most important first; the first card holds the verdict."""
 
 MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
 ACCEPTED = "$text-success"
 TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
 GLYPHS = "█▓░▒"
-"""The parts of a bar, which differ without colours too."""
+"""The characters for the parts of a bar, distinct even without colours."""
 COLUMN_WIDTH, MAX_POSITIONS, NAMES_WIDTH = 4, 10, 8
 COLUMNS = " ▁▂▃▄▅▆▇█"
 GAP = 2
 """Cells between two parts of a legend."""
 LARGE_ROWS = 44
-"""Rows of the panel from which on main figures are large, as in -high of the style sheet."""
+"""Panel height in rows from which the main figures are large, as for -high in the style sheet."""
 FIRST_WORDS = "Ask something to see whether speculation makes the answer faster, and why."
 
 
@@ -51,11 +51,11 @@ class Part(NamedTuple):
     amount: float
     style: str
     words: str = ""
-    """Its amount in words, where it is not a count."""
+    """Its amount as text, if it is not a count."""
 
 
 def origin_style(name: str) -> str:
-    """Return the theme colour of tokens of an origin."""
+    """Return the theme colour for tokens of an origin."""
     colour = drafter_registry.origin(name).colour
     return f"${colour}" if colour else "$foreground"
 
@@ -63,9 +63,9 @@ def origin_style(name: str) -> str:
 def figure_texts(
     figures: Figures, facts: EngineFacts | None, width: int, rows: int = 0
 ) -> dict[str, Content]:
-    """Return the text of each figure that is known, by its name, for cards of some width.
+    """Return the text of each known figure by name, laid out for cards of this width.
 
-    `rows` are those of the panel.
+    `rows` is the height of the panel.
     """
     is_large = rows >= LARGE_ROWS
     texts = {"speculation": speculation_text(figures)}
@@ -147,7 +147,7 @@ def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Co
 
 
 def position_columns(shares: Sequence[float], width: int, height: int) -> Content:
-    """Return acceptance by draft position as columns, with the shares in percent below."""
+    """Return a column chart of acceptance by draft position, with percentages below."""
     shown = shares[: min(MAX_POSITIONS, (width - NAMES_WIDTH) // COLUMN_WIDTH)]
     if not shown:
         return Content()
@@ -163,7 +163,7 @@ def position_columns(shares: Sequence[float], width: int, height: int) -> Conten
 
 
 def _spaced(name: str, cells: Iterable[str]) -> str:
-    """Return a line of narrow columns behind a name."""
+    """Return a name followed by a line of narrow columns."""
     return f"{name:<{NAMES_WIDTH}}" + "".join(f"{cell:>{COLUMN_WIDTH}}" for cell in cells)
 
 
@@ -209,17 +209,17 @@ def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
     return texts
 
 
-# --- how figures are drawn
+# --- drawing figures
 
 
 def _row(name: str, value: str, width: int, style: str = "") -> Content:
-    """Return a name and, at the right, its value."""
+    """Return a name and its right-aligned value."""
     room = max(1, width - len(name) - len(value))
     return Content.assemble((name, MUTED), " " * room, (value, f"bold {style}".strip()))
 
 
 def _lines(*lines: Content) -> Content:
-    """Return lines below each other, without the empty ones."""
+    """Return the lines stacked, without the empty ones."""
     return Content("\n").join([line for line in lines if line.plain])
 
 
@@ -237,7 +237,7 @@ def _large(number: str, style: str) -> Content:
 def _stacked(
     parts: Sequence[Part], width: int, glyphs: str = GLYPHS, more: Iterable[Content] = ()
 ) -> Content:
-    """Return one bar of all parts, and a legend below it, which `more` extends."""
+    """Return a stacked bar of all parts, and a legend below it that `more` extends."""
     bar, legend = Content(), list[Content]()
     for part, glyph, cells in zip(parts, glyphs, _cells(parts, width), strict=False):
         bar += Content.styled(glyph * cells, part.style)
@@ -247,7 +247,7 @@ def _stacked(
 
 
 def packed(items: Iterable[Content], width: int) -> list[Content]:
-    """Return items side by side, in as many lines as they need."""
+    """Return items side by side, wrapped to this width."""
     lines: list[Content] = []
     for item in items:
         if lines and lines[-1].cell_length + GAP + item.cell_length <= width:
@@ -258,7 +258,7 @@ def packed(items: Iterable[Content], width: int) -> list[Content]:
 
 
 def _cells(parts: Iterable[Part], width: int) -> list[int]:
-    """Return the cells of each part of a bar: at least one for a part that is not empty."""
+    """Return the width of each part of a bar: at least one cell unless the part is empty."""
     amounts = [part.amount for part in parts]
     total = sum(amounts)
     if not total:

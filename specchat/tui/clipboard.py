@@ -1,4 +1,4 @@
-"""Copying with the desktop's own program; without one the terminal has to do it."""
+"""Copying with the desktop's clipboard program; without one, the terminal has to do it."""
 
 import os
 import shutil
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping
 
 TIMEOUT_SECONDS = 2.0
-"""A program that takes longer hangs because its display is gone."""
+"""A program that takes longer is assumed to hang because its display is gone."""
 
 
 def copy_by_program(text: str) -> str:
-    """Copy a text; return the program that did it, empty if none could."""
+    """Copy a text; return the name of the program used, empty if none worked."""
     for command in _commands(os.environ, sys.platform):
         if shutil.which(command[0]) is None:
             continue
@@ -33,7 +33,8 @@ def copy_by_program(text: str) -> str:
 def _commands(environment: Mapping[str, str], platform: str) -> Iterator[tuple[str, ...]]:
     """Yield the commands for the displays of this machine.
 
-    Over SSH they would fill the remote machine's clipboard, unless its display is forwarded.
+    Over SSH they would fill the remote machine's clipboard, so there are none unless its display is
+    forwarded.
     """
     if environment.get("WAYLAND_DISPLAY"):
         yield ("wl-copy",)

@@ -1,4 +1,4 @@
-"""The commands of the chat: keys, footer, palette, F1 and slash words all come from this table.
+"""The chat's commands: keys, footer, palette, F1 and slash commands all come from this table.
 
 To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
 """
@@ -11,12 +11,12 @@ from typing import TypeAlias
 from specchat.chat.export import EXPORTS
 
 KeyOf: TypeAlias = Callable[[str], str]
-"""Returns the keys of a command by its id, as they are read: sentences name keys by it alone."""
+"""Returns the display names of a command's keys, by its id; all messages get key names from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: `id` names its action, and the key setting that changes its key."""
+    """One command: `id` names its action and the setting that changes its key."""
 
     id: str
     title: str
@@ -25,14 +25,14 @@ class Command:
     """What it does, in one line: for the palette, F1 and the list of slash commands."""
     key: str = ""
     slash: tuple[str, ...] = ()
-    """The words that call it after a slash."""
+    """Its slash commands, without the slash."""
     takes: tuple[str, ...] = ()
-    """The arguments it accepts, the first of which is the default."""
+    """The arguments it accepts; the first one is the default."""
     takes_text: bool = False
-    """Whether anything may follow its word."""
+    """Whether free text may follow its slash command."""
     in_footer: bool = False
     is_priority: bool = True
-    """Whether its key works before the focused widget sees it."""
+    """Whether its key is handled before the focused widget sees it."""
     while_answering: bool = True
     """Whether it works while an answer is being written."""
     in_palette: bool = True
@@ -132,10 +132,10 @@ COMPOSER_COMMANDS = (
     Command("app.page(-1)", "Scroll up", "Scroll the conversation up", "pageup"),
     Command("app.page(1)", "Scroll down", "Scroll the conversation down", "pagedown"),
 )  # fmt: skip
-"""The commands of the composer alone; their keys are fixed."""
+"""Commands that work only in the composer; their keys are fixed."""
 
 OFFER_COMMANDS = ("accept", "accept_second")
-"""The commands that take what the hint offers, in its order; their keys do nothing without one."""
+"""The commands that accept the hint's offers, in order; without an offer their keys do nothing."""
 
 KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""
@@ -153,7 +153,7 @@ def find_command(action: str) -> Command | None:
 
 
 def key_of(command: str, changed: Mapping[str, str] | None = None) -> str:
-    """Return the keys of a command by its id, as they are or as changed by command id."""
+    """Return the display names of a command's keys; `changed` has keys from the settings, by id."""
     return key_names((changed or {}).get(command, _KEYS[command]))
 
 
@@ -172,26 +172,26 @@ def palette_rows(key_of: KeyOf) -> Iterator[tuple[str, str, str]]:
 
 
 def key_rows(commands: Iterable[Command] = COMMANDS) -> tuple[tuple[str, str], ...]:
-    """Return the keys of commands, and what each does."""
+    """Return the keys of each command, and what it does."""
     return tuple((key_of(each.id), each.help) for each in commands if each.key)
 
 
 def key_names(keys: str) -> str:
-    """Return keys as they are read, such as "Ctrl+X, F5", from Textual's names for them."""
+    """Return display names such as "Ctrl+X, F5" for Textual's names of keys."""
     named = re.sub(r"\w+", lambda key: _KEY_NAMES.get(key[0], key[0].title()), keys)
     return re.sub(r",\s*", ", ", named.strip())
 
 
 def is_slash(text: str) -> bool:
-    """Return True for a command: one line that starts with a slash and a word.
+    """Return True for a slash command: one line that starts with a slash and a word.
 
-    A path is not a command: another slash follows its first name.
+    A path such as /usr/bin is not one, as a second slash follows the first name.
     """
     return bool(_SLASH.fullmatch(text))
 
 
 def matching(text: str) -> dict[str, Command]:
-    """Return the commands whose word starts with what is typed, by their words."""
+    """Return the slash commands that start with the typed text, by their words."""
     found = _SLASH.fullmatch(text)
     is_word = found is not None and found[2] is None and not text[-1].isspace()
     start = text[1:].lower()
@@ -199,7 +199,7 @@ def matching(text: str) -> dict[str, Command]:
 
 
 def find_slash(text: str) -> str:
-    """Return the action that a text calls, such as `export('md')`.
+    """Return the action of a slash command, such as `export('md')`.
 
     Raises ValueError with a message for the user.
     """

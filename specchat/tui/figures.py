@@ -1,4 +1,4 @@
-"""The figures beside the chat, worked out from the statistics of an answer; no widgets here."""
+"""The figures beside the chat, computed from an answer's statistics; no widgets here."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ from specchat.wording import (
 )
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
-"""The sparklines: how many points, and the seconds of decoding of each."""
+"""The points in a sparkline, and the seconds of decoding that each stands for."""
 NOW_SECONDS = 1.0
 COSTLY = 0.25
-"""The share of the time from which on drafting is what slows an answer down."""
+"""The share of decoding time from which drafting is worth blaming for a slow answer."""
 RARELY = 0.2
 """Drafted tokens per pass below which drafting hardly changes the speed."""
 ENDINGS = {
@@ -36,19 +36,19 @@ ENDINGS = {
     "failed": "interrupted",
     None: "interrupted",
 }
-"""How an answer ended that is not complete; None where the chat itself ended before it did."""
+"""Labels for how an incomplete answer ended; None if the chat was closed first."""
 BARS = "▁▂▃▄▅▆▇█"
 UNKNOWN_LENGTH = ""
-"""The draft length of a stored answer."""
+"""Stands for the draft length of a stored answer, which is not recorded."""
 WRITTEN_SECONDS = 5.0
-"""A chat that has not written an answer for longer has ended: it writes twice a second."""
+"""A chat writes its answer twice a second; after this long without a write it has ended."""
 ESTIMATED = "estimated"
 AGREEING = 3
 """Answers in a row that are slower before that is said: a busy machine slows one down, too."""
 ORIGINS = "origins"
-"""How many tokens came from where, in the statistics of a stored answer."""
+"""The key of the number of tokens by origin in the statistics of a stored answer."""
 START = (0.0, 0, 0, 0)
-"""Seconds, tokens, drafted and accepted where an answer begins."""
+"""Seconds, tokens, drafted and accepted at the start of an answer."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Figures:
     measured_speedup: float = 0.0
     """The speedup, if the answer was decoded again without speculation."""
     speedup_source: str = ESTIMATED
-    """How the speedup was found, in words."""
+    """How the speedup was determined, as text to show."""
     measured_rates: Sequence[float] = ()
     """Tokens per second without and with speculation, as measured for the speedup; () if not."""
     num_slow_before: int = 0
@@ -87,7 +87,7 @@ class Figures:
         return found
 
     def compare(self, record: Mapping[str, Any]) -> None:
-        """Take the speedup, and what it was measured from, from the statistics of an answer."""
+        """Set the speedup and its source from the statistics of an answer."""
         self.measured_speedup = record.get("speedup") or 0.0
         self.speedup_source = record.get("speedup_source", ESTIMATED)
         self.measured_rates = record.get("measured_rates", ())
@@ -201,7 +201,7 @@ class Figures:
         }[self.tone]
 
     def why(self) -> str:
-        """Return what the verdict follows from, as a sentence."""
+        """Return the reason for the verdict, as a sentence."""
         stats = self.statistics
         if not self.speedup:
             return ""
@@ -248,9 +248,9 @@ class Figures:
         return short_line({**self.statistics.as_dict(), **own})
 
     def context_share(self, size: int, *, with_reasoning: bool = True) -> str:
-        """Return how full a context of that size is, empty before the first answer.
+        """Return how full a context of this size is, empty before the first answer.
 
-        Without reasoning it is what the next question finds where the template leaves it out.
+        Leave reasoning out where the template drops it from the next prompt.
         """
         stats = self.statistics
         if not size or not stats.prompt_tokens:
@@ -280,10 +280,10 @@ def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool
 def lines_below(
     finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
 ) -> tuple[str, str]:
-    """Return what stands below an answer, in short and with all of its statistics.
+    """Return the line below an answer, in short and with all of its statistics.
 
-    Both begin with how it ended, if it can be continued, and with its pair. In a full context that
-    takes older messages to leave out.
+    Both begin with how it ended, if it can be continued, and with its pair. After a full context
+    it can be continued only if there are older messages to leave out (`has_older`).
     """
     continues = f"{key_of('go_on')} continues"
     ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""

@@ -1,4 +1,4 @@
-"""The main screen: what controllers and actions ask of it, and which widget shows what."""
+"""The main screen: carries out what controllers and actions request, with the right widget."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -29,20 +29,20 @@ from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_the
 from specchat.tui.widgets.welcome import Welcome
 
 SIDEBAR_WIDTH, PANEL_WIDTH, NARROWEST = 80, 100, 60
-"""Columns below which the sidebar covers the chat, the panel is hidden, and it covers the chat."""
+"""Widths below which the sidebar covers the chat, the panel is hidden, or it covers the chat."""
 NUM_LISTED = 500
 
 Result = TypeVar("Result")
 
 
 class MainView:
-    """The `ChatView` of the real screen; it shows state and changes none but its own.
+    """The `ChatView` of the real screen; it displays state, and changes only its own.
 
-    `app` is Textual's side of it: widgets, screens over the chat, timers, workers, themes.
+    `app` provides what Textual has: widgets, screens over the chat, timers, workers, themes.
     """
 
     state: ChatState
-    """What is shown; set once by the app, as the controllers in it need this view."""
+    """The state to show; set by the app later, because its controllers need this view."""
 
     def __init__(self, app: App[None], setup: Setup) -> None:
         self.shows_origins = setup.screen.colour_tokens
@@ -50,9 +50,9 @@ class MainView:
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
         self._shows_panel = False
-        """Whether the panel is on the screen, or comes back when the list is closed."""
+        """Whether the panel is visible, or will be once the list is closed."""
         self._followed: int | None = None
-        """The answer whose figures are shown, None for the newest."""
+        """The answer whose figures are shown; None for the newest."""
         self._status: dict[Subject, str] = {}
         self._app = app
         self._setup = setup
@@ -65,7 +65,7 @@ class MainView:
 
     @property
     def composer(self) -> Composer:
-        """Where the user writes."""
+        """The text area in which the user writes."""
         return self._app.query_one(Composer)
 
     @property
@@ -76,7 +76,7 @@ class MainView:
     def _panel(self) -> Panel:
         return self._app.query_one(Panel)
 
-    # --- what controllers ask for ---
+    # --- for controllers (`ChatView`) ---
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a notice."""
@@ -87,7 +87,7 @@ class MainView:
         self._app.notify(str(reason), severity="error", timeout=15)
 
     def say(self, words: str, about: Subject = "engine") -> None:
-        """Set what the status line says about a subject; empty clears it."""
+        """Set the status text of a subject; empty clears it."""
         self._status[about] = words
         line = self._app.query_one_optional("#status", Static)
         shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
@@ -95,7 +95,7 @@ class MainView:
             line.update(shown)
 
     def show_state(self) -> None:
-        """Update what depends on the controllers' state: figures, stop button, top line."""
+        """Update everything that depends on the controllers: figures, stop button, top line."""
         panel = self._app.query_one_optional(Panel)
         if panel is None:  # the chat is closing
             return
@@ -121,7 +121,7 @@ class MainView:
             self._sidebar.fill(listed, conversations.number)
 
     def show_pull(self, name: str) -> None:
-        """Update what is shown of a download."""
+        """Update the display of a download."""
         screen, pull = self.model_screen, self.state.pulls.latest[name]
         if screen is not None:
             if pull.stage != "running" and screen.is_mounted:
@@ -133,7 +133,7 @@ class MainView:
         self.show_hint()
 
     def put_back(self, text: str) -> None:
-        """Put a text into the composer, the cursor at its end."""
+        """Put a text into the composer, with the cursor at its end."""
         composer = self.composer
         composer.text = text
         composer.move_cursor(composer.document.end)
@@ -151,21 +151,21 @@ class MainView:
         return await self.last_answer()
 
     async def last_answer(self) -> AnswerView | None:
-        """Return the answer at the end; None if the last message is a question."""
+        """Return the view of the last message; None if it is a question."""
         await self.transcript.show_end()
         view = self.transcript.views[-1]
         return view if isinstance(view, AnswerView) else None
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
-        """Call a function after some seconds; the app shows its errors."""
+        """Call a function after some seconds; the app reports its errors."""
         self._app.set_timer(seconds, lambda: self._app.call_later(act))
 
-    # --- what actions ask for too ---
+    # --- for actions ---
 
     def run(
         self, work: Coroutine[Any, Any, None], group: str = "default", *, exclusive: bool = False
     ) -> None:
-        """Do what takes a while beside everything else; the app shows its errors."""
+        """Run a coroutine as a worker; the app reports its errors."""
         self._app.run_worker(work, group=group, exclusive=exclusive)
 
     def open(
@@ -175,7 +175,7 @@ class MainView:
         self._app.push_screen(screen, then)
 
     async def ask(self, screen: Screen[Result]) -> Result | None:
-        """Open a screen and return its result; only in `run`."""
+        """Open a screen and return its result; only in a worker (`run`)."""
         return await self._app.push_screen_wait(screen)
 
     def copy(self, text: str) -> None:
@@ -189,7 +189,7 @@ class MainView:
 
     @property
     def figure_under_cursor(self) -> FigureView | None:
-        """The figure that the mouse, or the cursor of the focused panel, points at."""
+        """The figure under the mouse, or else under the focused panel's cursor."""
         return self._panel.under_cursor
 
     @property
@@ -198,7 +198,7 @@ class MainView:
         return sorted(self._app.available_themes)
 
     def use_theme(self, name: str) -> None:
-        """Show everything in the colours of a theme."""
+        """Switch to a theme."""
         self._app.theme = name
 
     def show_hint(self) -> None:
@@ -220,20 +220,20 @@ class MainView:
                 view.unfold()
 
     def toggle_panel(self) -> None:
-        """Show or hide the stats panel; on a narrow screen it takes the list's place."""
+        """Show or hide the stats panel; on a narrow screen it replaces the list."""
         panel, sidebar = self._panel, self._sidebar
         self.wants_panel = self._shows_panel = not panel.display
         if self._shows_panel and not self._has_room:
             sidebar.display = False
         if panel.has_focus or (sidebar.has_focus_within and not sidebar.display):
             self.composer.focus()
-        self._arrange()
+        self._arrange_panel()
         self.show_state()
         if panel.display and panel.has_class("-over"):
             panel.focus()
 
     def toggle_origins(self) -> None:
-        """Tint tokens by where they came from, or do not."""
+        """Turn the tinting of tokens by origin on or off."""
         self.shows_origins = not self.shows_origins
         for view in self.transcript.query(AnswerView):
             view.show_origins(self.shows_origins)
@@ -243,7 +243,7 @@ class MainView:
         """Show or hide the list of conversations."""
         sidebar = self._sidebar
         sidebar.display = not sidebar.display
-        self._arrange()
+        self._arrange_panel()
         self.show_state()
         self.show_conversations()
         (sidebar if sidebar.display else self.composer).focus()
@@ -254,7 +254,7 @@ class MainView:
         scroll[step > 0](animate=False)
 
     def step_focus(self, step: int) -> None:
-        """Move the focus by a number of messages; the composer follows the last one."""
+        """Move the focus by a number of messages; the composer comes after the last one."""
         views: list[Widget] = [*self.transcript.views]
         stops = [*(views or self._app.query("Welcome > OptionList")), self.composer]
         if self._app.focused in stops:
@@ -262,15 +262,15 @@ class MainView:
             stop.arm() if isinstance(stop, MessageView) else stop.focus()
 
     def uncover(self) -> None:
-        """Hide the list of conversations, or the panel, where it covers the conversation."""
+        """Hide the list of conversations or the panel if it covers the conversation."""
         for each in self._app.query("#middle > .-over"):
             if each.display:
                 (self.toggle_panel if isinstance(each, Panel) else self.toggle_conversations)()
 
-    # --- what the app asks for ---
+    # --- for the app ---
 
     def start(self) -> None:
-        """Show the empty chat as the settings say."""
+        """Show the empty chat according to the settings."""
         screen = self._setup.screen
         self._choose_theme(screen.theme)
         if not screen.animations:
@@ -283,14 +283,14 @@ class MainView:
         self.show_hint()
 
     def fit(self, width: int) -> None:
-        """Leave room for the conversation on narrow terminals."""
+        """Adapt the layout to the terminal's width."""
         self._sidebar.set_class(width < SIDEBAR_WIDTH, "-over")
         self._panel.set_class(width < NARROWEST, "-over")
         has_room = width >= PANEL_WIDTH
         if has_room != self._has_room:
             self._has_room = has_room
             self._shows_panel = self.wants_panel and has_room
-            self._arrange()
+            self._arrange_panel()
         self.show_state()
 
     def restyle(self) -> None:
@@ -307,7 +307,7 @@ class MainView:
         legend.display = self.shows_origins
 
     def follow(self, focused: Widget | None) -> None:
-        """Show the figures of the answer that has the focus, and of the newest one otherwise."""
+        """Show the figures of the focused answer, or of the newest one if none has the focus."""
         if isinstance(focused, MessageView | Composer):  # the panel's own focus changes nothing
             followed = focused.message_id if isinstance(focused, AnswerView) else None
             if followed != self._followed:
@@ -334,8 +334,8 @@ class MainView:
         if welcome.display:
             welcome.show(controller.pair.name, controller.facts)
 
-    def _arrange(self) -> None:
-        """Show the panel where it is wanted, and on a narrow screen only without the list."""
+    def _arrange_panel(self) -> None:
+        """Show the panel if it is wanted; on a narrow screen only while the list is hidden."""
         is_in_the_way = not self._has_room and self._sidebar.display
         self._panel.display = self._shows_panel and not is_in_the_way
 
@@ -355,7 +355,7 @@ class MainView:
         parts, writing = AnswerParts.of(message), answers.current
         is_written = writing is None or writing.message != message.id
         if is_written and (not parts.is_empty or message.finish):
-            # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
+            # Textual misplaces a widget that requests a layout before it is mounted and then grows
             view.show(parts)
             view.say(*answers.lines_below(message.finish, message.statistics))
         return view

@@ -1,4 +1,4 @@
-"""Files named with @ in a message: completed while typing, attached when it is sent."""
+"""Files named with @ in a message: completed during typing, attached on sending."""
 
 import re
 import shlex
@@ -14,18 +14,18 @@ from specchat.errors import InvalidOption
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
 """A file name, in quotation marks if it contains spaces."""
 PUNCTUATION = ".,;:!?)]}>\"'"
-"""What may follow a name in a sentence."""
+"""Characters that may follow a name in a sentence and do not belong to it."""
 NO_PATH = (OSError, RuntimeError, ValueError)
-"""Raised for impossible names: too long, with a null, below an unknown home."""
+"""Raised for impossible paths: too long, with a null byte, or in an unknown user's home."""
 LARGEST_FILE = 512 * 1024
 MOST_COMPLETIONS = 200
 LONGEST_PATHS = 4096
 
 
 def completions(word: str, folder: Path) -> list[str]:
-    """Return the files and folders that a word may become, quoted if they contain spaces.
+    """Return the files and folders that complete a word, quoted if they contain spaces.
 
-    The quotation mark of a folder stays open, for its name goes on.
+    A folder gets no closing quotation mark, because a name inside it may follow.
     """
     within, slash, begin = word.removeprefix('"').rpartition("/")
     try:
@@ -46,10 +46,10 @@ def completions(word: str, folder: Path) -> list[str]:
 def named_files(
     text: str, folder: Path, known: Iterable[Attachment] = ()
 ) -> tuple[list[Attachment], list[str]]:
-    """Return the files that a message names, with their contents, and the names without a file.
+    """Return the files that a message names, with contents, and the names that match no file.
 
-    A file that has been deleted is taken from `known`. Raises InvalidOption for a file that is too
-    large or not a text file.
+    `known` has earlier attachments, used for files deleted since. Raises InvalidOption
+    for a file that is too large or not a text file.
     """
     before = {each.name: each for each in known}
     files: dict[str, Attachment] = {}
@@ -69,7 +69,7 @@ def named_files(
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
-    """Return mentions of the text files whose paths a pasted text lists; empty for other texts.
+    """Return mentions of the text files listed in a pasted text; empty for any other text.
 
     Terminals paste the paths of files dropped on them, quoted, escaped or as file:// addresses.
     """
@@ -84,7 +84,7 @@ def pasted_files(text: str, folder: Path) -> list[str]:
 
 
 def _possible(word: str) -> Iterator[str]:
-    """Yield the names that a word may contain, longest first: without the punctuation after it."""
+    """Yield a word, then the word without more and more of the punctuation at its end."""
     yield word
     while word and word[-1] in PUNCTUATION:
         word = word[:-1]
@@ -99,7 +99,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _completed(parent: Path, path: Path) -> str:
-    """Return a name as it is written after an @."""
+    """Return a path as written after an @."""
     name, is_folder = str(parent / path.name), path.is_dir()
     whole = f"{name}/" if is_folder else name
     if not re.search(r"\s", name):
@@ -110,7 +110,7 @@ def _completed(parent: Path, path: Path) -> str:
 def _path(word: str) -> Path | None:
     """Return the text file at an absolute path; None if there is none."""
     if word.startswith("file://"):
-        from urllib.request import url2pathname  # loads a client of the web
+        from urllib.request import url2pathname  # it imports an HTTP client
 
         word = url2pathname(urlsplit(word).path)
     path = Path(word)

@@ -1,4 +1,4 @@
-"""The command palette, which finds commands by their titles and by the words of their help."""
+"""The command palette, which searches the titles and the help texts of commands."""
 
 import re
 
@@ -6,14 +6,14 @@ from textual.command import Hit, Hits
 from textual.system_commands import SystemCommandsProvider
 
 HELP_SCORE = 0.01
-"""What is found by its help comes after all that is found by its title."""
+"""Ranks matches in the help text below all matches in the title."""
 
 
 class PaletteProvider(SystemCommandsProvider):
-    """Finds the commands of the app, whose help names their slash words too."""
+    """Finds the app's commands; their help text includes their slash commands."""
 
     async def search(self, query: str) -> Hits:
-        """Yield what has the query in its title, then what has its words, or their beginnings."""
+        """Yield commands whose titles match, then those with words that start like the query's."""
         matcher = self.matcher(query.removeprefix("/"))
         wanted = re.findall(r"\w+", query.lower())
         for title, words, call, _ in self.app.get_system_commands(self.screen):

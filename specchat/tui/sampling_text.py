@@ -1,4 +1,4 @@
-"""Sampling options as text: one per line to edit, or in one line for a list; no widgets here."""
+"""Sampling options as text: one per line for editing, or on one line; no widgets here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,24 +10,24 @@ SAMPLING = {each.key: each for each in GenerateOptions.fields() if each.table ==
 
 
 def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the sampling options: presets of older versions held others too."""
+    """Return only the sampling options, because presets of older versions hold others too."""
     return {name: value for name, value in options.items() if name in SAMPLING}
 
 
 def in_lines(sampling: Mapping[str, Any]) -> str:
-    """Return sampling options as text to edit."""
+    """Return sampling options as text for editing, one per line."""
     return "\n".join(
         f"{name} = {SAMPLING[name].shown(value)}" for name, value in only_sampling(sampling).items()
     )
 
 
 def in_line(sampling: Mapping[str, Any]) -> str:
-    """Return sampling options in one line."""
+    """Return sampling options on one line."""
     return in_lines(sampling).replace("\n", ", ").replace(" = ", " ")
 
 
 def read_sampling(text: str) -> dict[str, Any]:
-    """Return the sampling options of an edited text; InvalidOption if it is wrong."""
+    """Return the sampling options in an edited text; raises InvalidOption if it is invalid."""
     sampling: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         name, _, written = (part.strip() for part in line.partition("="))

@@ -1,4 +1,4 @@
-"""What the chat is started with: the first pair, and the others that it offers; no Textual here."""
+"""How the chat is started: the first pair, the other pairs to offer, settings; no Textual here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from specchat.tui.commands import key_of
 
 @dataclass(frozen=True, slots=True)
 class PairChoice:
-    """An installed pair; `keep` may save it once it is loaded, and returns a notice."""
+    """An installed pair; `keep`, called once it is loaded, may save it and returns a notice."""
 
     name: str
     description: str
@@ -25,11 +25,11 @@ class PairChoice:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A pair in the model screen: `choose` loads an installed one, `references` can be pulled.
+    """A pair in the models screen: `choose` loads it if installed, else `references` are pulled.
 
-    `size` and `fit` (how well this machine can run it) are text. `needs` names what specchat would
-    have to support, empty if it can run the pair; `share` is the part already downloaded, from 0 to
-    1. `choose` may take a moment to look for a draft model.
+    `size` and `fit` (how well this machine can run it) are text. `needs` names a feature the pair
+    requires and specchat lacks, empty if there is none. `share` is the part already downloaded,
+    from 0 to 1. `choose` looks for a draft model, which may take a moment.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Offer:
     share: float = 0.0
     is_recommended: bool = False
     is_trial: bool = False
-    """Whether it is a small download to try things out with."""
+    """Whether it is the small pair for trying things out."""
     references: tuple[Reference, ...] = ()
     choose: Callable[[], PairChoice] | None = None
 
 
 def no_files(name: str) -> Offer:
-    """Refuse every file: the default where only given pairs are offered."""
+    """Refuse every file: the default `open_file`."""
     raise ModelNotFound(f"{name} cannot be opened here.")
 
 
@@ -56,9 +56,9 @@ def no_files(name: str) -> Offer:
 class Setup:
     """The first pair, how to sample, where to keep conversations, and how the chat looks.
 
-    `offers` lists the pairs that are installed or can be pulled; it may take a moment, and uses no
-    network. `open_file` returns the pair that a GGUF file offers, by its path. `history` is the
-    file of the store, None to keep nothing.
+    `offers` lists the pairs that are installed or can be pulled; it may take a moment, but uses no
+    network. `open_file` returns a pair for the path of a GGUF file. `history` is the file of the
+    store; None to store nothing.
     """
 
     pair: PairChoice
@@ -68,14 +68,14 @@ class Setup:
     system_prompt: str = ""
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     is_first_run: bool = False
-    """Whether only the demo pair is installed, so that others should be suggested."""
+    """Whether only the demo pair is installed, in which case others are suggested."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The keys changed in the settings, by command id."""
     other_drafts: Callable[[PairChoice], Sequence[Offer]] = lambda _: ()
-    """Finds other draft models for a pair's target, installed or to download, the best first."""
+    """Finds other draft models for a pair's target, installed or downloadable, best first."""
     notice: str = ""
     """A notice to show first."""
 
     def key_of(self, command: str) -> str:
-        """Return the keys in effect of a command by its id, as they are read."""
+        """Return the display names of a command's keys, as set in the settings."""
         return key_of(command, self.keys)

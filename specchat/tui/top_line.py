@@ -1,4 +1,4 @@
-"""The line at the top: what is open and how full the context is; and the composer's title."""
+"""The top line, with what is open and how full the context is, and the composer's title."""
 
 from rich.cells import cell_len
 from rich.markup import escape
@@ -14,22 +14,22 @@ from specchat.tui.controllers.chat_state import ChatState
 
 SEPARATOR = "  ·  "
 STOP_WIDTH = 14
-"""Columns at the right that belong to the stop button, with the margin before it."""
+"""Columns reserved at the right for the stop button and the margin before it."""
 MIN_TITLE_WIDTH = 12
 QUEUED_WIDTH = 40
-"""Columns of the question that is shown while it waits."""
+"""Columns shown of a queued question."""
 
 
 def stop_button(answers: Answers, key_of: KeyOf) -> str:
-    """Return the words that stop an answer when clicked; empty while none is being written."""
+    """Return the label of the stop button; empty while no answer is being written."""
     return f"■ stop {key_of('stop')} " if answers.current is not None else ""
 
 
 def top_line(chat: ChatState, figures: str, width: int, *, is_saved: bool) -> Content:
-    """Return the top line for a screen of that width, 0 for a narrow one: the title stands out.
+    """Return the top line for a screen of this width, 0 for any narrow screen.
 
-    A wide screen ends with the context, for which the title is shortened; a narrow one begins with
-    it, because its end is cut off.
+    On a wide screen the context use comes last, and the title is shortened to fit; on a narrow
+    screen it comes first, because the end of the line is cut off.
     """
     conversations = chat.conversations
     prompt = "system prompt" if conversations.system_prompt else ""
@@ -63,7 +63,7 @@ def _plain(part: str) -> Content:
 
 
 def composer_title(answers: Answers, key_of: KeyOf) -> str:
-    """Return what stands above the composer: that a question is edited, or that some wait."""
+    """Return the title of the composer: which questions are queued, or that one is being edited."""
     if answers.queued:
         first, more = in_one_line(answers.queued[0][0]), len(answers.queued) - 1
         text = Text(first + (f" (+{more})" if more else ""))

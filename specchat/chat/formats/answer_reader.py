@@ -13,17 +13,17 @@ Part: TypeAlias = tuple[Kind, str]
 """A piece of text and the part it belongs to."""
 
 LONGEST_HEADER = 2
-"""Words, of a header as in "<|channel|>commentary to=functions.f"."""
+"""The most words in a header, such as "<|channel|>commentary to=functions.f"."""
 KINDS: Mapping[State, Kind] = {"answer": "answer", "reasoning": "reasoning", "call": "call"}
-"""The part that text belongs to in each state. In the other states text is not shown."""
+"""The part that text belongs to in each state; in other states, text is not shown."""
 
 
 class AnswerReader:
-    """Splits an answer into its parts while it streams. A mark may be split between two pieces.
+    """Splits a streamed answer into its parts. A mark may be split across two pieces.
 
-    Text that might be the start of a mark is held back until that is settled; so is white space at
-    the end of reasoning, which is dropped if the end mark follows. Marks are removed from the text,
-    except around tool calls. A call that cannot be parsed is returned as answer text.
+    Text that might be the start of a mark is held back until more text decides. White space at the
+    end of reasoning is held back too, and dropped if the end mark follows. Marks are removed from
+    the text, except around tool calls. A call that cannot be parsed is returned as answer text.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class AnswerReader:
     ) -> None:
         """Start in the state that the prompt ends in; `tools` are those offered to the model.
 
-        With `goes_on` the answer continues an earlier one, so leading white space is kept.
+        With `goes_on`, the answer continues an earlier one, so its leading white space is kept.
         """
         self.calls: list[ToolCall] = []
         """The calls parsed so far."""
@@ -45,11 +45,11 @@ class AnswerReader:
         self._parts: list[Part] = []
         self._waiting = ""
         self._space: list[str] = []
-        """White space to emit if text follows, and to drop if a mark does."""
+        """White space to emit if text follows, or to drop if a mark follows."""
         self._raw: list[str] = []
         """The header or call in progress, marks included."""
         self._is_silent = True
-        """Nothing has been emitted yet."""
+        """Whether nothing has been emitted yet."""
         self._latest_mark = ""
         self._drops_space = state in {"reasoning", "answer"} and not goes_on
         self._enter(state)
@@ -60,46 +60,46 @@ class AnswerReader:
         return KINDS.get(self._state, "answer")
 
     def read(self, text: str) -> list[Part]:
-        """Add text to the answer; return the parts that are now settled."""
+        """Add text to the answer; return the parts that are now certain."""
         self._waiting += text
-        while self._pass_mark(is_last=False):
+        while self._process_mark(is_last=False):
             pass
         num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
         if self._state == "start" and self._waiting[:num_certain].strip():
             self._begin_answer()
             return self.read("")
-        self._take(num_certain)
-        return self._taken()
+        self._consume(num_certain)
+        return self._take_parts()
 
     def finish(self, *, is_cut: bool = False) -> list[Part]:
         """End the answer; return the parts that were held back.
 
         If the answer was cut short (`is_cut`), an incomplete mark at its end is dropped, and white
         space at the end of reasoning is kept, because the answer may be continued. If it consists
-        of an unfinished header only, that is returned as answer text.
+        only of an unfinished header, the header is returned as answer text.
         """
         if is_cut:
             num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
             self._waiting = self._waiting[:num_certain]
-        while self._pass_mark(is_last=True):
+        while self._process_mark(is_last=True):
             pass
         if self._state == "start":
             self._begin_answer()
-        self._take(len(self._waiting))
+        self._consume(len(self._waiting))
         if self._state == "reasoning" and is_cut:
             self._add("reasoning", "".join(self._space))
         if self._state == "header" and not is_cut:
-            self._add("answer", self._in_header())
+            self._add("answer", self._unfinished_header())
         if self._state == "call":
             self._end_call(is_cut=is_cut)
         self._space, self._raw = [], []
-        return self._taken()
+        return self._take_parts()
 
-    def _taken(self) -> list[Part]:
+    def _take_parts(self) -> list[Part]:
         parts, self._parts = self._parts, []
         return parts
 
-    def _pass_mark(self, *, is_last: bool) -> bool:
+    def _process_mark(self, *, is_last: bool) -> bool:
         """Process the next complete mark, if there is one; return whether there was."""
         found = self._marks.find(self._waiting)
         if found is None or (not is_last and self._marks.may_grow(self._waiting[found.start() :])):
@@ -108,32 +108,32 @@ class AnswerReader:
             self._begin_answer()
             return True
         after = self._waiting[found.end() :]
-        self._take(found.start())
+        self._consume(found.start())
         self._waiting = after
         self._latest_mark, self._drops_space = found[0], True
         self._space.clear()
-        self._go_on(self._marks.targets[found[0]], found[0])
+        self._switch_state(self._marks.targets[found[0]], found[0])
         return True
 
-    def _take(self, num_characters: int) -> None:
+    def _consume(self, num_characters: int) -> None:
         """Emit the first `num_characters` of the waiting text as part of the current state.
 
-        In a header or a call they are also kept, to be parsed at its end; before the first part
-        (the state "start") they are white space, which is held back.
+        In a header or a call, they are also kept for parsing at its end; before the first part (in
+        the state "start"), they are white space, which is held back.
         """
         text, self._waiting = self._waiting[:num_characters], self._waiting[num_characters:]
         if self._state in {"header", "call"}:
             self._raw.append(text)
         elif self._state in {"reasoning", "answer"}:
-            text = self._trimmed(text)
+            text = self._trim(text)
         elif self._state == "start":
             self._space.append(text)
         self._add(KINDS.get(self._state), text)
 
-    def _trimmed(self, text: str) -> str:
-        """Return text without the white space after a mark; hold back that at the end of reasoning.
+    def _trim(self, text: str) -> str:
+        """Return text without white space after a mark; hold back that at the end of reasoning.
 
-        Reasoning that arrives as "One. " and "Two." is returned as "One." and " Two.".
+        For example, reasoning that arrives as "One. " and "Two." is returned as "One." and " Two.".
         """
         if self._drops_space:
             text = text.lstrip()
@@ -153,16 +153,16 @@ class AnswerReader:
             self._is_silent = False
 
     def _begin_answer(self) -> None:
-        """Enter the answer without a mark; leading white space is part of it."""
+        """Start the answer without a mark; leading white space belongs to it."""
         self._waiting = "".join([*self._space, self._waiting])
         self._space.clear()
         self._enter("answer")
 
-    def _go_on(self, to: State, mark: str) -> None:
-        """Leave the current state at a mark and enter the next.
+    def _switch_state(self, to: State, mark: str) -> None:
+        """Leave the current state at a mark and enter the next one.
 
-        In gpt-oss's "<|channel|>analysis<|message|>Hm", "<|channel|>" opens a header; at its end
-        `decide` maps the text "<|channel|>analysis" to "reasoning", whatever `to` says.
+        In gpt-oss's "<|channel|>analysis<|message|>Hm", "<|channel|>" opens a header. At its end,
+        `decide` maps its text "<|channel|>analysis" to "reasoning", which overrides `to`.
         """
         if self._state == "call":
             self._add("call", mark)
@@ -178,10 +178,10 @@ class AnswerReader:
             self._add("call", "".join(self._raw))
         self._enter(to)
 
-    def _in_header(self) -> str:
-        """Return what the model wrote as a header that never ended, empty if it is only a header.
+    def _unfinished_header(self) -> str:
+        """Return the text of an unfinished header that is really answer text; empty if none is.
 
-        After other parts a header is a word or two; longer ones are text.
+        After other parts, a real header has at most two words; anything longer is text.
         """
         if self._is_silent:
             return "".join(self._raw)
@@ -192,9 +192,9 @@ class AnswerReader:
         return last if is_control else self._latest_mark + last
 
     def _end_call(self, mark: str = "", *, is_cut: bool = False) -> None:
-        """Parse the call that has just ended at a mark, or that the end of the answer `is_cut` off.
+        """Parse the call that ends at `mark`, or at the end of the answer, which may cut it off.
 
-        Where calls have no end mark, text may follow them.
+        In formats without an end mark, text may follow the call.
         """
         raw, self._raw = "".join(self._raw), []
         syntax = self._format.calls
@@ -215,9 +215,10 @@ class AnswerReader:
         self._state = state
         wanted = self._format.marks.get(state, ())
         calls = self._format.calls
-        if calls and calls.is_bare and not self._tools:  # the word or brace is text
+        if calls and calls.is_bare and not self._tools:  # a bare word or brace is just text then
             wanted = tuple(mark for mark in wanted if mark.to != "call")
-        if state == "reasoning" and self._format.reasoning is None:  # a known mark opened it
+        # a mark of `KNOWN_REASONING` opened it
+        if state == "reasoning" and self._format.reasoning is None:
             known = dict(KNOWN_REASONING)
             ends = [known[self._latest_mark]] if self._latest_mark else known.values()
             wanted = (*(Mark(end, "answer") for end in ends), *wanted)
@@ -225,7 +226,7 @@ class AnswerReader:
 
 
 class _MarkSearch:
-    """Finds the marks that can end a state; where several begin at one position, the longest."""
+    """Finds the marks that can end a state, preferring the longest one at a position."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.targets = {mark.text: mark.to for mark in marks}

@@ -34,12 +34,12 @@ from specchat.chat.formats.probes import (
 from specchat.chat.template import Variables
 
 OTHER_BEGINNINGS = r"<[\w:]+=|<\w+ name=\"|```\w*|[a-z]{3,}(?=\[\{)|[A-Z]\w+:(?=\s)"
-"""Beginnings of calls that are not complete marks: `<function=`, `functools[{`, `Action:`."""
+"""Call openings that are not complete marks: `<function=`, `functools[{`, `Action:`."""
 TEXT_ARGUMENTS = f'{{"{KEY}": "{VALUE}", "{OTHER_KEY}": "{OTHER_VALUE}"}}'
 
 
 def call_cases() -> dict[str, Variables]:
-    """Return the conversations to render to learn about calls."""
+    """Return the conversations to render for learning the syntax of calls."""
     asked = user(QUESTION)
 
     def calling(*calls: dict[str, object]) -> Variables:
@@ -55,30 +55,30 @@ def call_cases() -> dict[str, Variables]:
 
 
 def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None:
-    """Return how calls are written; None if the template writes none, or in an unknown way."""
+    """Return the syntax of calls; None if the template writes none or the syntax is unknown."""
     text = probes["one call"]
     if not text or "{'" in text:
         text = probes["one call as text"]
     text = text[text.rfind(QUESTION) + len(QUESTION) :]
     if FUNCTION not in text or VALUE not in text:
         return None
-    written = _without(text, reasoning)
+    written = _without_reasoning(text, reasoning)
     name, key = written.find(FUNCTION), written.find(KEY)
     before, between = written[:name], written[name + len(FUNCTION) : key]
-    begin = _begin_of(probes, before)
+    begin = _begin_mark(probes, before)
     if re.search(r'[:{]\s*"$', before):
-        return CallSyntax(begin or "{", _end_of(written, begin), read_json)
+        return CallSyntax(begin or "{", _end_mark(written, begin), read_json)
     if re.search(r"\[\s*$", before) and between == "(":
-        return CallSyntax(begin or "[", _end_of(written, begin), read_python)
+        return CallSyntax(begin or "[", _end_mark(written, begin), read_python)
     if re.search(r'[{,]\s*"$', between):
         pattern = _named_json(before, between, begin)
-        return CallSyntax(begin or before.strip(), _end_of(written, begin), NamedJson(pattern))
-    tagged = _tagged(probes, written, before)
-    return CallSyntax(begin, _end_of(written, begin), tagged) if begin and tagged else None
+        return CallSyntax(begin or before.strip(), _end_mark(written, begin), NamedJson(pattern))
+    tagged = _tagged_arguments(probes, written, before)
+    return CallSyntax(begin, _end_mark(written, begin), tagged) if begin and tagged else None
 
 
-def _without(text: str, reasoning: Wrapping | None) -> str:
-    """Return a text without reasoning marks: some templates write empty ones before a call."""
+def _without_reasoning(text: str, reasoning: Wrapping | None) -> str:
+    """Remove reasoning marks from a text, as some templates write an empty pair before a call."""
     for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
         text = text.replace(mark, "") if mark else text
     return text
@@ -90,8 +90,8 @@ def _turn_start(probes: Probes) -> str:
     return text[text.rfind(QUESTION) + len(QUESTION) : text.rfind(ANSWER)]
 
 
-def _begin_of(probes: Probes, before: str) -> str:
-    """Return the first mark before a call's name that does not also begin ordinary answers."""
+def _begin_mark(probes: Probes, before: str) -> str:
+    """Return the first mark before a call's name that ordinary answers do not begin with."""
     turn = _turn_start(probes)
     for found in re.finditer(f"{MARK}|{OTHER_BEGINNINGS}", before):
         if found[0] not in turn:
@@ -99,8 +99,8 @@ def _begin_of(probes: Probes, before: str) -> str:
     return ""
 
 
-def _end_of(written: str, begin: str) -> str:
-    """Return the mark after a call that closes its begin mark; "" if there is none."""
+def _end_mark(written: str, begin: str) -> str:
+    """Return the mark after a call that closes its opening mark; "" if there is none."""
     after = written[written.rfind(OTHER_VALUE) + len(OTHER_VALUE) :]
     closers = {
         begin.replace("<", "</", 1),
@@ -123,7 +123,7 @@ def _pattern(text: str) -> str:
 
 
 def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
-    """Return a pattern that matches from a call's mark to the brace of its arguments.
+    """Return a pattern that matches from a call's mark up to the brace of its arguments.
 
     For `[TOOL_CALLS]find[ARGS]{"what": 1}`: `[TOOL_CALLS]`, the name, and `[ARGS]`.
     """
@@ -140,11 +140,11 @@ def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
     return re.compile(rf"{opening}{middle}\s*+(?={{|$)" if middle else rf"{opening}(?={{|$)")
 
 
-def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None:
+def _tagged_arguments(probes: Probes, written: str, before: str) -> TaggedArguments | None:
     """Return a parser for arguments in tags; None if `written` does not look like that.
 
-    From `<call>NAME <key>KEY</key><value>VALUE</value>...` it takes what stands between the made-up
-    words: `<call>` begins a call, `<key>` a name, `</key><value>` a value, and `</value>` ends it.
+    In `<call>NAME <key>KEY</key><value>VALUE</value>...` the marks are whatever surrounds the probe
+    words: `<call>` starts a call, `<key>` a name, `</key><value>` a value; `</value>` ends a value.
     """
     name, key = written.find(FUNCTION), written.find(KEY)
     value, other_key = written.find(VALUE), written.find(OTHER_KEY)
@@ -176,7 +176,7 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
 def _assignment(probes: Probes, assigned: str) -> str:
     """Return a pattern for the text between an argument's name and its value.
 
-    It may depend on the type, as in `string="true">`, so it is compared with that for a number.
+    The text may depend on the type, as in `string="true">`; a number in another probe shows that.
     """
     text = probes["number"]
     start = text.rfind(KEY) + len(KEY)

@@ -1,4 +1,4 @@
-"""Parsing tool calls: JSON, JSON in tags, arguments in tags of their own, or Python syntax."""
+"""Parsing tool calls: JSON, JSON in tags, a tag per argument, or Python syntax."""
 
 import ast
 import json
@@ -14,32 +14,32 @@ from specchat.decoding.chunk import ToolCall
 Tools: TypeAlias = Sequence[Mapping[str, Any]]
 
 LONGEST_CALL = 500_000
-"""Characters; a longer call stays text."""
+"""The most characters of a call; a longer one is treated as text."""
 MAX_FAILURES = 100
-"""How many brackets that do not start valid JSON are skipped; parsing each one costs time."""
+"""The most brackets to try that turn out not to start valid JSON, as each try costs time."""
 NAME_PATTERN = r"[\w.:-]{1,256}+"
-"""A function name. Bounded and possessive, so that searching a long text takes linear time."""
+"""A function name; bounded and possessive, so that searching a long text takes linear time."""
 NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
 KEY_AGAIN = "\0"
 QUOTED = ("<![CDATA[", "]]>")
-"""What XML writes around text that may hold tags."""
+"""XML's quotes around text that may contain tags."""
 BEGINNING = re.compile(r"[{\[]")
 SURE_BEGINNING = re.compile(r'\{\s*+"|\[\s*+\{\s*+"')
-"""How JSON begins, rather than a bracket in prose."""
+"""A start that must be JSON, not a bracket in prose."""
 MORE = "\0"
-"""Stands for the rest of an answer that was cut short, so that a cut call is not taken for one
-without arguments."""
+"""Stands for the missing rest of an answer that was cut short; otherwise a call cut before its
+arguments would look like a call without any."""
 TRAILING = " \n\t`"
 """White space and code fences, which models write after JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How a model writes calls: `begin` and `end` are the marks around them; `end` may be empty.
+    """How a model writes calls: `begin` and `end` are the marks around a call; `end` may be empty.
 
-    `extract` parses a text, marks included, into calls; it returns None or raises if it cannot.
+    `extract` parses a text with its marks into calls; it returns None or raises on failure.
     """
 
     begin: str
@@ -48,13 +48,13 @@ class CallSyntax:
 
     @property
     def is_bare(self) -> bool:
-        """True if calls begin with what may also be ordinary text, a word or a brace."""
+        """True if calls begin with a word or brace that may also be ordinary text."""
         return len(self.begin) == 1 or not re.search(r"[<\[]", self.begin or "<")
 
     def tail(self, raw: str) -> int:
-        """Return where text begins that follows the calls; only for syntaxes without an end mark.
+        """Return the start of text after the calls, or the length of `raw` if there is none.
 
-        The length of `raw` if there is none.
+        Only syntaxes without an end mark can have such text.
         """
         last = max(raw.rfind("}"), raw.rfind("]")) + 1
         has_text = not self.end and last > 0 and raw[last:].strip(TRAILING)
@@ -63,9 +63,9 @@ class CallSyntax:
     def read(
         self, raw: str, tools: Tools, num_before: int, *, is_cut: bool = False
     ) -> list[ToolCall] | None:
-        """Return the calls in a text; None if it cannot be parsed. The last one holds the text.
+        """Return the calls in a text; None if it cannot be parsed. The last call holds the text.
 
-        A text that `is_cut` was to go on.
+        `is_cut` means that the answer was cut short, so the text is incomplete.
         """
         if len(raw) > LONGEST_CALL:
             return None
@@ -91,7 +91,7 @@ class CallSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call; `arguments` must be an object."""
+    """A parsed call; valid only if `arguments` is an object."""
 
     name: str
     arguments: Any
@@ -99,7 +99,7 @@ class Call:
 
 
 def _as_text(arguments: Any) -> str:
-    """Return arguments as JSON. Raises ValueError or TypeError if JSON cannot express them."""
+    """Return arguments as JSON. Raises ValueError or TypeError if they are not a JSON object."""
     if not isinstance(arguments, dict):
         raise TypeError(arguments)
     return _well_formed(json.dumps(arguments, ensure_ascii=False, allow_nan=False))
@@ -119,7 +119,7 @@ def read_json(raw: str, tools: Tools) -> list[Call] | None:
 def json_values(text: str) -> Iterator[Any]:
     """Yield the outermost JSON objects and lists in a text.
 
-    Raises ValueError for one that is cut short or malformed: what is inside it is not a call.
+    Raises ValueError if one is cut short or malformed, because its inner values are not calls.
     """
     decoder, position, num_failures = json.JSONDecoder(strict=False), 0, 0
     while (found := BEGINNING.search(text, position)) and num_failures < MAX_FAILURES:
@@ -134,9 +134,9 @@ def json_values(text: str) -> Iterator[Any]:
 
 
 def sections(text: str, opening: re.Pattern[str], end: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield each match of `opening` and the text up to the next `end`; "" is the end of the text.
+    """Yield each match of `opening` with the text up to the next `end`, or to the end for "".
 
-    Stops at an opening without an end, so the text is scanned only once.
+    Stops at an opening without an end, so that the text is scanned only once.
     """
     position = 0
     while found := opening.search(text, position):
@@ -161,7 +161,7 @@ def _calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     if name and (arguments is not None or name in names_of(tools) or len(source) == 1):
         number = next((value[key] for key in ID_FIELDS if key in value), "")
         yield Call(name, _object(arguments), str(number))
-    elif len(value) == 1:  # the name as key, as Apertus writes it
+    elif len(value) == 1:  # Apertus writes the name as the key
         ((key, arguments),) = value.items()
         if isinstance(arguments, dict) and (not tools or key in names_of(tools)):
             yield Call(key, arguments)
@@ -175,7 +175,7 @@ def _object(arguments: Any) -> Any:
 
 
 def names_of(tools: Tools) -> set[str]:
-    """Return the names of the functions offered."""
+    """Return the names of the offered functions."""
     return {str(_member(tool, "function", "name")) for tool in tools}
 
 
@@ -190,7 +190,7 @@ def _member(value: Any, *path: str) -> Any:
 class NamedJson:
     """Parses calls that are a name followed by JSON arguments, such as `<function=f>{"a": 1}`.
 
-    `pattern` matches up to the arguments, with the group `name` and perhaps `id`.
+    `pattern` matches up to the arguments; it has the group `name`, and optionally `id`.
     """
 
     pattern: re.Pattern[str]
@@ -213,9 +213,9 @@ class NamedJson:
 class TaggedArguments:
     """Parses calls with a tag for each argument: `<call name="f"><arg name="a">1</arg></call>`.
 
-    `call` matches the start of a call, with the group `name`; `argument` that of an argument, with
-    the group `key` and perhaps `type`. `KEY_AGAIN` in `value_end` stands for the key. `space` is
-    the white space that the model writes before and after values.
+    `call` matches the start of a call and has the group `name`; `argument` matches the start of an
+    argument and has the group `key`, and optionally `type`. `KEY_AGAIN` in `value_end` stands for
+    the key. `space` is the white space that the model writes before and after values.
     """
 
     call: re.Pattern[str]
@@ -225,7 +225,7 @@ class TaggedArguments:
     space: tuple[str, str] = ("", "")
 
     def __call__(self, raw: str, tools: Tools) -> list[Call] | None:
-        """Return the calls in a text; values are JSON unless the tool declares a string."""
+        """Return the calls in a text; values are parsed as JSON unless declared as strings."""
         found = []
         for opening, body in sections(raw, self.call, self.call_end):
             name = opening["name"].strip()
@@ -253,7 +253,7 @@ class TaggedArguments:
 
 
 def argument_types(tools: Tools, name: str) -> dict[str, Any]:
-    """Return the JSON types that a tool declares for its arguments, by name."""
+    """Return the JSON types that a tool declares, by argument name."""
     for tool in tools:
         if _member(tool, "function", "name") == name:
             properties = _member(tool, "function", "parameters", "properties")
@@ -263,16 +263,18 @@ def argument_types(tools: Tools, name: str) -> dict[str, Any]:
 
 
 def typed_value(text: str, kind: Any) -> Any:
-    """Return the value of a tagged argument: unchanged if declared a string, else parsed.
+    """Return the value of a tagged argument: unchanged if declared as a string, else parsed.
 
-    Some models write Python literals instead of JSON. A text that is neither stays a string.
+    Some models write Python literals instead of JSON. Text that is neither stays a string.
     """
     if kind == "string":
         return text
     for parsed in (partial(json.loads, strict=False), ast.literal_eval):
         with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = parsed(text.strip())
-            json.dumps(value, allow_nan=False)  # fails for Python literals that JSON lacks
+            json.dumps(
+                value, allow_nan=False
+            )  # fails for Python literals without a JSON equivalent
             return value
     return text
 
@@ -294,7 +296,7 @@ def read_python(raw: str, _: Tools) -> list[Call] | None:
 
 
 def _literal(node: ast.expr) -> Any:
-    """Return the value of a Python literal, in which true, false and null are allowed too."""
+    """Return the value of a Python literal; true, false and null are allowed too."""
 
     class Words(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -31,9 +31,9 @@ from specchat.errors import InvalidOption, TemplateError
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 
 BLOCKS = "blocks"
-"""A `reasoning_field` that means: reasoning is a typed part of the content."""
+"""The `reasoning_field` of templates that take reasoning as a typed part of the content."""
 MADE_UP = "Qx7 made up"
-"""A question that occurs in no template."""
+"""A question that is sure not to occur in any template."""
 GENERATIONS: dict[str, str] = {}
 """A cache of generation prompts, by template and variables."""
 MAX_GENERATIONS = 32
@@ -46,7 +46,7 @@ SYSTEM_MOVED = (
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """The text before and after a part, white space included; either may be empty."""
+    """The text before and after a part, including white space; either may be empty."""
 
     begin: str = ""
     end: str = ""
@@ -84,14 +84,14 @@ class ChatFormat:
 
     `marks` lists the marks that end each state. For formats with headers, `decide` maps a header's
     text to the state it announces; an answer may start with a header (`first_state`). `reasoning`
-    is None if the template knows no reasoning, `content` is empty if answers have no marks of their
-    own, and with `marks_reasoned_only` they have them after reasoning only. Messages hold reasoning
-    in the field `reasoning_field`, "" if the template ignores it; `keeps_reasoning` is True if the
-    template writes the reasoning of earlier answers. `switches` maps the words of `--think` to
-    template variables; `number_switch` is a variable that takes a number of tokens. `ends` are the
-    marks that end an answer; those in `stops` may also be written as ordinary text. `calls` parses
-    tool calls, None if the template has none. `arrange` makes the last changes to messages before
-    they are rendered.
+    is None if the template does not support reasoning. `content` is empty if answers have no marks
+    of their own; with `marks_reasoned_only`, only answers after reasoning have them. Messages hold
+    reasoning in the field `reasoning_field`, "" if the template ignores it; `keeps_reasoning` is
+    True if the template writes the reasoning of earlier answers. `switches` maps the values of
+    `--think` to template variables; `number_switch` is a variable that takes a number of tokens.
+    `ends` are the marks that end an answer; the model may also write those in `stops` as ordinary
+    text. `calls` parses tool calls; None if the template has none. `arrange` makes the last changes
+    to messages before they are rendered.
     """
 
     template: str
@@ -115,7 +115,7 @@ class ChatFormat:
 
     @property
     def thinking(self) -> tuple[str, ...]:
-        """The words that `--think` accepts beside "auto"."""
+        """The values that `--think` accepts besides "auto"."""
         return (*self.switches, *([THINK_NUMBER] if self.number_switch else []))
 
     @property
@@ -138,31 +138,31 @@ class ChatFormat:
         think: str,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Prompt:
-        """Return a conversation as text; an answer at its end is left open, to be continued.
+        """Return a conversation as text; an answer at its end is left open for continuation.
 
-        Raises InvalidOption for a malformed message or tool, or an unknown value of `think`,
-        TemplateError if the template fails on the conversation or refuses it.
+        Raises InvalidOption for a malformed message or tool or an unknown value of `think`, and
+        TemplateError if the template fails or refuses the conversation.
         """
         messages = checked(messages)
-        variables, notices = self._switched(think)
+        variables, notices = self._think_variables(think)
         given = {**variables, **({"tools": checked_tools(tools)} if tools else {})}
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
-        text, moved = self._rendered(kept, given)
-        generation = self._generation(kept, given)
+        text, moved = self._render(kept, given)
+        generation = self._generation_prompt(kept, given)
         state = self.state_after(generation)
         goes_on = begun is not None and bool(begun["content"] or begun.get("reasoning_content"))
         if begun and goes_on:
-            added, state = self._begun(begun, state, generation)
+            added, state = self._unfinished_answer(begun, state, generation)
             text += added
         notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if leaves_out_system(kept, text) else ""
         return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 
     def state_after(self, generation: str) -> State:
-        """Return the state that the answer starts in after a generation prompt.
+        """Return the state in which the answer starts after a generation prompt.
 
-        The template may open the reasoning there. Where it opens and closes it at once, the answer
-        follows, but a small model may reason all the same.
+        The generation prompt may open the reasoning. If it also closes it, the answer follows,
+        although a small model may still reason.
         """
         if self.reasoning is None:
             return self.first_state
@@ -172,10 +172,10 @@ class ChatFormat:
         is_open = generation.rfind(begin) > generation.rfind(end)
         return "reasoning" if is_open else self.first_state
 
-    def _generation(self, messages: Sequence[ChatMessage], given: Variables) -> str:
+    def _generation_prompt(self, messages: Sequence[ChatMessage], given: Variables) -> str:
         """Return the generation prompt: what the template writes after the last message.
 
-        It does not depend on the message, so it is rendered with a made-up one, easy to find.
+        It does not depend on the message, so a made-up one is rendered, which is easy to find.
         """
         is_tool = bool(messages) and messages[-1]["role"] == "tool"
         key = json.dumps([self.template, is_tool, given], sort_keys=True)
@@ -184,15 +184,15 @@ class ChatFormat:
                 asked: list[ChatMessage] = [{"role": "user", "content": MADE_UP}]
                 if is_tool:
                     asked = [*asked_before_call(), {**messages[-1], "content": MADE_UP}]
-                GENERATIONS[key] = self._rendered(asked, given)[0].rpartition(MADE_UP)[2]
+                GENERATIONS[key] = self._render(asked, given)[0].rpartition(MADE_UP)[2]
             while len(GENERATIONS) > MAX_GENERATIONS:
                 GENERATIONS.pop(next(iter(GENERATIONS)), None)
         return GENERATIONS.get(key, "")
 
-    def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
-        """Return the variables for a word of `--think`, and notices for the user."""
+    def _think_variables(self, think: str) -> tuple[Variables, tuple[str, ...]]:
+        """Return the template variables for a value of `--think`, and notices for the user."""
         think = think.lower()
-        if think == AUTO_THINK:  # as llama-server does
+        if think == AUTO_THINK:  # the same default as in llama-server
             is_usual = "enable_thinking" in self.switches.get("on", {})
             return ({"enable_thinking": self.reasoning is not None} if is_usual else {}), ()
         known = {word.lower(): variables for word, variables in self.switches.items()}
@@ -206,11 +206,11 @@ class ChatFormat:
         values = think_values(self.thinking)
         raise InvalidOption(f"this model does not support --think {think}: choose {values}")
 
-    def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
+    def _render(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
         """Return the rendered text, and whether the system prompt was moved into the question.
 
-        If the template refuses the messages, other ways to send them are tried. Raises the first
-        TemplateError if it refuses them all.
+        If the template refuses the messages, other forms are tried. Raises the first TemplateError
+        if it refuses all forms.
         """
         now = datetime.now().astimezone()
         given = {
@@ -223,20 +223,20 @@ class ChatFormat:
             **variables,
         }
         failures: list[TemplateError] = []
-        for way, is_moved in self._ways(messages):
+        for way, is_moved in self._forms(messages):
             try:
-                return render(self.template, {**given, "messages": self._prepared(way)}), is_moved
+                return render(self.template, {**given, "messages": self._prepare(way)}), is_moved
             except TemplateError as error:
                 failures.append(error)
         raise failures[0]
 
-    def _ways(
+    def _forms(
         self, messages: Sequence[ChatMessage]
     ) -> Iterator[tuple[Sequence[ChatMessage], bool]]:
-        """Yield ways to send a conversation, best first, and whether each moves the system prompt.
+        """Yield forms of a conversation, best first, and whether each moves the system prompt.
 
         A system prompt that the template would drop is always moved. Calls become text if the
-        template does not write them, or refuses them, as some do if a call has no result.
+        template ignores them or refuses them, as some templates do for a call without a result.
         """
         has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
         has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
@@ -247,10 +247,10 @@ class ChatFormat:
         if has_system:
             yield without_system(messages), True
         if has_calls:
-            yield from self._ways(calls_as_text(messages))
+            yield from self._forms(calls_as_text(messages))
 
-    def _prepared(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-        """Return messages in the form that the template expects."""
+    def _prepare(self, messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+        """Return messages with the fields that the template expects."""
         found: list[dict[str, Any]] = []
         for message in alternating(messages) if self.roles.must_alternate else messages:
             each: dict[str, Any] = dict(message)
@@ -270,10 +270,12 @@ class ChatFormat:
             found.append(each)
         return self.arrange(found) if self.arrange else found
 
-    def _begun(self, begun: ChatMessage, state: State, generation: str) -> tuple[str, State]:
-        """Return the start of an answer as the model writes it, and the state it ends in.
+    def _unfinished_answer(
+        self, begun: ChatMessage, state: State, generation: str
+    ) -> tuple[str, State]:
+        """Return the text of an unfinished answer as the model writes it, and the state it ends in.
 
-        If the template knows no reasoning, `<think>` is used.
+        If the template does not support reasoning, `<think>` is used.
         """
         reasoning, content = begun.get("reasoning_content", ""), begun["content"]
         marks = self.reasoning or USUAL_REASONING

@@ -1,4 +1,4 @@
-"""Families whose templates do not show the whole format, and how to recognize them.
+"""Families whose templates do not reveal the whole format, and how to recognize them.
 
 All other formats are learned (`learning.py`). To add a family, write its file and add a row here.
 """
@@ -26,8 +26,8 @@ from specchat.chat.formats.marks import Mark, usual_marks
 class Family:
     """A family, recognized by `signs`: texts that all its templates contain.
 
-    `complete` turns the learned format into the family's. A template that contains `other` belongs
-    to a different family.
+    `complete` turns the learned format into the family's. A template that contains `other` is not
+    of this family.
     """
 
     name: str
@@ -41,20 +41,20 @@ class Family:
         return not is_other and all(sign in template for sign in self.signs)
 
 
-def _ends_with_calls(form: ChatFormat) -> ChatFormat:
-    """Return the format with marks that let a call end the reasoning."""
+def _with_calls_after_reasoning(form: ChatFormat) -> ChatFormat:
+    """Return the format with marks by which a call may end the reasoning."""
     return replace(form, marks=usual_marks(form, call_ends_reasoning=True))
 
 
-def _spells_its_end(form: ChatFormat) -> ChatFormat:
-    """Return the format for a model that may write its end mark as ordinary text."""
+def _with_spelled_end(form: ChatFormat) -> ChatFormat:
+    """Return the format of a model that may write its end mark as ordinary text."""
     return replace(form, stops=form.ends)
 
 
-def _writes_functions_in_tags(form: ChatFormat) -> ChatFormat:
-    """Return the format for calls like `<tool_call> <function=f>`, of Qwen3-Coder and others.
+def _with_function_tags(form: ChatFormat) -> ChatFormat:
+    """Return the format with calls like `<tool_call> <function=f>`, used by Qwen3-Coder and others.
 
-    The model may leave `<tool_call>` out, or write it without closing its reasoning.
+    The model may omit `<tool_call>`, or write it without closing its reasoning first.
     """
     marks = dict(usual_marks(form))
     for state in ("start", "answer"):
@@ -76,14 +76,14 @@ FAMILIES = (
     Family("LFM2.5", ("List of tools: [",), lfm2.complete),
     Family("MiniMax M3", ("]<]minimax[>[", "<invoke name="), minimax_m3.complete),
     Family("Solar Open", ("<|think|>", "<|content|>", "<|tool_call:name|>"), solar.complete),
-    Family("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>"), lambda form: _spells_its_end(
-        _ends_with_calls(form))),
-    Family("Laguna", ("laguna_glm_thinking",), _spells_its_end),
+    Family("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>"), lambda form: _with_spelled_end(
+        _with_calls_after_reasoning(form))),
+    Family("Laguna", ("laguna_glm_thinking",), _with_spelled_end),
     Family("Qwen3-Coder, Qwen3.5, Nemotron 3, StepFun 3.5",
-           ("<tool_call>", "<function=", "<parameter="), _writes_functions_in_tags,
+           ("<tool_call>", "<function=", "<parameter="), _with_function_tags,
            other="'<tool_call><function=' ~ tool_call.name ~ '>'"),
-    Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _ends_with_calls),
-    Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _ends_with_calls),
+    Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _with_calls_after_reasoning),
+    Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _with_calls_after_reasoning),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Gemma 4: reasoning in a channel, and calls whose strings stand between marks instead of quotes.
+"""Gemma 4: reasoning in a channel, and calls whose strings have marks instead of quotes.
 
 <|channel>thought
 reasoning<channel|>answer<|tool_call>call:NAME{key:<|"|>text<|"|>,other:1}<tool_call|>
@@ -15,7 +15,7 @@ from specchat.chat.formats.marks import Mark, Marks
 
 CALL = re.compile(rf"(?<![\w.:-])call:\s*+({NAME_PATTERN})\s*+(?=\{{)")
 TAKES_RESULTS = "OpenAI Chat Completions:"
-"""A comment in the newer templates, which take tool results as messages."""
+"""A comment that identifies newer templates, which take tool results as messages."""
 QUOTE = '<|"|>'
 KEY = re.compile(r"\s*([^\s:{},]+)\s*:\s*")
 BARE = re.compile(r"[^\s,}\]]+")
@@ -30,7 +30,7 @@ MARKS: Marks = {
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with the channel of thoughts."""
+    """Return the format with the thought channel."""
     return replace(
         form,
         marks=MARKS,
@@ -44,7 +44,7 @@ def complete(form: ChatFormat) -> ChatFormat:
 def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge tool results, and the answer after them, into the message with the calls.
 
-    The family's first templates expect them there.
+    The first templates of this family expect them there.
     """
     found: list[dict[str, Any]] = []
     for message in messages:
@@ -71,7 +71,7 @@ def _parsed(content: str) -> Any:
 def read_calls(raw: str, _: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if it cannot be parsed."""
     found, position = [], 0
-    while match := CALL.search(raw, position):  # the next one is after this one's arguments
+    while match := CALL.search(raw, position):  # the next call is after the arguments of this one
         arguments, position = _value(raw, match.end())
         found.append(Call(match[1], arguments))
     return found or None
@@ -94,24 +94,24 @@ def _value(text: str, position: int) -> tuple[Any, int]:
 
 def _members(text: str, position: int) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {}
-    while not text.startswith("}", _skipped(text, position)):
-        key = KEY.match(text, _skipped(text, position))
+    while not text.startswith("}", _skip_separators(text, position)):
+        key = KEY.match(text, _skip_separators(text, position))
         if key is None:
             raise ValueError(text)
         found[key[1].replace(QUOTE, "")], position = _value(text, key.end())
-    return found, _skipped(text, position) + 1
+    return found, _skip_separators(text, position) + 1
 
 
 def _elements(text: str, position: int) -> tuple[list[Any], int]:
     found: list[Any] = []
-    while not text.startswith("]", _skipped(text, position)):
-        value, position = _value(text, _skipped(text, position))
+    while not text.startswith("]", _skip_separators(text, position)):
+        value, position = _value(text, _skip_separators(text, position))
         found.append(value)
-    return found, _skipped(text, position) + 1
+    return found, _skip_separators(text, position) + 1
 
 
-def _skipped(text: str, position: int) -> int:
-    """Return the next position that is neither a comma nor white space; ValueError at the end."""
+def _skip_separators(text: str, position: int) -> int:
+    """Return the next position after commas and white space; raises ValueError at the end."""
     while position < len(text) and (text[position].isspace() or text[position] == ","):
         position += 1
     if position >= len(text):

@@ -1,4 +1,4 @@
-"""GigaChat 3: a call is a message with a role of its own.
+"""GigaChat 3: a call is a message with its own role.
 
 answer<|message_sep|>
 
@@ -18,7 +18,7 @@ BEGIN = "<|message_sep|>\n\nfunction call<|role_sep|>"
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls.
 
-    `<|message_sep|>` comes before a call too, so only the vocabulary's end tokens end the turn.
+    `<|message_sep|>` also comes before a call, so only the vocabulary's end tokens end the turn.
     """
     with_calls = replace(form, ends=(), calls=CallSyntax(BEGIN, "", read_json))
     marks = dict(usual_marks(with_calls))

@@ -1,4 +1,4 @@
-"""gpt-oss: messages in channels, each with a header that says what it is (OpenAI's harmony format).
+"""gpt-oss: messages in channels, each with a header that names its kind (OpenAI's harmony format).
 
 <|channel|>analysis<|message|>reasoning<|end|><|start|>assistant<|channel|>final<|message|>answer
 <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{arguments}<|call|>
@@ -56,7 +56,7 @@ def _decide(header: str) -> State:
 
 
 def _arrange(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop the content of messages with calls and reasoning, which the template refuses."""
+    """Drop the content of messages with both calls and reasoning, as the template refuses them."""
     for message in messages:
         if message.get("thinking") and message.get("tool_calls"):
             message.pop("content")

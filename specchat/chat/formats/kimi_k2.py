@@ -19,7 +19,7 @@ CALL = re.compile(
 
 
 def complete(form: ChatFormat) -> ChatFormat:
-    """Return the format with calls, and with reasoning, which one of the templates drops."""
+    """Return the format with calls and reasoning, which one of the templates does not show."""
     with_calls = replace(
         form,
         reasoning=Wrapping("<think>", "</think>"),

@@ -1,6 +1,6 @@
 """Learning a chat format: render the template with made-up messages and compare the results.
 
-The idea is that of llama.cpp's auto-parser (`docs/autoparser.md` in its repository).
+The idea is taken from llama.cpp's auto-parser (`docs/autoparser.md` in its repository).
 """
 
 import re
@@ -40,9 +40,9 @@ from specchat.errors import TemplateError
 
 PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
 REASONING_PAIR = re.compile(r"(<(\w*(?:think|thought|reason)\w*)>)(</\2>)")
-"""An empty pair of tags, as system prompts mention it: "reason in <think></think>"."""
+"""An empty pair of tags, as in system prompts such as "reason in <think></think>"."""
 SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
-"""Where a template looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
+"""Code that looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
 
 
 def learn(template: str, bos: str, eos: str) -> ChatFormat:
@@ -52,10 +52,10 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         probes.look()
         probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
         if not any(probes.texts.values()):
-            return ChatFormat(template, bos, eos)  # more rendering could take as long again
+            return ChatFormat(template, bos, eos)  # rendering more could take as long again
         switches, number_switch = learn_switches(probes)
         probes.render(_reasoning_cases(switches.get("on", {})))
-    except TemplateError:  # it is too long, which is reported when it is used
+    except TemplateError:  # the template is too long, which is reported when it is used
         return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
@@ -79,7 +79,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
 
 
 def _cases() -> dict[str, Variables]:
-    """Return the conversations to render to learn about roles and turns."""
+    """Return the conversations to render for learning the roles and turns."""
     asked = user(QUESTION)
     followed = user(NEXT)
     cases = {
@@ -139,13 +139,13 @@ def _around_reasoning(text: str, turn_start: str) -> Wrapping | None:
 
 
 def _turn_start(probes: Probes) -> str:
-    """Return what the template writes between a question and an answer that is not the last."""
+    """Return the text between a question and an answer that another question follows."""
     text = probes["history"] or probes["last"]
     return text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)]
 
 
 def _hinted_reasoning(probes: Probes) -> Wrapping | None:
-    """Return reasoning marks that a template only opens, looks for, or mentions in its prompt."""
+    """Return reasoning marks that a template only opens, searches for, or mentions in a prompt."""
     for name, text in probes.texts.items():
         if name.startswith("switch") or name == "question":
             tail = text[text.rfind(QUESTION) + len(QUESTION) :]
@@ -165,7 +165,7 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
 
 
 def _learn_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
-    """Return the marks around an answer that are not marks of the turn.
+    """Return the marks around an answer, excluding those of the turn.
 
     In `<bot><START_TEXT>Hi<END_TEXT><eot>` the generation prompt is `<bot>`, so `<START_TEXT>` and
     the mark that closes it belong to the answer.
@@ -194,7 +194,7 @@ def _generation(probes: Probes) -> str:
 
 
 def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
-    """Return the tags around the answer if the prompt asks for them, after those for reasoning."""
+    """Return the tags around the answer if the prompt asks for them after tags for reasoning."""
     for name, text in probes.texts.items():
         pairs = PAIR.findall(text) if name.startswith("switch") and reasoning else []
         if len(pairs) > 1 and pairs[0][0] == reasoning.begin.strip():  # type: ignore[union-attr]
@@ -205,8 +205,9 @@ def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
 def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
     """Return the marks that the template writes after an answer.
 
-    They are what follows it both at the end and before another question; where nothing stands at
-    the end, what is not yet the next turn; where the next turn follows at once, its first mark.
+    These are the marks that follow the answer both at the end of the conversation and before
+    another question. If nothing follows at the end, they are those before the next turn; if the
+    next turn follows directly, its first mark.
     """
     text, question, last = probes["history"], probes["question only"], probes["last"]
     answered, followed = text.find(ANSWER), text.rfind(NEXT)
@@ -228,7 +229,7 @@ def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
 def _learn_roles(probes: Probes) -> Roles:
     """Return which messages the template accepts.
 
-    Many templates write whatever role they are given, so "developer" must occur in the template.
+    Many templates write any role they are given, so "developer" must occur in the template.
     """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
@@ -242,8 +243,8 @@ def _learn_roles(probes: Probes) -> Roles:
 
 
 def _wants_objects(probes: Probes) -> bool:
-    """Return True if arguments should be given as an object, not as JSON text."""
+    """Return True if arguments should be passed as an object, not as JSON text."""
     as_object, as_text = probes["one call"], probes["one call as text"]
     if not as_object or not as_text:
         return bool(as_object) or not as_text
-    return f"'{KEY}': '{VALUE}'" not in as_object  # as Python writes it, not JSON
+    return f"'{KEY}': '{VALUE}'" not in as_object  # Python's notation, not JSON

@@ -1,4 +1,4 @@
-"""LFM2: calls in Python syntax, which some of its templates do not show.
+"""LFM2: calls in Python syntax, which some templates of the family do not show.
 
 <|tool_call_start|>[NAME(key="text", other=1)]<|tool_call_end|>
 """

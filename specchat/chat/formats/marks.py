@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
-"""Where the parser is: before the first part, in one of the parts, in a header that names the next
+"""The parser's state: before the first part, in one of the parts, in a header that names the next
 part, or between parts ("aside"), where text is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark that ends the current state; `to` is the next one."""
+    """A mark that ends the current state; `to` is the next state."""
 
     text: str
     to: State
 
 
 Marks: TypeAlias = Mapping[State, tuple[Mark, ...]]
-"""For each state, the marks that end it. All other marks are plain text there."""
+"""For each state, the marks that end it; all other marks are plain text there."""
 
 KNOWN_REASONING = (
     ("<think>", "</think>"),
@@ -31,8 +31,8 @@ KNOWN_REASONING = (
     ("◁think▷", "◁/think▷"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""Marks to expect of models whose templates do not mention reasoning, such as fine-tuned ones. They
-count only at the very start of an answer; anywhere else they are text."""
+"""Reasoning marks that models may write although their templates do not mention reasoning, such as
+fine-tuned models. They count only at the very start of an answer; elsewhere they are text."""
 
 
 class _Wrapping(Protocol):
@@ -54,8 +54,8 @@ class _Form(Protocol):
 def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
     """Return the marks of a format that writes reasoning, then the answer, then tool calls.
 
-    Reasoning can only come first. With `call_ends_reasoning` a call may follow it without an end
-    mark.
+    Reasoning can only come first. With `call_ends_reasoning`, a call may follow without an end mark
+    of the reasoning.
     """
     opening: list[Mark] = []
     if form.content.begin.strip():
@@ -69,7 +69,7 @@ def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
     else:
         begins, ends = [begin for begin, _ in KNOWN_REASONING], []
     starts = [*(Mark(begin, "reasoning") for begin in begins), *opening]
-    if form.calls and len(form.calls.begin) == 1:  # the brace of bare JSON
+    if form.calls and len(form.calls.begin) == 1:  # an opening brace of bare JSON
         starts.append(Mark(form.calls.begin, "call"))
     in_call = [Mark(form.calls.end, "answer")] if form.calls and form.calls.end else []
     return {

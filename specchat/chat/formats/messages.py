@@ -14,7 +14,7 @@ SYSTEM_ROLES = ("system", "developer")
 def checked(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
     """Return messages whose content is a string.
 
-    As in OpenAI's API, content may also be missing, null, or a list of text parts. Raises
+    As in OpenAI's API, the given content may also be missing, null, or a list of text parts. Raises
     InvalidOption for anything else, for other malformed fields, and if there are no messages.
     """
     if not messages:
@@ -39,7 +39,7 @@ def _checked(message: Mapping[str, Any]) -> ChatMessage:
 
 
 def checked_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return tools with all that templates read: as in OpenAI's API, only the name is required.
+    """Return tools with all fields that templates read; as in OpenAI's API, only names are needed.
 
     Raises InvalidOption for a tool without a name.
     """
@@ -50,7 +50,7 @@ def _checked_tool(tool: Any) -> dict[str, Any]:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise InvalidOption("tools: each tool needs a function with a name")
-    described = dict(function)  # what is missing goes last, for a template may write it all
+    described = dict(function)  # defaults go last, because a template may write all fields in order
     described.setdefault("description", "")
     described.setdefault("parameters", {"type": "object", "properties": {}})
     return {**tool, "type": tool.get("type", "function"), "function": described}
@@ -82,7 +82,7 @@ def asked_before_call() -> list[ChatMessage]:
 def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
     """Return True if the system prompt is missing from a prompt.
 
-    Only its longest run of words is looked for, since a template may escape other characters.
+    Only its longest run of words is searched for, because a template may escape other characters.
     """
     if not messages or messages[0]["role"] not in SYSTEM_ROLES:
         return False
@@ -91,7 +91,7 @@ def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
 
 
 def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return a conversation with its system prompt in front of the first question, as for Gemma."""
+    """Return a conversation with the system prompt put before the first question, as Gemma does."""
     system, *rest = messages
     if not rest or rest[0]["role"] != "user":
         return [{"role": "user", "content": system["content"]}, *rest]
@@ -103,7 +103,7 @@ def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
 
 
 def calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages with calls as part of the text, and tool results as user messages."""
+    """Return messages with calls written into the text and tool results as user messages."""
     found: list[ChatMessage] = []
     for message in messages:
         if message["role"] == "tool":
@@ -118,7 +118,7 @@ def calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages with consecutive user messages joined, and assistant messages likewise."""
+    """Return messages with consecutive messages of the user, or of the assistant, joined."""
     found: list[ChatMessage] = []
     for message in messages:
         if found and found[-1]["role"] == message["role"] in {"user", "assistant"}:
@@ -130,7 +130,7 @@ def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def with_objects(message: ChatMessage) -> ChatMessage:
-    """Return a message whose calls have objects instead of JSON text as arguments."""
+    """Return a message whose calls have objects as arguments instead of JSON text."""
     calls = message.get("tool_calls")
     return {**message, "tool_calls": [with_object(call) for call in calls]} if calls else message
 

@@ -1,4 +1,4 @@
-"""MiniMax M3: a mark before each tag of a call; an argument's tag is its name.
+"""MiniMax M3: each tag of a call has a mark before it; an argument's tag is its name.
 
 <mm:think>reasoning</mm:think>answer]<]minimax[>[<tool_call>
 ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>value]<]minimax[>[</KEY>]<]minimax[>[</invoke>
@@ -39,14 +39,14 @@ def complete(form: ChatFormat) -> ChatFormat:
 
 @dataclass(slots=True)
 class _Element:
-    """A tag with its text, or the tags in it."""
+    """A tag with its text or its inner tags."""
 
     key: str
     text: str = ""
     inside: "list[_Element]" = field(default_factory=list)
 
     def value(self, kind: Any = None) -> Any:
-        """Return a list of items, an object, or what the text stands for."""
+        """Return a list for <item> tags, an object for other inner tags, or the parsed text."""
         if not self.inside:
             return typed_value(self.text, kind)
         if all(each.key == ITEM for each in self.inside):
@@ -55,7 +55,7 @@ class _Element:
 
 
 def read_calls(raw: str, tools: Tools) -> list[Call] | None:
-    """Return the calls in a text. Raises ValueError if tags are not closed in order."""
+    """Return the calls in a text. Raises ValueError if tags are not nested properly."""
     found = []
     for opening, body in sections(raw, CALL, f"{SPACE}</invoke>"):
         types = argument_types(tools, opening["name"])
@@ -65,7 +65,7 @@ def read_calls(raw: str, tools: Tools) -> list[Call] | None:
 
 
 def _elements(body: str) -> list[_Element]:
-    """Return the outermost tags of a text: `<a>1</a><b><item>2</item></b>` has `a` and `b`."""
+    """Return the outermost tags of a text: for `<a>1</a><b><item>2</item></b>`, `a` and `b`."""
     open_tags = [_Element("")]
     for piece in body.split(SPACE)[1:]:
         tag = TAG.match(piece)

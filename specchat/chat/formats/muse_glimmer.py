@@ -1,4 +1,4 @@
-"""Muse Glimmer: each message names its recipient: the model itself, the user, or a tool.
+"""Muse Glimmer: each message names its recipient, which is the model itself, the user or a tool.
 
 to=self<|message|>reasoning<|eom|><|start|>assistant to=user<|message|>answer<|eot|>
 """

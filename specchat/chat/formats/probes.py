@@ -15,7 +15,7 @@ VALUE, OTHER_VALUE = "vx7a", "wx7b"
 NUMBER = 70707
 CALL_ID = "callx7777"
 LONGEST_PROBE = 100_000
-"""Characters of a rendered probe; longer ones are ignored. Real templates stay below 20,000."""
+"""Rendered probes with more characters are ignored; those of real templates have under 20,000."""
 FIELDS = ("reasoning_content", "thinking", "reasoning")
 
 MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|[\[\]][~a-z!]{1,6}[\[\]])"
@@ -35,7 +35,7 @@ def assistant(content: str = ANSWER, **fields: Any) -> dict[str, Any]:
 def call(
     name: str = FUNCTION, arguments: Mapping[str, Any] | str | None = None, number: str = CALL_ID
 ) -> dict[str, Any]:
-    """Return a call; by default with two string arguments."""
+    """Return a tool call, by default with two string arguments."""
     given = {KEY: VALUE, OTHER_KEY: OTHER_VALUE} if arguments is None else arguments
     return {"id": number, "type": "function", "function": {"name": name, "arguments": given}}
 
@@ -54,7 +54,7 @@ TOOLS = [_tool(FUNCTION), _tool(OTHER_FUNCTION)]
 
 @dataclass(slots=True)
 class Probes:
-    """A template and the texts it rendered, by case; "" where it failed."""
+    """A template and its rendered texts by case; "" for a case that failed."""
 
     template: str
     bos: str
@@ -62,18 +62,20 @@ class Probes:
     texts: dict[str, str] = field(default_factory=dict)
     variables: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     fields: tuple[str, ...] = FIELDS[:1]
-    """Names that the template gives to fields of messages, so they are not switches."""
+    """Names that the template uses for message fields, which are therefore not switches."""
 
     def look(self) -> None:
         """Find the template's variables."""
         self.variables = variables_of(self.template)
 
     def render(self, wanted: Mapping[str, Variables]) -> None:
-        """Render several cases and store the texts by name."""
+        """Render several cases and store their texts by name."""
         fixed = {**MADE_UP, "bos_token": self.bos, "eos_token": self.eos}
         given = [{**fixed, **each} for each in wanted.values()]
         rendered = render_all(self.template, given)
-        if not any(isinstance(text, str) for text in rendered):  # a busy machine may be the reason
+        if not any(
+            isinstance(text, str) for text in rendered
+        ):  # perhaps a busy machine caused timeouts
             rendered = render_all(self.template, given)
         for name, text in zip(wanted, rendered, strict=True):
             is_usable = isinstance(text, str) and len(text) <= LONGEST_PROBE
@@ -84,7 +86,7 @@ class Probes:
 
 
 def conversation(*messages: Mapping[str, Any], generate: bool = False, **more: Any) -> Variables:
-    """Return the variables for some messages."""
+    """Return the template variables for some messages."""
     return {"messages": list(messages), "add_generation_prompt": generate, **more}
 
 
@@ -107,7 +109,7 @@ def closer_of(opener: str) -> str:
 
 
 def is_closer(mark: str, opener: str) -> bool:
-    """Return True if a mark closes an opening one."""
+    """Return True if `mark` closes the mark `opener`."""
     is_named = "START" in opener and mark == opener.replace("START", "END")
     return is_named or mark == closer_of(opener)
 

@@ -1,4 +1,4 @@
-"""Solar Open: each part is a message of its own.
+"""Solar Open: each part is a separate message.
 
 <|think|>reasoning<|end|><|begin|>assistant<|content|>answer<|end|>
 <|tool_calls|><|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>{arguments}<|tool_call:end|>

@@ -1,4 +1,4 @@
-"""What the commands of the chat do, in groups: each acts on the view and the controllers it names.
+"""What the chat's commands do, in groups. Each group acts on the view and on some controllers.
 
-A group is given them by the app, which composes the chat; it knows neither the app nor Textual.
+The app passes them in when it composes the chat; a group knows neither the app nor Textual.
 """

@@ -24,7 +24,7 @@ SAMPLING_TITLE = (
 
 @dataclass(frozen=True, slots=True)
 class ConversationActions:
-    """Acts on whole conversations; what asks the user has to be run beside the rest."""
+    """Acts on whole conversations; methods that ask the user must run in a worker."""
 
     view: MainView
     conversations: Conversations
@@ -32,7 +32,7 @@ class ConversationActions:
     key_of: KeyOf
 
     async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
-        """Do something with a conversation of the list."""
+        """Open, rename or delete a conversation from the list."""
         if what == "delete":
             await self.delete(number)
         elif what == "rename":
@@ -48,7 +48,7 @@ class ConversationActions:
         self.view.show_conversations()
 
     async def open(self, number: int, message: int | None = None, *, unfolds: bool = False) -> None:
-        """Open a conversation, at a message if one is named, perhaps with its reasoning open."""
+        """Open a conversation and scroll to `message`; `unfolds` also opens its reasoning."""
         if not self.answers.is_busy():
             self.conversations.open(number, message)
             await self._show()
@@ -143,7 +143,7 @@ class ConversationActions:
         self.view.notify(f"This conversation now uses preset {preset.name}.")
 
     async def _show(self) -> None:
-        """Show another conversation than before."""
+        """Show the conversation that has just been opened or begun."""
         self.answers.reset()
         await self.view.show_branch()
         self.view.composer.focus()
@@ -164,7 +164,7 @@ class ConversationActions:
             self.view.notify(f"Deleted preset {preset.name}.")
 
     async def _create_preset(self) -> None:
-        """Begin with the system prompt and the sampling options that are in use."""
+        """Create a preset from the current system prompt and sampling options."""
         chat = self.conversations
         sampling = {**self.answers.changed, **(chat.preset.sampling if chat.preset else {})}
         name = await self.view.ask(LineScreen("Name of the preset", check=_check_name))
@@ -173,7 +173,7 @@ class ConversationActions:
             await self._edit_preset(Preset(name, chat.system_prompt, sampling))
 
     async def _edit_preset(self, preset: Preset) -> None:
-        """Ask for both parts of a preset, save and use it; cancelling either changes nothing."""
+        """Ask for both parts of a preset, then save and use it; cancelling changes nothing."""
         screen = TextScreen(f"System prompt of {preset.name}", harmless(preset.system_prompt))
         prompt = await self.view.ask(screen)
         if prompt is None:

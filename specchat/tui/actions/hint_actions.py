@@ -1,4 +1,4 @@
-"""What can be done with the hint above the composer: taking what it offers, and hiding it."""
+"""Actions of the hint above the composer: finding pairs to offer, accepting, and hiding it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from specchat.tui.main_view import MainView
 
 @dataclass(frozen=True, slots=True)
 class HintActions:
-    """Fills the hint, and does what it offers."""
+    """Finds pairs for the hint to offer, and carries out an accepted offer."""
 
     view: MainView
     hint: Hint
@@ -26,14 +26,14 @@ class HintActions:
     key_of: KeyOf
 
     async def find_first_pairs(self) -> None:
-        """Offer pairs to begin with, unless none can be downloaded."""
+        """Offer starter pairs, unless none can be downloaded."""
         if is_offline():
             return
         self.hint.begin_with(await asyncio.to_thread(self.pair_actions.offers))
         self.view.show_hint()
 
     def accepts(self, index: int) -> bool:
-        """Return True if one of the `OFFER_COMMANDS` does something."""
+        """Return True if the command at `index` in `OFFER_COMMANDS` has something to accept."""
         has_arrived = bool(self.pulls.arrived and index == 0)
         return has_arrived or self.hint.offered(index) is not None
 
@@ -45,7 +45,7 @@ class HintActions:
             self.view.run(self._use_arrived(self.pulls.arrived), "offers")
 
     def hide(self) -> None:
-        """Hide the hint; the one of the first run does not come back."""
+        """Hide the hint; the first-run hint does not come back."""
         hint, pulls = self.hint, self.pulls
         if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
             write_setting(settings_path(), "screen.offer_models", value=False)

@@ -1,4 +1,4 @@
-"""What can be done with one message: copying, editing, answering again, deleting, its versions."""
+"""Actions on one message: copy, edit, regenerate, delete, and switch between versions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class MessageActions:
     key_of: KeyOf
 
     async def act(self, what: str, view: MessageView) -> None:
-        """Do something with a message; most of it has to wait for the answer being written."""
+        """Run the action named `what` on a message; most are refused during an answer."""
         at_once = {"copy": self.copy, "copy_code": self.copy_code, "steps": self.show_steps}
         when_idle: dict[str, Callable[[MessageView], Awaitable[None]]] = {
             "edit": self._edit,
@@ -51,7 +51,7 @@ class MessageActions:
         self._copy(view.text, "message")
 
     def copy_code(self, view: MessageView) -> None:
-        """Copy a block of code, asking which if there are several."""
+        """Copy a code block; if there are several, ask which one."""
         blocks = code_blocks(view.text)
         if len(blocks) > 1:
             self.view.run(self._choose_code(blocks))
@@ -64,7 +64,7 @@ class MessageActions:
         if any(step.tokens for step in steps):
             self.view.open(StepsScreen(steps))
         else:
-            self.view.notify("Steps are only available for answers of this session.")
+            self.view.notify("Steps are only available for answers from this session.")
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""
@@ -82,14 +82,14 @@ class MessageActions:
             self.view.notify("No statistics yet: they come with the first answer.")
 
     def show_help(self) -> None:
-        """Explain the figure under the cursor, or open the documentation."""
+        """Explain the figure under the cursor, or open the documentation if there is none."""
         if figure := self.view.figure_under_cursor:
             figure.explain()
         else:
             self.view.open(HelpScreen(self.key_of))
 
     def explain(self, asked: FigureView.Explain) -> None:
-        """Show what a figure means, in the words of the glossary."""
+        """Show the glossary entry of a figure."""
         explanation = section("glossary", asked.figure, self.key_of)
         self.view.open(ExplainScreen(asked.figure, asked.shown, explanation))
 

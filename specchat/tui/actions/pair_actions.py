@@ -1,4 +1,4 @@
-"""What can be done with pairs: listing, switching, starting with one, restarting the engine."""
+"""Actions on pairs: list, switch, make one the default, and restart the engine."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from specchat.tui.setup import Offer, PairChoice, Setup
 
 @dataclass(frozen=True, slots=True)
 class PairActions:
-    """Does what the models screen and the commands for pairs ask for."""
+    """Carries out the models screen's actions and the commands for pairs."""
 
     view: MainView
     setup: Setup
@@ -31,7 +31,7 @@ class PairActions:
     adviser: Adviser
 
     async def show(self, words: str = "") -> None:
-        """Show the pairs to use or to pull; use the file, or the installed pair, of that name."""
+        """Open the models screen, or switch to the file or installed pair that is named."""
         if words.lower().endswith(".gguf"):
             await self.open_file(words)
             return
@@ -43,7 +43,7 @@ class PairActions:
         self.view.open(ModelScreen(self, self.pulls, self.pair_controller.pair.name, words))
 
     def offers(self) -> list[Offer]:
-        """Return all pairs, the one named on the command line among them; it may take a moment."""
+        """Return all pairs, including the one named on the command line; may take a moment."""
         offers, first = list(self.setup.offers()), self.setup.pair
         if not any(offer.choose and offer.name == first.name for offer in offers):
             offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
@@ -54,7 +54,7 @@ class PairActions:
         self.use(await asyncio.to_thread(self.setup.open_file, name))
 
     def keep(self, offer: Offer) -> None:
-        """Start with a pair from now on."""
+        """Make a pair the default."""
         write_setting(settings_path(), "model.pair", offer.name)
         self.view.notify(f"specchat now starts with {offer.name}.")
 
@@ -67,7 +67,7 @@ class PairActions:
             self.pulls.start(offer)
 
     def use(self, offer: Offer) -> None:
-        """Load another pair, unless an answer is being written; start the engine if it is lost."""
+        """Load another pair, unless an answer is being written; restart an ended engine."""
         is_other = offer.name != self.pair_controller.pair.name
         if offer.choose is None or (is_other and self.answers.is_busy()):
             return
@@ -81,7 +81,7 @@ class PairActions:
             self.restart()
 
     def improve(self) -> None:
-        """Take the advice of the stats panel."""
+        """Follow the advice of the stats panel."""
         advice, changed = self.adviser.advice(), self.answers.changed
         if advice is None:
             self.view.notify("Nothing to improve now: the panel gives advice when it has some.")
@@ -92,7 +92,7 @@ class PairActions:
         if advice.offer is None:
             changed.update(advice.options)
             again, settings = map(self.setup.key_of, ("regenerate", "settings"))
-            undo = f"To take it back, change {' and '.join(advice.options)} in {settings}."
+            undo = f"To undo this, change {' and '.join(advice.options)} in {settings}."
             words = f"From the next answer on: {advice.words}. {again} answers again. {undo}"
             self.view.notify(words)
             self.view.show_state()

@@ -1,4 +1,4 @@
-"""The race of the last answer: running it, playing it, writing it to a file."""
+"""Actions on the race of the last answer: run, play and export it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,14 +18,14 @@ USAGE = "Use /race, or /race export NAME.svg; the name may also end in .cast or 
 
 @dataclass(frozen=True, slots=True)
 class RaceActions:
-    """Does what the command and the race screen ask for."""
+    """Carries out the race command and the race screen's requests."""
 
     view: MainView
     races: Races
     answers: Answers
 
     async def act(self, words: str = "") -> None:
-        """Play the race of the last answer, which is run first if needed, or export it."""
+        """Play the race of the last answer, running it first if needed, or export it."""
         verb, _, name = words.partition(" ")
         race = self.races.last
         if verb == "export":
@@ -38,9 +38,9 @@ class RaceActions:
             await self.races.run(self._play)
 
     def _play(self, race: Race) -> None:
-        self.view.open(RaceScreen(race), partial(self._leave, race))
+        self.view.open(RaceScreen(race), partial(self._on_closed, race))
 
-    def _leave(self, race: Race, wanted: str | None) -> None:
+    def _on_closed(self, race: Race, wanted: str | None) -> None:
         if wanted == "again":
             if not self.answers.is_busy():
                 self.view.run(self.races.run(self._play))
@@ -51,7 +51,7 @@ class RaceActions:
         """Write a race to a new file in the current folder, by default an animated SVG."""
         path = Path.cwd() / (name or f"specchat-race-{int(time())}.svg")
         if race is None:
-            self.view.notify("The last answer has no race yet: /race decodes it both ways.")
+            self.view.notify("The last answer has not been raced yet. Use /race first.")
         elif path.suffix not in EXPORTS:
             self.view.notify(USAGE, severity="warning")
         else:

@@ -1,4 +1,4 @@
-"""The settings dialogs: changing settings in the file, which also holds the user's comments."""
+"""The settings dialogs: they edit the settings file and keep the user's comments in it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ DEFAULT = "default"
 THEME = "screen.theme"
 SWITCHED_ON, SWITCHED_OFF = "━━● on", "●── off"
 TABLES = tuple(dict.fromkeys(["sampling", "chat", "screen", *(each.table for each in SETTINGS)]))
-"""The groups of settings, those that are changed most first."""
+"""The groups of settings, the most often changed ones first."""
 THINK = "chat.think"
 PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
@@ -52,7 +52,7 @@ class SettingsDialogs:
         await self.change_one(find_setting(THEME), read_settings())
 
     async def change_one(self, setting: Option, settings: Settings) -> None:
-        """Flip a switch, offer the choices, or let the user type a value, empty for the default."""
+        """Toggle a boolean, offer the choices, or ask for a value; empty restores the default."""
         value = settings[setting.name]
         if setting.main_type is bool:
             text: str | None = "false" if value else "true"
@@ -67,7 +67,7 @@ class SettingsDialogs:
         except SpecchatError as error:
             self.view.report(error)
             return
-        self._follow(setting, value)
+        self._apply(setting, value)
         done = f"Saved {setting.name}" if text else f"{setting.name} is the default again"
         self.view.notify(f"{done}: {_shown(setting, value)} ({settings.path.name}).")
 
@@ -94,7 +94,7 @@ class SettingsDialogs:
         kind = TextScreen if setting.name == PROMPT else LineScreen
         return await self.view.ask(kind(rule, setting.shown(value), check))
 
-    def _follow(self, setting: Option, value: Any) -> None:
+    def _apply(self, setting: Option, value: Any) -> None:
         name = setting.name
         if setting.table in {"sampling", "decoding"} or name == THINK:
             self.answers.changed[setting.key] = value
@@ -111,7 +111,7 @@ class SettingsDialogs:
 
 
 def _entry(setting: Option, value: object) -> ListEntry:
-    """Return the line of a setting; one that was changed is marked, and names its default."""
+    """Return the list entry of a setting; a changed one is marked and shows its default."""
     words, help_text = f"  {setting.key}", setting.help
     if value != setting.default:
         words = f"• {setting.key}"

@@ -21,21 +21,21 @@ LEVEL = "a level this model supports"
 
 
 def thinking_words(facts: EngineFacts | None) -> tuple[str, ...]:
-    """Return the words for the loaded model's switch; empty without one, or without a model."""
+    """Return the values that the loaded model's switch accepts; empty without a model or switch."""
     words = [] if facts is None else [each.lower() for each in facts.thinking]
     return (AUTO_THINK, *words) if words else ()
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkSwitch:
-    """Sets the switch to a word that the loaded model knows."""
+    """Sets the switch to a value that the loaded model supports."""
 
     view: MainView
     answers: Answers
     pair_controller: PairController
 
     def act(self, word: str = "") -> None:
-        """Set the switch from the next answer on; without a word, let the user choose one."""
+        """Set the switch from the next answer on; without a value, let the user choose one."""
         facts, word = self.pair_controller.facts, word.lower()
         known = thinking_words(facts)
         if facts is None:

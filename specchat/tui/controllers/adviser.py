@@ -1,4 +1,4 @@
-"""Advice on faster answers where speculation does not help; no Textual here."""
+"""Advice on getting faster answers where speculation does not help; no Textual here."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from specchat.tui.figures import AGREEING
 from specchat.tui.setup import Offer, PairChoice
 
 STEADY_SECONDS = 3.0
-"""Seconds of decoding for which advice must stay the same to be shown before the answer ends."""
+"""During an answer, advice is shown once it has stayed the same for this many decoding seconds."""
 WITHOUT_MODEL = automatic("")
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do: options for the next answers, or a draft model to load or to download."""
+    """What to change: options for the next answers, or a draft model to load or download."""
 
     words: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -38,40 +38,40 @@ class Adviser:
     answers: Answers
     pair_controller: PairController
     find: Callable[[PairChoice], Sequence[Offer]]
-    """Finds other drafts for a pair's target; it may take a moment."""
+    """Finds other drafts for a pair's target; may take a moment."""
     post: Post
     key_of: KeyOf
     _drafts: dict[str, Sequence[Offer]] = field(default_factory=dict)
-    _taken: object = None
-    """The origins of the answer on which advice was taken: the next will show whether it helped."""
-    _early: tuple[object, Advice | None, float] = (None, None, 0.0)
-    """During an answer: its origins, the advice found last, and since which second of decoding.
+    _taken_on: object = None
+    """Identifies the answer whose advice was taken; whether it helped shows in the next answer."""
+    _pending: tuple[object, Advice | None, float] = (None, None, 0.0)
+    """During an answer: its origins, the latest advice, and the decoding second it first appeared.
 
-    The second is -inf for advice that is shown, and stays.
+    The second is -inf for advice that is already shown, which then stays.
     """
 
     def take(self) -> None:
-        """Do not repeat the advice for the same answer."""
-        self._taken = self.answers.figures.origins
+        """Stop giving advice on the current answer, because the user has taken it."""
+        self._taken_on = self.answers.figures.origins
 
     def advice(self) -> Advice | None:
-        """Return what would help; None where speculation helps, or nothing is known to.
+        """Return what would help; None if speculation already helps or nothing else is known to.
 
-        While an answer is being written that is what has been advised for a while; it then stays.
+        During an answer, advice must be steady for a while before it is returned, and then stays.
         """
         writing = self.answers.current
-        if self.answers.figures.origins is self._taken or (writing and writing.is_lane):
+        if self.answers.figures.origins is self._taken_on or (writing and writing.is_lane):
             return None
         return self._steady(self._find()) if writing else self._find()
 
     def _steady(self, found: Advice | None) -> Advice | None:
         figures = self.answers.figures
         now = figures.statistics.decode_s
-        answer, advice, since = self._early
+        answer, advice, since = self._pending
         if answer is not figures.origins or (found != advice and since > -inf):
             answer, advice, since = figures.origins, found, now
         is_given = advice is not None and now - since >= STEADY_SECONDS
-        self._early = answer, advice, -inf if is_given else since
+        self._pending = answer, advice, -inf if is_given else since
         return advice if is_given else None
 
     def _find(self) -> Advice | None:
@@ -82,14 +82,14 @@ class Adviser:
             return Advice("turn speculation on", {"drafter": AUTO})
         if options.get("draft_length") == 0:
             return Advice("let specchat choose the draft length", {"draft_length": AUTO})
-        return self._for_slow_drafts(options)
+        return self._advice_on_drafts(options)
 
     def words(self) -> str:
-        """Return the advice with its key, empty without any."""
+        """Return the advice after its key; empty if there is none."""
         advice = self.advice()
         return f"{self.key_of('improve')}: {advice.words}" if advice else ""
 
-    def _for_slow_drafts(self, options: Mapping[str, Any]) -> Advice | None:
+    def _advice_on_drafts(self, options: Mapping[str, Any]) -> Advice | None:
         figures = self.answers.figures
         stats = figures.statistics
         drafter = DRAFTERS.get(stats.drafter)
@@ -112,7 +112,7 @@ class Adviser:
         return None
 
     def _other_drafts(self) -> Sequence[Offer]:
-        """Return the other drafts for the target, none until they have been looked for."""
+        """Return the other drafts for the target; none until a background search has found them."""
         pair = self.pair_controller.pair
         if pair.name not in self._drafts:
             self._drafts[pair.name] = ()

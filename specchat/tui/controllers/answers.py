@@ -24,20 +24,20 @@ from specchat.tui.figures import ENDINGS, Figures, is_written_elsewhere, lines_b
 from specchat.tui.mentions import named_files
 
 SHOW_INTERVAL = 0.05
-"""Seconds between two updates of the text; steps that arrive in between are shown together."""
+"""Seconds between two updates of the text; steps that arrive in between are shown in one batch."""
 SHARED_INTERVAL = 0.5
 """The same while the engine uses every core: at 0.05, drawing took 15 % of a core, and a model of
 135M parameters on two cores ran 11 % slower than at 0.75."""
 FIGURES_INTERVAL = 1.0
 """Seconds between two updates of the figures."""
 SETTLE_INTERVAL = 0.3
-"""Seconds until a write that another program blocked is tried again."""
+"""Seconds before retrying a write that another program blocked."""
 NUM_KEPT_STEPS = 30
-"""Answers whose steps are kept: they take more memory than the answer itself."""
+"""The number of answers whose steps are kept; steps take more memory than the answer itself."""
 
 
 class Answers:
-    """Asks the loaded pair for answers, one at a time, and follows them."""
+    """Requests answers from the loaded pair, one at a time, and shows and stores them."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Answers:
         self.editing: int | None = None
         """The question that is being edited."""
         self.queued: list[tuple[str, str]] = []
-        """The questions that wait for the end of the answer, as they are passed to `ask`."""
+        """Questions waiting for the current answer to end, as arguments of `ask`."""
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
         self.figures = Figures()
@@ -74,7 +74,7 @@ class Answers:
 
     @property
     def thinking(self) -> str:
-        """How much the model is to reason before the next answer; what it does not know is auto."""
+        """The `think` value of the next answer; "auto" if the model does not support the choice."""
         word, facts = str(self.options.get("think", AUTO_THINK)), self._pair_controller.facts
         return word if facts is None or facts.takes_think(word) else AUTO_THINK
 
@@ -86,7 +86,7 @@ class Answers:
         return self.current is not None
 
     def reset(self) -> None:
-        """Forget the edit of another conversation, and take the figures of this one."""
+        """After a switch of conversations, drop a pending edit and show this one's figures."""
         self.editing = None
         self._view.say("", "context")
         self.recall()
@@ -98,10 +98,10 @@ class Answers:
         self._view.show_state()
 
     async def ask(self, written: str, text: str = "") -> None:
-        """Ask a question, or another version of one; what cannot be sent is put back.
+        """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
 
-        `text` is what was written with its placeholders replaced, if it has any. While an answer
-        is being written the question waits for its end.
+        `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
+        While an answer is being written, the question is queued.
         """
         if self.current is not None:
             self.queued.append((written, text))
@@ -154,7 +154,7 @@ class Answers:
         writing.wait(self._view.later)
 
     def stop(self) -> None:
-        """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
+        """Stop the answer, at once if the pair is still loading; without one, cancel an edit."""
         session, writing = self._pair_controller.session, self.current
         if writing is None:
             if self.editing is not None:
@@ -169,12 +169,12 @@ class Answers:
         self._view.later(SECONDS_TO_END, partial(self._warn, writing))
 
     def end(self, finish: str, reason: str = "") -> None:
-        """Store the answer as far as it has come, and show how it ended."""
+        """Store what has been written of the answer, and show how it ended."""
         writing, self.current = self.current, None
         if writing is None:
             return
         if reason and not writing.has_begun:
-            finish = writing.finish or finish  # what could not be continued is as it was
+            finish = writing.finish or finish  # continuing it failed, so it ended as before
         writing.end()
         self._view.show_state()
         self._view.say("", "progress")
@@ -226,12 +226,12 @@ class Answers:
         return self._saved
 
     def lines_below(self, finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
-        """Return what stands below an answer of this conversation, in short and in full."""
+        """Return the line below an answer of this conversation, in short and in full."""
         has_older = self._conversations.has_older
         return lines_below(finish, figures, self._key_of, has_older=has_older)
 
     def settle(self) -> None:
-        """Store what could not be stored, as soon as another program or the disk has room."""
+        """Retry pending writes until they succeed; a busy store or a full disk may block them."""
         is_settled = self._conversations.settle()
         self._view.say(self._conversations.trouble, "history")
         if not is_settled:
@@ -248,7 +248,7 @@ class Answers:
         return question
 
     async def _answer(self, question: int) -> None:
-        """Send a question to the pair that is loaded, or will be."""
+        """Ask the pair to answer a question, once it is loaded."""
         message = self._conversations.answer(question)
         writing = Writing(message.id, await self._view.add(message.id))
         self.send(writing, question)
@@ -275,7 +275,7 @@ class Answers:
         self._view.show_state()
 
     def _steps_arrived(self, writing: Writing) -> None:
-        """Show the new steps, with those that arrive before the next update is due."""
+        """Show the new steps, at the next update if the last one was too recent."""
         interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
         wait = self._shown_at + interval - monotonic()
         show = partial(self._show_steps, writing)
@@ -287,7 +287,7 @@ class Answers:
             self._view.say(f"The engine does not respond. {restart} restarts it.")
 
     def _explain(self, error: SpecchatError) -> str:
-        """Return an error's reason, and how to make room for a prompt that does not fit."""
+        """Return an error as text; for a prompt that does not fit, add how to make room."""
         if not isinstance(error, ContextFull):
             return str(error)
         ways = (
@@ -297,7 +297,7 @@ class Answers:
         return f"{error}. {ways}{larger}."
 
     def _show_steps(self, writing: Writing) -> None:
-        """Show the steps that have arrived since the last time, and store the text so far."""
+        """Show the steps that have arrived since the last update, and store the text so far."""
         if writing is not self.current:
             return
         self._take_steps(writing)
@@ -336,7 +336,7 @@ class Answers:
             self._notify_once(notice)
 
     def _notify_once(self, notice: str) -> None:
-        """Show what was not done as it was asked, once for each conversation and pair."""
+        """Show a notice about an ignored option, once per conversation and pair."""
         known = self._conversations.number, self._pair_controller.pair.name, notice
         if known not in self._noticed:
             self._noticed.add(known)

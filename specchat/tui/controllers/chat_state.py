@@ -12,7 +12,7 @@ from specchat.tui.controllers.pulls import Pulls
 
 @dataclass(frozen=True, slots=True)
 class ChatState:
-    """The controllers that hold it."""
+    """The controllers that hold the state."""
 
     conversations: Conversations
     pair_controller: PairController

@@ -1,4 +1,4 @@
-"""What controllers may ask of the screen: the whole of what they know about it."""
+"""The interface of the screen for controllers, and all they know about it."""
 
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias, get_args
@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 from specchat.tui.answer_parts import AnswerParts
 
 Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
-"""What the status line can be about, the most pressing first."""
+"""The subjects of the status line, the most urgent first."""
 PRESSING: tuple[Subject, ...] = get_args(Subject)
 
 
@@ -14,10 +14,10 @@ class AnswerDisplay(Protocol):
     """One answer on the screen."""
 
     def show(self, parts: AnswerParts) -> None:
-        """Show the answer as far as it is written."""
+        """Show what has been written of the answer."""
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
-        """Show a line below the answer; the details take its place while it has the focus."""
+        """Show a line below the answer; `details` replace it while the answer has the focus."""
 
 
 class ChatView(Protocol):
@@ -30,16 +30,16 @@ class ChatView(Protocol):
         """Show a notice about an error."""
 
     def say(self, words: str, about: Subject = "engine") -> None:
-        """Set what the status line says about a subject; empty clears it."""
+        """Set the status text of a subject; empty clears it."""
 
     def show_state(self) -> None:
-        """Update what depends on the controllers' state: figures, stop button, top line."""
+        """Update everything that depends on the controllers: figures, stop button, top line."""
 
     def show_conversations(self) -> None:
         """Update the list of conversations."""
 
     def show_pull(self, name: str) -> None:
-        """Update what is shown of a download."""
+        """Update the display of a download."""
 
     def put_back(self, text: str) -> None:
         """Put a text into the composer."""
@@ -51,7 +51,7 @@ class ChatView(Protocol):
         """Add a message at the end; return the display of an answer."""
 
     async def last_answer(self) -> AnswerDisplay | None:
-        """Return the answer at the end; None if the last message is a question."""
+        """Return the display of the last message; None if it is a question."""
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Call a function after some seconds."""

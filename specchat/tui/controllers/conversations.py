@@ -1,4 +1,4 @@
-"""The open conversation: its branches, its preset, and keeping it; no Textual here."""
+"""The open conversation: its branches, its preset, and storing it; no Textual here."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,13 @@ from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.sampling_text import only_sampling
 
 MAX_NAME_LENGTH = 40
-"""Characters of a title in the name of an export."""
+"""The most characters of a title to put into the name of an exported file."""
 WRITE_INTERVAL = 0.45
 """Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
 
 
 class Conversations:
-    """The conversations of a store: one is open, with the branch that is shown."""
+    """The conversations of a store, one of which is open and shows one branch."""
 
     def __init__(self, store: Store, pair: str, system_prompt: str = "") -> None:
         """Start with an empty conversation, which is stored with its first question."""
@@ -39,7 +39,7 @@ class Conversations:
         self.leaf: int | None = None
         self._undo: list[Callable[[], None]] = []
         self._written = 0.0
-        self._late: dict[int, Callable[[], None]] = {}
+        self._pending: dict[int, Callable[[], None]] = {}
         self._failure: StoreFailed | None = None
         self._known_notice = store.notice
 
@@ -75,7 +75,7 @@ class Conversations:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the store; empty if nothing is, or if it is only in use."""
+        """What is wrong with the store; empty if nothing is, or if the store is only busy."""
         if self._failure is not None and not isinstance(self._failure, StoreBusy):
             return f"Not saved yet: {self._failure}"
         return self.store.notice if self.store.notice != self._known_notice else ""
@@ -91,7 +91,7 @@ class Conversations:
         self.system_prompt, self.preset = self.usual_prompt, None
 
     def open(self, number: int, message: int | None = None) -> None:
-        """Open a conversation, from now on with the branch of a message if one is named."""
+        """Open a conversation; with `message`, switch it to the branch of that message."""
         self.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
@@ -100,7 +100,7 @@ class Conversations:
         self.preset = presets.get(conversation.preset)
         self.leaf = conversation.leaf if conversation.leaf in tree else tree.newest_leaf(None)
         if message in tree and all(each.id != message for each in self.branch):
-            with suppress(StoreBusy):  # it is shown all the same
+            with suppress(StoreBusy):  # the branch is shown even if the switch is not stored
                 self._set_leaf(tree.newest_leaf(message))
 
     def ask(self, text: str, files: Sequence[Attachment], instead_of: Message | None) -> Message:
@@ -113,17 +113,17 @@ class Conversations:
         return self._add("assistant", "", question)
 
     def write(self, message: int, parts: AnswerParts) -> None:
-        """Store a growing answer, now and then; of a call in progress, what is written of it."""
+        """Store an unfinished answer, with any incomplete call, once per `WRITE_INTERVAL`."""
         if monotonic() - self._written >= WRITE_INTERVAL:
             self._written = monotonic()
             text, pieces = parts.text_so_far
-            self._late[message] = partial(
+            self._pending[message] = partial(
                 self.store.write,
                 message,
                 text,
                 reasoning=parts.reasoning,
                 tool_calls=tuple(parts.tool_calls),
-                # many, so only where they tell which text comes after a call
+                # there are many, so stored only if needed to tell which text follows a call
                 pieces=pieces if parts.tool_calls or parts.open_call else (),
             )
             self.settle()
@@ -142,7 +142,7 @@ class Conversations:
             statistics=figures,
         )
         self.tree.put(state)
-        self._late[message] = partial(
+        self._pending[message] = partial(
             self.store.write,
             message,
             state.text,
@@ -155,22 +155,22 @@ class Conversations:
         self.settle()
 
     def keep_figures(self, answer: int, measured: Mapping[str, Any]) -> dict[str, Any]:
-        """Store what was measured, instead of estimates; return the answer's statistics."""
+        """Replace estimates in an answer's statistics by measurements; return the statistics."""
         state = self.tree[answer]
         figures = {**state.statistics, **measured}
         self.finish(answer, AnswerParts.of(state), state.finish or "", figures)
         return figures
 
     def settle(self) -> bool:
-        """Write what could not be written before; return False if some of it still waits."""
+        """Write what is pending; return False if some of it still could not be written."""
         self._failure = None
-        for message, write in list(self._late.items()):
+        for message, write in list(self._pending.items()):
             try:
                 write()
-                del self._late[message]
+                del self._pending[message]
             except StoreFailed as error:
                 self._failure = error
-        return not self._late
+        return not self._pending
 
     def turn_to(self, message: int, step: int) -> int | None:
         """Switch to another version of a message and return it; None if there is none."""
@@ -182,7 +182,7 @@ class Conversations:
         return versions[place]
 
     def version(self, message: int) -> tuple[int, int]:
-        """Return the version of a message, counted from 1, and how many there are."""
+        """Return which version a message is, counted from 1, and how many there are."""
         versions = self.tree.siblings(message)
         return versions.index(message) + 1, len(versions)
 
@@ -227,7 +227,7 @@ class Conversations:
         self.system_prompt = text.strip()
 
     def use_default_prompt(self, text: str) -> None:
-        """Start new conversations with another system prompt; an empty one has it at once."""
+        """Use another system prompt for new conversations, and for this one while it is empty."""
         self.usual_prompt = text
         if self.conversation is None:
             self.system_prompt = text
@@ -248,7 +248,7 @@ class Conversations:
         return write_export(path, EXPORTS[form](shown, self.tree))
 
     def undo(self) -> bool:
-        """Restore what was deleted last, and show it; False if there is nothing to restore."""
+        """Undo the last deletion, and show the result; False if there is nothing to restore."""
         if not self._undo:
             return False
         restore = self._undo.pop()

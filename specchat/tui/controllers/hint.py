@@ -1,4 +1,4 @@
-"""The line above the composer: pairs to begin with, downloads, and the pair that has arrived."""
+"""The hint above the composer: starter pairs, running downloads, and a pair just installed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,41 +10,41 @@ from specchat.tui.setup import Offer
 
 @dataclass(slots=True)
 class Hint:
-    """Offers real pairs where only the demo pair is installed, and the one that has arrived."""
+    """Offers better pairs while only the demo pair is installed, and a pair just downloaded."""
 
     pulls: Pulls
     key_of: KeyOf
     is_first_run: bool
     _first: list[Offer] = field(default_factory=list)
-    """The pairs to begin with; finding them takes a moment."""
+    """The starter pairs; empty at first, as finding them takes a moment."""
     _is_hidden: bool = False
 
     def begin_with(self, offers: Iterable[Offer]) -> None:
-        """Offer the recommended pair and the one to try things out with."""
+        """Offer the recommended pair and the small trial pair."""
         missing = [each for each in offers if each.choose is None]
         first = [each for each in missing if each.is_recommended or each.is_trial]
         self._first = sorted(first, key=lambda each: not each.is_recommended)
 
     def offered(self, index: int) -> Offer | None:
-        """Return the pair that one of the `OFFER_COMMANDS` downloads, None for none."""
+        """Return the pair that the command at `index` in `OFFER_COMMANDS` downloads, or None."""
         if self._is_hidden or self.pulls.arrived or index >= len(self._first):
             return None
         offer = self._first[index]
         return None if offer.name in self.pulls.running else offer
 
     def hide(self) -> None:
-        """Show nothing more until a download has ended."""
+        """Show nothing until a download has finished."""
         self._is_hidden = True
         self.pulls.arrived = ""
 
     def end_first_run(self) -> None:
-        """Offer no more pairs to begin with: another pair is in use."""
+        """Stop offering starter pairs, because another pair is in use now."""
         self.is_first_run = False
         self._first = []
         self.pulls.arrived = ""
 
     def words(self) -> str:
-        """Return the lines to show, the most important first: a small screen has room for one."""
+        """Return the lines to show, the most important first, as small screens show only one."""
         lines = [self._arrived()] if self.pulls.arrived else []
         if not self._is_hidden:
             lines += [f"↓ {name}: {self.pulls.latest[name].words}" for name in self.pulls.running]

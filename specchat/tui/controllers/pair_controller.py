@@ -15,7 +15,7 @@ BAR_WIDTH = 20
 
 @dataclass(slots=True)
 class PairController:
-    """The pair in use and its session; None while no engine is running."""
+    """The pair in use and its session, which is None while no engine is running."""
 
     view: ChatView
     pair: PairChoice
@@ -28,11 +28,11 @@ class PairController:
 
     @property
     def uses_all_cores(self) -> bool:
-        """Whether the engine leaves no core to the screen."""
+        """Whether the engine leaves no processor core for drawing the screen."""
         return self.facts is not None and not self.facts.idle_processors
 
     def start(self) -> Session:
-        """Load the pair, ending the session before it."""
+        """End the previous session and load the pair."""
         before = self.session
         if before is not None:
             before.close()
@@ -42,7 +42,7 @@ class PairController:
         return self.session
 
     def require_session(self) -> Session:
-        """Return the session; start one if there is none, or its engine has ended."""
+        """Return the session, starting one if there is none or if its engine has ended."""
         if self.session is None or self.session.has_died():
             return self.start()
         return self.session
@@ -65,7 +65,7 @@ class PairController:
             self.session.wait(seconds)
 
     def progressed(self, stage: Stage, share: float) -> None:
-        """Show how far loading, or reading a prompt, is."""
+        """Show the progress of loading the pair or reading a prompt."""
         bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
         words = "" if share >= 1 else f"{STAGES[stage]} {bar} {percent(share)}"
         self.view.say(words, "progress")

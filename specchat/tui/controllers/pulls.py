@@ -1,4 +1,4 @@
-"""Downloads: pairs that are fetched in the background while the user chats; no Textual here."""
+"""Downloads of pairs in the background while the user chats; no Textual here."""
 
 import threading
 from collections.abc import Callable
@@ -22,18 +22,18 @@ SECONDS_TO_END = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PullState:
-    """How far the download of a pair is, or how it ended."""
+    """The progress of a pair's download, or how it ended."""
 
     stage: Literal["running", "installed", "cancelled", "failed"] = "running"
     share: float = 0.0
     words: str = ""
-    """What is arriving and how fast, or why it failed."""
+    """What is being downloaded and how fast, or why it failed."""
 
 
 class Pull(threading.Thread):
     """The thread that downloads the files of one pair; it ends soon after `cancelled` is set.
 
-    A cancelled download keeps what has arrived; the next one resumes there.
+    A cancelled download keeps the partial files; the next one resumes from them.
     """
 
     def __init__(self, offer: Offer, report: Callable[[PullState], object]) -> None:
@@ -64,7 +64,7 @@ class Pull(threading.Thread):
 
 @dataclass(slots=True)
 class Pulls:
-    """All downloads of this session of the chat."""
+    """All downloads started in this chat."""
 
     view: ChatView
     post: Post
@@ -72,12 +72,12 @@ class Pulls:
     latest: dict[str, PullState] = field(default_factory=dict)
     """The last report on each pair."""
     recent: str = ""
-    """The pair pulled last: likely the one the user looks for."""
+    """The pair pulled last, which the user is probably looking for."""
     arrived: str = ""
-    """The installed pair to offer, empty for none."""
+    """The name of the newly installed pair to offer; empty if there is none."""
 
     def start(self, offer: Offer) -> None:
-        """Start to download a pair, unless it is running."""
+        """Start downloading a pair, unless that is already running."""
         if offer.name not in self.running:
             self.recent = offer.name
             pull = Pull(offer, partial(self.post, self.follow, offer.name))
@@ -91,7 +91,7 @@ class Pulls:
             self.running[name].cancelled.set()
 
     def follow(self, name: str, state: PullState) -> None:
-        """Show how far a download is, or how it ended."""
+        """Show the progress of a download, or how it ended."""
         if name not in self.running:  # a cancelled thread may still report
             return
         self.latest[name] = state
@@ -102,7 +102,7 @@ class Pulls:
         self.view.show_pull(name)
 
     def summary(self) -> str:
-        """Return what is being downloaded and how far it is, empty if nothing is."""
+        """Return what is being downloaded and its progress; empty if nothing is."""
         names = list(self.running)
         if not names:
             return ""
@@ -111,7 +111,7 @@ class Pulls:
         return f"↓ {what} {percent(sum(shares) / len(shares))}"
 
     def end(self) -> None:
-        """Cancel all downloads; what has arrived is kept."""
+        """Cancel all downloads; partial files are kept."""
         for pull in self.running.values():
             pull.cancelled.set()
         for pull in self.running.values():

@@ -19,14 +19,14 @@ from specchat.tui.controllers.writing import Writing
 MIN_TOKENS = 16
 NUM_SEEDS = 2**32
 RACE = "race"
-"""The race among the statistics of a stored answer."""
+"""The key of the race in the statistics of a stored answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Races:
-    """Decodes the last answer both ways with one seed, and keeps the result with the answer.
+    """Decodes the last answer both ways with one seed, and stores the result with the answer.
 
-    The two lanes follow each other, so that neither slows the other down.
+    The two lanes run one after the other, so that neither slows the other down.
     """
 
     view: ChatView
@@ -77,10 +77,10 @@ class Races:
         plain = Lane.of(lane.steps, statistics)
         then = partial(self._both_ended, answer, seed, plain, show, rounds)
         ours = Writing(display=lane.display, words="race, now with speculation", then=then)
-        self._decode(ours, answer, seed=seed, **_speculating(self.answers.options))
+        self._decode(ours, answer, seed=seed, **_speculation_options(self.answers.options))
 
     def _decode(self, lane: Writing, answer: Message, **options: Any) -> None:
-        """Decode as many tokens as an answer has, but not too many."""
+        """Decode as many tokens as the answer has, within limits."""
         tokens = min(max(answer.statistics.get("generated_tokens", 0), MIN_TOKENS), MAX_TOKENS)
         self.answers.send(lane, answer.parent or 0, max_tokens=tokens, **options)
 
@@ -103,11 +103,11 @@ class Races:
             return
         question = tree[answer.parent].text if answer.parent is not None else ""
         race = rounds.race(question, facts.target, facts.draft)
-        self._keep(lane, answer, {RACE: race.as_record(), **_measured(race, answer)})
+        self._store(lane, answer, {RACE: race.as_record(), **_measured_speedup(race, answer)})
         show(race)
 
-    def _keep(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
-        """Store what was measured with the answer, and show it."""
+    def _store(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
+        """Store the measurements with the answer, and show them."""
         record = self.conversations.keep_figures(answer.id, measured)
         self.answers.figures.compare(record)
         self.view.show_state()
@@ -116,16 +116,16 @@ class Races:
         self.answers.settle()
 
 
-def _speculating(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options that turn speculation on where the user has turned it off since the answer."""
+def _speculation_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that turn speculation on, if the user has turned it off since the answer."""
     switched_off = {"drafter": PLAIN, "draft_length": 0}
     return {name: AUTO for name, off in switched_off.items() if options.get(name) == off}
 
 
-def _measured(race: Race, answer: Message) -> dict[str, Any]:
+def _measured_speedup(race: Race, answer: Message) -> dict[str, Any]:
     """Return the speedup and the seconds saved, for an answer's statistics.
 
-    None if the texts differ: others take other times, with or without drafts.
+    Empty if the texts differ: the times of different texts cannot be compared.
     """
     if not race.is_same_text or not race.gain.is_sound:
         return {}

@@ -17,7 +17,7 @@ from specchat.logs import log_internal_error
 from specchat.options.declarations import AUTO_THINK
 
 Post = Callable[..., object]
-"""Calls a function with its arguments on the thread of the screen, soon."""
+"""Schedules a call of a function with its arguments on the UI thread."""
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""
@@ -26,45 +26,45 @@ LOG = "chat.log"
 PROGRESS_INTERVAL = 0.05
 """Seconds between two progress reports."""
 PROMPT_DELAY = 0.3
-"""Seconds before the first progress report of a prompt: most are read sooner and would flicker."""
+"""Seconds before the first progress report of a prompt; most prompts are read sooner."""
 IDLE_SECONDS = 0.5
-"""How often an idle session looks whether its engine is still there."""
+"""How often an idle session checks that its engine is alive."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
 
 @dataclass(slots=True)
 class Question:
-    """What a session is asked."""
+    """A request to a session for one answer."""
 
     turns: Sequence[ChatMessage]
     options: dict[str, Any]
     on_steps: Callable[[], None]
     """Called when there are steps to take."""
     on_end: Callable[[Finish | Literal["failed"], Statistics, str], None]
-    """Called with how the answer ended, its statistics, and the reason if it failed."""
+    """Called at the end with the finish, the statistics, and the reason if it failed."""
     explain: Callable[[SpecchatError], str] = str
-    """Returns the reason that an error gives, and what the user can do."""
+    """Returns an error as text, with what the user can do about it."""
     is_stopped: bool = False
 
 
 class Listener(Protocol):
-    """Follows a session, on the thread of the screen."""
+    """Gets the events of a session, on the UI thread."""
 
     def progressed(self, stage: Stage, share: float) -> None:
-        """Loading, or reading a prompt, has reached `share` of the whole."""
+        """Report the progress of loading or of reading a prompt, from 0 to 1."""
 
     def loaded(self, facts: EngineFacts) -> None:
-        """The pair is loaded."""
+        """Report that the pair is loaded."""
 
     def lost(self, reason: str) -> None:
-        """The pair could not be loaded, or the engine has ended."""
+        """Report that the pair could not be loaded, or that the engine has ended."""
 
 
 class Session:
-    """One loaded pair, its thread, and the answers asked of it one after the other.
+    """A loaded pair with its thread; it answers questions one after the other.
 
-    What happens is posted to the listener, and to whoever asked, until the session is closed.
+    Until the session is closed, events go to the listener and to the callbacks of the question.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Session:
         load: Load = RemoteEngine,
         before: "Session | None" = None,
     ) -> None:
-        """Start loading the pair, once the session before it has ended and freed its memory."""
+        """Start loading the pair once the previous session has ended and freed its memory."""
         self._loading = loading
         self._listener = listener
         self._post = post
@@ -86,9 +86,9 @@ class Session:
         self._engine: Engine | None = None
         self._is_closing = False
         self._last_progress = 0.0
-        self._asked, self._has_reported = 0.0, False
+        self._asked_at, self._has_reported = 0.0, False
         self._steps: list[Chunk] = []
-        self._has_steps = threading.Lock()
+        self._steps_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
 
@@ -107,12 +107,12 @@ class Session:
         return False
 
     def ask(self, question: Question) -> None:
-        """Ask for an answer, at once or when the pair is loaded."""
+        """Queue a question; it is answered once the pair is loaded."""
         self._last = question
         self._questions.put(question)
 
     def stop(self) -> None:
-        """Stop the last answer, asked for or in progress."""
+        """Stop the last answer, whether it is waiting or in progress."""
         if self._last is not None:
             self._last.is_stopped = True
         if self._engine is not None:
@@ -120,18 +120,18 @@ class Session:
 
     def take_steps(self) -> tuple[list[Chunk], Statistics]:
         """Return the steps that arrived since the last call, and the statistics so far."""
-        with self._has_steps:
+        with self._steps_lock:
             steps, self._steps = self._steps, []
         return steps, self._engine.stats if self._engine else Statistics()
 
     def close(self) -> None:
-        """End the engine; its thread follows."""
+        """Ask the engine and its thread to end, without waiting for them."""
         self._is_closing = True
         self.stop()
         self._questions.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the engine has ended; kill it if it takes longer than that."""
+        """Wait for the engine to end; kill it if that takes longer than `seconds`."""
         self._thread.join(seconds)
         if self._thread.is_alive() and self._engine is not None:
             self._engine.kill()
@@ -156,7 +156,7 @@ class Session:
                     return
 
     def _next(self, engine: Engine) -> Question | None:
-        """Wait for a question; return None to end, also because the engine has ended meanwhile."""
+        """Wait for a question; return None if the session is closed or the engine has ended."""
         while True:
             try:
                 return self._questions.get(timeout=IDLE_SECONDS)
@@ -182,20 +182,20 @@ class Session:
         return True
 
     def _stream(self, engine: Engine, question: Question) -> Finish:
-        """Collect the steps of an answer, and announce them unless earlier ones still wait."""
+        """Collect the steps of an answer, and announce them unless an announcement is pending."""
         finish: Finish = "cancelled"
-        self._asked, self._has_reported = monotonic(), False
+        self._asked_at, self._has_reported = monotonic(), False
         if question.is_stopped:
             return finish
         options = question.options
         if not engine.facts.takes_think(options.get("think", AUTO_THINK)):
-            options = {**options, "think": AUTO_THINK}  # meant for another model
+            options = {**options, "think": AUTO_THINK}  # the value was chosen for another model
         answer = engine.answer(question.turns, on_progress=self._on_progress, **options)
         for chunk in answer:
             finish = chunk.finish or finish
             if question.is_stopped and not chunk.finish:
-                engine.stop()  # asked for before there was an answer to stop
-            with self._has_steps:
+                engine.stop()  # the stop came before the answer had begun
+            with self._steps_lock:
                 self._steps.append(chunk)
                 is_first = len(self._steps) == 1
             if is_first:
@@ -205,7 +205,7 @@ class Session:
     def _on_progress(self, stage: Stage, share: float) -> bool:
         now = monotonic()
         if stage == "prompt" and not self._has_reported:
-            self._has_reported = share < 1 and now - self._asked > PROMPT_DELAY
+            self._has_reported = share < 1 and now - self._asked_at > PROMPT_DELAY
             if not self._has_reported:
                 return not self._is_closing
         if share >= 1 or now - self._last_progress > PROGRESS_INTERVAL:
@@ -214,16 +214,16 @@ class Session:
         return not self._is_closing
 
     def _report(self, act: Callable[..., None], *facts: object) -> None:
-        """Call a function on the thread of the screen, unless the session is closed before."""
+        """Call a function on the UI thread, unless the session is closed first."""
         self._post(lambda: None if self._is_closing else act(*facts))
 
     def _lost(self, reason: str) -> None:
-        """Fail the last answer, unless it has ended; then report why."""
+        """Fail the last answer unless it has ended, then report why the engine is gone."""
         if self._last is not None:
             self._last.on_end("failed", Statistics(), reason)
         self._listener.lost(reason)
 
 
 def reason_of(error: Exception, explain: Callable[[SpecchatError], str] = str) -> str:
-    """Return why something failed; anything but our own errors is a bug."""
+    """Return why something failed; errors other than our own are bugs, and are logged."""
     return explain(error) if isinstance(error, SpecchatError) else log_internal_error(error, LOG)

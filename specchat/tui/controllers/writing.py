@@ -1,4 +1,4 @@
-"""The answer being written: its parts so far, and what follows it."""
+"""The answer being written: its parts so far, and what to do when it ends."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,22 +14,22 @@ from specchat.tui.figures import ORIGINS, Figures
 
 @dataclass(slots=True)
 class Writing:
-    """The answer being written; a lane of a race decodes the last one again, without a message."""
+    """The answer being written, or a lane of a race, which has no message of its own."""
 
     message: int | None = None
     display: AnswerDisplay | None = None
     parts: AnswerParts = field(default_factory=AnswerParts)
     steps: list[Chunk] = field(default_factory=list)
     before: Mapping[str, Any] = field(default_factory=dict)
-    """The statistics from before it was continued."""
+    """The statistics from before the answer was continued."""
     finish: str | None = None
-    """How it ended before it was continued."""
+    """How the answer ended before it was continued."""
     words: str = ""
-    """What the lane of a race does."""
+    """The progress text of a lane."""
     then: "Callable[[Writing, Statistics], None] | None" = None
-    """What follows a lane that was not stopped."""
+    """Called at the end of a lane that was not stopped."""
     has_begun: bool = False
-    """Whether a step has arrived, or none will."""
+    """Whether a step has arrived, or the answer has ended without one."""
 
     @property
     def is_lane(self) -> bool:
@@ -37,7 +37,7 @@ class Writing:
         return self.message is None
 
     def add(self, chunks: list[Chunk], statistics: Statistics) -> None:
-        """Add new steps, and show those of a message."""
+        """Add new steps, and show them unless this is a lane."""
         if not self.has_begun:
             self.parts.go_on()
         self.parts.add(chunks, statistics)
@@ -49,13 +49,13 @@ class Writing:
         self.has_begun = True
 
     def end(self) -> None:
-        """Show that it is complete."""
+        """Mark the answer as ended, and show that."""
         self.parts.is_growing, self.has_begun = False, True
         if self.display is not None and not self.is_lane:
             self.display.show(self.parts)
 
     def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
-        """Show for how long the first step has been waited for, until it arrives."""
+        """Show the seconds spent waiting, until the first step arrives."""
         if self.display is not None and not self.has_begun:
             since = f" · {seconds} s" if seconds else ""
             self.display.say(f"waiting for the first token{since}")

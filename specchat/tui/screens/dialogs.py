@@ -1,4 +1,4 @@
-"""Screens over the chat: what they share, and those that ask for a choice, yes or no, a text."""
+"""Screens over the chat: their base class, and dialogs for a choice, yes or no, or a text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
-"""Choices that fit on any screen; a longer list takes all the height it can get."""
+"""A list of up to this many choices fits on any screen; a longer one gets all the height."""
 MAX_LISTED = 200
 LONGEST_EXCERPT = 60
 """Characters of what is about to be deleted."""
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result]):
-    """A screen over the chat: a title, the content, and the keys."""
+    """A screen over the chat with a title, content, and a line of keys."""
 
     def __init__(self, title: str = "") -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Dialog(ModalScreen[Result]):
         raise NotImplementedError
 
     def on_click(self, event: Click) -> None:
-        """Close it with a click beside the box."""
+        """Close the screen on a click outside the box."""
         is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
         if self.is_current and not is_inside:
             self.dismiss()
@@ -60,9 +60,9 @@ class Dialog(ModalScreen[Result]):
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """One line of a list: the key it stands for, its words and their value, and a second line.
+    """One entry of a list: the key it stands for, its words and their value, and a second line.
 
-    Lines of the same group that follow each other stand below its name.
+    Consecutive entries of the same group are listed under its name.
     """
 
     key: str
@@ -73,7 +73,7 @@ class ListEntry:
 
 
 class ChoiceScreen(Dialog[str | None]):
-    """A list to choose from, narrowed by typing."""
+    """A list to choose from; typing filters it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close"),
@@ -92,7 +92,7 @@ class ChoiceScreen(Dialog[str | None]):
     ) -> None:
         """Store the choices and the key of the one to highlight.
 
-        `search` finds the choices instead, by what is typed.
+        `search`, if given, finds the choices for the typed text.
         """
         super().__init__(title)
         self._marked = marked
@@ -151,7 +151,7 @@ class ChoiceScreen(Dialog[str | None]):
 
 
 class ConfirmScreen(Dialog[bool]):
-    """A question, and what yes and no do."""
+    """A question, with labels for yes and no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes"),
@@ -159,7 +159,7 @@ class ConfirmScreen(Dialog[bool]):
     ]
 
     def __init__(self, question: str, details: str, yes: str, no: str) -> None:
-        """Store the question; yes is highlighted, so Enter confirms."""
+        """Store the question; yes is highlighted first, so Enter confirms."""
         super().__init__(question)
         self._details = details
         self._answers = (f"{yes}  (Enter)", f"{no}  ({key_names('escape')})")
@@ -182,7 +182,7 @@ def deletion(question: str, content: str, undo: str) -> ConfirmScreen:
 
 
 class TextScreen(ModalScreen[str | None]):
-    """A text to write or to edit; a click beside it does not discard it."""
+    """A text to write or edit; a click outside does not discard it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
@@ -219,7 +219,7 @@ class TextScreen(ModalScreen[str | None]):
             self.dismiss(self.written)
 
     def _field(self) -> Widget:
-        """Return the widget to write in, the cursor at the end."""
+        """Return the input widget, with the cursor at the end."""
         area = TextArea(self._text, soft_wrap=True)
         area.cursor_blink = False
         area.move_cursor(area.document.end)
@@ -227,7 +227,7 @@ class TextScreen(ModalScreen[str | None]):
 
 
 class LineScreen(TextScreen):
-    """A text of one line, which Enter saves too."""
+    """A single line of text, which Enter saves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "save", "Save", priority=True)]
 
@@ -237,7 +237,7 @@ class LineScreen(TextScreen):
         return self.query_one(Input).value
 
     def action_save(self) -> None:
-        """Save once the keys before this one are written: priority bindings overtake them."""
+        """Save after earlier keystrokes are processed, as priority bindings overtake them."""
         self.query_one(Input).call_later(super().action_save)
 
     def _field(self) -> Widget:

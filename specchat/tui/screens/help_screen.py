@@ -1,4 +1,4 @@
-"""Screens that show the documentation: all of it, one topic per page, or what one figure means."""
+"""Screens for the documentation: one topic per page, or the meaning of one figure."""
 
 import re
 from typing import ClassVar
@@ -16,19 +16,19 @@ from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
 
 LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
-"""A link to another topic, which cannot be followed here."""
+"""A link to another topic; only its text is shown, because it cannot be followed here."""
 
 
 class Page(VerticalScroll):
-    """A page of Markdown that scrolls."""
+    """A scrollable page of Markdown."""
 
     def compose(self) -> ComposeResult:
-        """Lay it out in the colours of the theme."""
+        """Yield the text widget, in the colours of the theme."""
         app = self.app
         yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
 
     def put(self, text: str) -> None:
-        """Show a page from its beginning."""
+        """Show a text from its beginning."""
         prose = self.query_one(Prose)
         prose.clear()
         prose.append(LINK.sub(r"\1", text))
@@ -36,7 +36,7 @@ class Page(VerticalScroll):
 
 
 class ExplainScreen(Dialog[None]):
-    """What a figure means, what is good, and what to do; the text is the glossary's."""
+    """The glossary's text on a figure: what it means, what is good, and what to do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
@@ -76,7 +76,7 @@ class HelpScreen(Dialog[None]):
         self._topic: str = next(iter(self._topics))
 
     def content(self) -> ComposeResult:
-        """Let the page scroll."""
+        """Yield the page."""
         yield Page()
 
     def on_mount(self) -> None:

@@ -24,7 +24,7 @@ MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 OPEN = "open a file"
-"""The line that asks for a file: no pair has this name."""
+"""The id of the entry that asks for a file; no pair has this name."""
 TITLE = "Pairs of a target and its draft model"
 
 
@@ -39,10 +39,10 @@ def question_before_pull(offer: Offer) -> ConfirmScreen:
 
 
 class PairSource(Protocol):
-    """Where the pairs come from, and what is done with one."""
+    """Lists the pairs, and carries out the actions on one."""
 
     def offers(self) -> list[Offer]:
-        """Return all pairs; it may take a moment."""
+        """Return all pairs; may take a moment."""
 
     def pull(self, offer: Offer) -> None:
         """Ask whether to download a pair, and do so."""
@@ -51,20 +51,20 @@ class PairSource(Protocol):
         """Load an installed pair."""
 
     def keep(self, offer: Offer) -> None:
-        """Start with a pair from now on."""
+        """Make a pair the default."""
 
     async def open_file(self, name: str) -> None:
         """Use a GGUF file."""
 
 
 class _Pairs(GroupedList):
-    """A list whose footer says what Enter does."""
+    """A list whose footer shows what Enter does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or download")]
 
 
 class ModelScreen(Dialog[None]):
-    """A list of pairs, and what can be done with one."""
+    """A list of pairs, with actions on the highlighted one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
@@ -75,9 +75,9 @@ class ModelScreen(Dialog[None]):
     ]
 
     def __init__(self, pairs: PairSource, pulls: Pulls, in_use: str, words: str = "") -> None:
-        """Store what finds pairs and acts on them, and the name of the one in use.
+        """Store the source of pairs, and the name of the pair in use.
 
-        Only pairs with these words are listed until others are searched for.
+        `words` is the initial search: only pairs that contain them are listed.
         """
         super().__init__("Looking for pairs…")
         self._pairs = pairs
@@ -99,27 +99,27 @@ class ModelScreen(Dialog[None]):
 
     @work(exclusive=True)
     async def find_again(self) -> None:
-        """Look for pairs in a thread: reading the files on this machine may take a moment."""
+        """Look for pairs in a thread, because reading the local files may take a moment."""
         title = TITLE
         try:
             found = await asyncio.to_thread(self._pairs.offers)
             self._offers = {offer.name: offer for offer in found}
         except SpecchatError as error:
             title = harmless(str(error))
-        if self not in self.app.screen_stack:  # closed meanwhile
+        if self not in self.app.screen_stack:  # closed in the meantime
             return
         self._name_width = min(max(map(len, self._offers), default=0), MAX_NAME_WIDTH)
         self._fill()
         self.query_one(".title", Static).update(title)
 
     def show_pull(self, name: str) -> None:
-        """Update what is shown of a pair's download."""
-        options = self.query_one_optional(OptionList)  # none before the list is mounted
+        """Update the display of a pair's download."""
+        options = self.query_one_optional(OptionList)  # the list may not be mounted yet
         if options is not None and name in {each.id for each in options.options}:
             options.replace_option_prompt(name, self._lines(self._offers[name]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Switch to an installed pair; offer to download another."""
+        """Switch to the selected pair, or offer to download it if it is not installed."""
         if event.option.id == OPEN:
             self._ask_file()
             return
@@ -168,7 +168,7 @@ class ModelScreen(Dialog[None]):
         return self._offers.get(str(option.id)) if option else None
 
     def _fill(self) -> None:
-        """List the pairs, and highlight one: the one asked for, else the same as before."""
+        """List the pairs; highlight the last pulled, else the same as before or the one in use."""
         options = self.query_one(GroupedList)
         before = options.highlighted_option.id if options.highlighted_option else None
         lines = [
@@ -222,7 +222,7 @@ class ModelScreen(Dialog[None]):
 
 
 def _description(offer: Offer) -> str:
-    """Return how well a pair fits, what it is for, its licence, and what is missing."""
+    """Return a pair's fit, purpose and licence, and what specchat lacks to run it."""
     fit = "" if offer.fit == "unknown" else offer.fit
     parts = [fit, offer.description, offer.licence]
     if offer.share and not offer.choose:

@@ -1,4 +1,4 @@
-"""A race, played at its true speed: both answers side by side, token by token."""
+"""A race replayed at its original speed: both answers side by side, token by token."""
 
 from time import monotonic
 from typing import ClassVar
@@ -14,11 +14,11 @@ from specchat.bench.race_record import Race
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
 ROWS_AROUND = 6
-"""Rows of the screen that the frame leaves free."""
+"""Rows of the screen that the race does not use."""
 
 
 class RaceScreen(Dialog[str | None]):
-    """The result is "again" or "export" if the user asks for that, else None."""
+    """Plays a race; its result is "again" or "export" if the user requests that, else None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
@@ -34,11 +34,11 @@ class RaceScreen(Dialog[str | None]):
         self._began = monotonic()
 
     def content(self) -> ComposeResult:
-        """Give the race all the room."""
+        """Yield one widget for the whole race."""
         yield Static(id="race", markup=False)
 
     def on_mount(self) -> None:
-        """Play it; without animations show the result."""
+        """Play the race; if animations are off, show the result."""
         self.set_interval(INTERVAL, self._draw)
         self.action_finish() if self.app.animation_level == "none" else self.action_play()
 
@@ -47,7 +47,7 @@ class RaceScreen(Dialog[str | None]):
         self.call_after_refresh(self._draw)
 
     def action_play(self) -> None:
-        """Play it from the start."""
+        """Play the race from the start."""
         self._began = monotonic()
 
     def action_finish(self) -> None:

@@ -1,4 +1,4 @@
-"""The statistics of a conversation: one answer per row, totals, acceptance by position."""
+"""A conversation's statistics: a row per answer, the totals, acceptance by position."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,7 +18,7 @@ from specchat.wording import positions_text
 WIDTH = 60
 MAX_SHARES = 8
 FEW_ROWS = 34
-"""Rows of a screen below which the columns become one line."""
+"""On screens with fewer rows, the column chart becomes one line of text."""
 
 
 class StatisticsScreen(Dialog[None]):
@@ -32,12 +32,12 @@ class StatisticsScreen(Dialog[None]):
         self._totals = add_up(each.statistics for each in self._answers)
 
     def content(self) -> ComposeResult:
-        """Put acceptance below the table."""
+        """Yield the table, with acceptance below it."""
         yield DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
         yield Static(id="positions", markup=False)
 
     def on_mount(self) -> None:
-        """Fill the table, and scroll to the newest answer and the totals."""
+        """Fill the table, and scroll to the newest answer and the totals below it."""
         table = self.query_one(DataTable)
         *right, last = HEADINGS
         for heading in right:

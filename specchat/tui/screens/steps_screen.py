@@ -1,4 +1,4 @@
-"""An answer step by step: what was drafted, what was accepted, what replaced the rest, as chips."""
+"""An answer step by step: the drafted, accepted and rejected tokens of each step, as chips."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ from specchat.tui.screens.dialogs import CLOSING, Dialog
 from specchat.wording import percent
 
 OTHER_ROWS = 9
-"""Rows that a step takes, without the text before it."""
+"""Rows that a step needs, excluding the text before it."""
 KEPT, DROPPED, OWN = "✔", "✘", "+"
-"""The marks of tokens, which differ without colours too."""
+"""The marks of tokens, so that they can be told apart without colours."""
 CHIP = "chip"
-"""What a chip's style calls its place in the step."""
+"""The key of a chip's position in the metadata of its style."""
 END = "(end of the answer)"
 """Stands for the token that ends a turn, which has no text."""
 
@@ -50,16 +50,16 @@ class StepsScreen(Dialog[None]):
     ]
 
     def __init__(self, steps: Sequence[Chunk]) -> None:
-        """Store the steps of an answer, at least one of which has tokens."""
+        """Store the steps of an answer; at least one must have tokens."""
         super().__init__()
         self._steps = [step for step in steps if step.tokens]
         self._is_complete = steps[-1].finish == "stop"
         self._place = 0
-        self._pointed = 0
-        """The chip under the cursor."""
+        self._cursor = 0
+        """The index of the chip under the cursor."""
 
     def content(self) -> ComposeResult:
-        """Put the answer so far above the tokens of the step, and what they are below."""
+        """Yield the overview, the answer so far, and the step with its tokens and their legend."""
         yield Static(id="place", markup=False)
         with VerticalScroll(can_focus=False):
             yield Static(id="before", markup=False)
@@ -74,11 +74,11 @@ class StepsScreen(Dialog[None]):
         self._go_to(min(max(self._place + step, 0), len(self._steps) - 1))
 
     def action_seek(self, is_rejected: bool) -> None:
-        """Move to the next rejected token, in this step or in a later one, or to the next draft."""
+        """Move to the next rejected token, or to the next step with a draft."""
         for place in range(self._place, len(self._steps)):
             for chip, (mark, _, _) in enumerate(_marked_tokens(self._steps[place])):
                 is_wanted = mark == DROPPED if is_rejected else mark != OWN and chip == 0
-                if is_wanted and (place, chip) > (self._place, self._pointed):
+                if is_wanted and (place, chip) > (self._place, self._cursor):
                     self._go_to(place, chip)
                     return
         self.notify(f"No {'rejected token' if is_rejected else 'draft'} after this one.")
@@ -87,27 +87,27 @@ class StepsScreen(Dialog[None]):
         """Move the cursor by a number of chips."""
         shown = self._steps[self._place]
         last = len(shown.texts) + len(shown.rejected) - 1
-        self._point_at(min(max(self._pointed + step, 0), last))
+        self._move_cursor(min(max(self._cursor + step, 0), last))
 
     def on_click(self, event: Click) -> None:
         """Move the cursor to the chip that was clicked."""
         if CHIP in event.style.meta:
-            self._point_at(event.style.meta[CHIP])
+            self._move_cursor(event.style.meta[CHIP])
 
     def _go_to(self, place: int, chip: int = 0) -> None:
         self._place = place
         self.query_one(VerticalScroll).scroll_home(animate=False)
-        self._point_at(chip)
+        self._move_cursor(chip)
 
-    def _point_at(self, chip: int) -> None:
-        self._pointed = chip
+    def _move_cursor(self, chip: int) -> None:
+        self._cursor = chip
         self._show()
         self.call_after_refresh(self._scroll_to_cursor)
 
     def _scroll_to_cursor(self) -> None:
-        """Scroll a step with many drafts as far as its cursor needs."""
+        """Scroll a step with many drafts just enough to show the cursor."""
         area, chips = self.query_one(VerticalScroll), self.query_one("#step")
-        shown = islice(_chips(self._steps[self._place], self._pointed), self._pointed + 1)
+        shown = islice(_chips(self._steps[self._place], self._cursor), self._cursor + 1)
         row = len(packed(shown, area.scrollable_content_region.width))
         area.scroll_to_region(Region(0, chips.virtual_region.y + row, 1, 1), animate=False)
 
@@ -128,18 +128,18 @@ class StepsScreen(Dialog[None]):
         start = "…" if len(before) > room else ""
         lines = [
             Content(),
-            *packed(_chips(step, self._pointed), width),
-            _chances(step, self._pointed),
+            *packed(_chips(step, self._cursor), width),
+            _probabilities(step, self._cursor),
             Content(),
             *_legend(step),
         ]
-        self.query_one("#place", Static).update(self._strip(width))
+        self.query_one("#place", Static).update(self._overview(width))
         text = Content.styled(f"{start}{before[-room:]}", MUTED)
         self.query_one("#before", Static).update(text)
         self.query_one("#step", Static).update(Content("\n").join(lines))
 
-    def _strip(self, width: int) -> Content:
-        """Return the place in the answer: its steps as bars, as high as they have tokens."""
+    def _overview(self, width: int) -> Content:
+        """Return the position in the answer, and its steps as bars whose height is their tokens."""
         counts = [len(step.tokens) for step in self._steps]
         first = max(0, min(self._place - width // 2, len(counts) - width))
         bars = spark(counts[first : first + width], max(counts))
@@ -155,31 +155,31 @@ class StepsScreen(Dialog[None]):
 
 
 def _marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
-    """Return the mark, text and origin of the tokens: the draft in order, the target's own last."""
+    """Return the mark, text and origin of each token: the draft in order, then the target's own."""
     kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
     own = [(OWN, *kept.pop()[1:])] if step.origins[-1] == TARGET.name else []
     return [*kept, *((DROPPED, piece, "") for piece in step.rejected), *own]
 
 
-def _chips(step: Chunk, pointed: int) -> Iterator[Content]:
-    """Yield the tokens of a step.
+def _chips(step: Chunk, cursor: int) -> Iterator[Content]:
+    """Yield the tokens of a step as chips.
 
-    The one under the cursor is in brackets; a click on a chip moves the cursor there.
+    The chip under the cursor is in brackets; clicking a chip moves the cursor to it.
     """
     for place, (mark, piece, name) in enumerate(_marked_tokens(step)):
         style = origin_style(name) if name else f"{REJECTED} strike"
-        left, right = "[]" if place == pointed else "  "
+        left, right = "[]" if place == cursor else "  "
         chip = Content.styled(f"{left}{mark} {_visible(piece)}{right}", f"reverse {style}")
         yield chip.stylize(Style.from_meta({CHIP: place}))
 
 
-def _chances(step: Chunk, pointed: int) -> Content:
-    """Return how likely the drafted token under the cursor was, where that is known."""
-    if not step.chances or pointed >= len(step.proposed):
+def _probabilities(step: Chunk, cursor: int) -> Content:
+    """Return the probabilities of the drafted token under the cursor, if known."""
+    if not step.chances or cursor >= len(step.proposed):
         return Content()
-    if pointed >= len(step.chances):
+    if cursor >= len(step.chances):
         return Content.styled("not checked: a token before it was rejected", MUTED)
-    target, drafter = map(percent, step.chances[pointed])
+    target, drafter = map(percent, step.chances[cursor])
     words = ("probability: drafter ", MUTED), drafter, (" · target ", MUTED), target
     return Content.assemble(*words)
 
@@ -209,7 +209,7 @@ def _kind(step: Chunk) -> str:
 
 
 def _visible(piece: str) -> str:
-    """Return a token's text, the spaces around it and ends of lines as signs."""
+    """Return a token's text, with visible signs for line ends, tabs and surrounding spaces."""
     shown = harmless(piece).replace("\n", "⏎").replace("\t", "⇥")
     inner = shown.strip(" ")
     before, _, after = shown.partition(inner) if inner else ("", "", shown)

@@ -1,1 +1,1 @@
-"""The chat's widgets. They show; controllers act."""
+"""The chat's widgets: they display state, and leave actions to the controllers."""

@@ -1,4 +1,4 @@
-"""Tool calls as Markdown: blocks of code whose titles name the tools; no widgets here."""
+"""Tool calls as Markdown: code blocks titled with the tools' names; no widgets here."""
 
 import json
 import re
@@ -12,7 +12,7 @@ WRITING, UNFINISHED = "writing a call …", "unfinished call"
 
 
 def calls_markdown(calls: Iterable[ToolCall], open_call: str, *, is_growing: bool) -> str:
-    """Return complete calls, each with its arguments, and the one being written as it is."""
+    """Return the complete calls with their arguments, then the raw text of an incomplete one."""
     blocks = [
         _block("json", f"call: {each.name}", pretty_arguments(each.arguments)) for each in calls
     ]
@@ -23,7 +23,7 @@ def calls_markdown(calls: Iterable[ToolCall], open_call: str, *, is_growing: boo
 
 
 def pretty_arguments(arguments: str) -> str:
-    """Return the JSON of arguments on several lines; what is not JSON as it is."""
+    """Return JSON arguments indented; anything else unchanged."""
     try:
         return safe_json(json.loads(arguments), indent=2)
     except (ValueError, RecursionError):
@@ -31,7 +31,7 @@ def pretty_arguments(arguments: str) -> str:
 
 
 def _block(language: str, title: str, code: str, *, is_closed: bool = True) -> str:
-    """Return a block of code with a title; one that is not closed can grow."""
+    """Return a code block with a title; without the closing fence it can grow."""
     longest = max((len(run) for run in re.findall("~+", code)), default=0)
     fence = "~" * max(3, longest + 1)
     lines = [f"{fence}{language} {TITLED}{in_one_line(title)}", code]

@@ -4,7 +4,7 @@ from textual.widgets import Static
 
 
 class ClickLine(Static):
-    """Empty until it is updated."""
+    """A clickable line, empty until it is updated."""
 
     def __init__(self, command: str, name: str) -> None:
         super().__init__(id=name, markup=False)

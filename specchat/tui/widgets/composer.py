@@ -1,4 +1,4 @@
-"""Where the user writes: several lines, history, @ for files, / for commands, folded pastes."""
+"""The text area for questions: history, @ for files, / for commands, folded pastes."""
 
 import asyncio
 import re
@@ -33,11 +33,11 @@ PASTED_SECONDS, QUIET_SECONDS = 0.008, 0.03
 """Where the terminal does not mark pasted text, its lines arrive like typed ones, but faster: an
 Enter this soon after a character sends only if nothing follows for a moment."""
 LONGEST_PASTE = 2000
-"""Characters of a pasted text that are shown; a longer one is folded into a placeholder."""
+"""A pasted text with more characters is folded into a placeholder."""
 
 
 class Composer(TextArea):
-    """A text area that sends with Enter and remembers what was sent."""
+    """A text area that sends its text on Enter, and has a history of what was sent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(each.key, each.id, each.title, show=False) for each in COMPOSER_COMMANDS
@@ -45,7 +45,7 @@ class Composer(TextArea):
 
     @dataclass
     class Sent(Message):
-        """The user sends a text, `written` with placeholders for long pasted texts."""
+        """The user sends a text; `written` has placeholders for long pasted texts."""
 
         written: str
         text: str
@@ -59,10 +59,10 @@ class Composer(TextArea):
             placeholder=f"Ask anything · {newline} newline · @ file · / commands",
             id="composer",
         )
-        self.cursor_blink = False  # blinking keeps an idle machine awake
+        self.cursor_blink = False  # blinking would keep waking an idle machine
         self._history: list[str] = []
         self._index = 0
-        """The text of the history that is shown; its length for the one being written."""
+        """The index of the shown text in the history; its length for the text being written."""
         self._draft = ""
         self._pasted: dict[str, str] = {}
         self.leaves_undo = False
@@ -77,7 +77,7 @@ class Composer(TextArea):
 
     @property
     def first_line(self) -> str:
-        """The text if it is one line: only that can be a command."""
+        """The text if it is a single line, as commands are; otherwise empty."""
         return self.text if self.document.line_count == 1 else ""
 
     @property
@@ -96,14 +96,14 @@ class Composer(TextArea):
 
     @work(exclusive=True)
     async def suggest_files(self) -> None:
-        """List the files that the name being typed may become."""
+        """List the files that complete the name being typed."""
         word = self.word_behind_at
         names = [] if word is None else await asyncio.to_thread(completions, word, Path.cwd())
         if word == self.word_behind_at and (names or self._suggestions.has_files):
             self._suggestions.list_files([name for name in names if name != word])
 
     def complete(self, name: str) -> None:
-        """Write the name of a file in place of the one being typed."""
+        """Replace the name being typed by the name of a file."""
         if (word := self.word_behind_at) is not None:
             row, column = self.cursor_location
             self.replace(name, (row, column - len(word)), (row, column))
@@ -145,7 +145,7 @@ class Composer(TextArea):
         return super().check_action(action, parameters)
 
     def action_complete(self) -> None:
-        """Complete the only file that a name can become; without a name go to the next widget."""
+        """Complete a file name with a single match; outside of names, focus the next widget."""
         word = self.word_behind_at
         if word is None:
             self.screen.focus_next()
@@ -153,10 +153,10 @@ class Composer(TextArea):
             self.complete(names[0])
 
     def on_key(self, event: Key) -> None:
-        """Act on the composer's own keys; the text area handles all others.
+        """Handle the composer's own keys, and leave all others to the text area.
 
-        Bindings with priority would overtake the characters before them when text is typed or
-        pasted quickly.
+        Priority bindings would be handled before earlier characters when text is typed or pasted
+        quickly.
         """
         if self._sends is not None:  # an Enter in the middle of a paste
             self._stop_sending()
@@ -186,7 +186,7 @@ class Composer(TextArea):
         return self.screen.query_one(Suggestions)
 
     def _suggestion_acts(self) -> dict[str, Callable[[], object]]:
-        """Return what keys do while commands are listed."""
+        """Return the actions of keys while suggestions are listed."""
         listed = self._suggestions
 
         def take() -> None:
@@ -215,7 +215,7 @@ class Composer(TextArea):
         }
 
     def _history_acts(self) -> dict[str, Callable[[], object]]:
-        """Return what Up and Down do on the first and the last line."""
+        """Return the actions of Up on the first line and of Down on the last line."""
         acts: dict[str, Callable[[], object]] = {}
         if self._history and self.cursor_at_first_line:
             acts["up"] = lambda: self._recall(-1)
@@ -224,7 +224,7 @@ class Composer(TextArea):
         return acts
 
     def _recall(self, step: int) -> None:
-        """Show an earlier or later text of the history; the newest is the one being written."""
+        """Show an earlier or later text of the history, which ends with the one being written."""
         if self._index == len(self._history):
             self._draft = self.text
         self._index = min(max(self._index + step, 0), len(self._history))
@@ -233,7 +233,7 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     def on_paste(self, event: Paste) -> None:
-        """Attach pasted paths, which is how terminals drop files; fold a long text."""
+        """Attach pasted paths, which is what terminals send for dropped files; fold a long text."""
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         files = pasted_files(event.text, Path.cwd())
         if files:
@@ -258,6 +258,6 @@ class Composer(TextArea):
 
 
 def unfold(text: str, pasted: Mapping[str, str]) -> str:
-    """Return a text with its placeholders replaced, each by its text as it was pasted."""
+    """Return a text with each placeholder replaced by the pasted text."""
     placeholders = "|".join(map(re.escape, pasted))
     return re.sub(placeholders, lambda found: pasted[found[0]], text) if placeholders else text

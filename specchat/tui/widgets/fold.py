@@ -1,4 +1,4 @@
-"""Text behind a title that opens and closes it: reasoning, and attached files."""
+"""Collapsible text under a title: reasoning, and attached files."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ from specchat.chat.safe_text import harmless
 from specchat.wording import size_text
 
 MAX_SHOWN = 20_000
-"""Characters shown of an opened file."""
+"""The most characters of a file to show."""
 
 
 class Fold(Vertical):
-    """A title that opens and closes the text below it; hidden until it has a title."""
+    """A title that opens and closes the widget below it; hidden until it has a title."""
 
     @dataclass
     class Opened(Message):
@@ -38,7 +38,7 @@ class Fold(Vertical):
         self.display = True
         shown = f"{'▾' if self._body.display else '▸'} {title}"
         before = str(self._title.content)
-        if before != shown:  # a new length lays out the whole screen
+        if before != shown:  # a layout costs a pass over the whole screen, so only for a new length
             self._title.update(shown, layout=len(before) != len(shown))
 
     @property
@@ -47,7 +47,7 @@ class Fold(Vertical):
         return bool(self._body.display)
 
     def toggle(self) -> None:
-        """Open or close it."""
+        """Open or close the fold."""
         self._body.display = not self._body.display
         if self._words:
             self.say(self._words)
@@ -55,13 +55,13 @@ class Fold(Vertical):
             self.post_message(self.Opened(self))
 
     def on_click(self, event: Click) -> None:
-        """Open or close it with a click on the title."""
+        """Open or close the fold on a click on the title."""
         if event.widget is self._title:
             self.toggle()
 
 
 class TextFold(Fold):
-    """A title that opens a text, closed at first."""
+    """A fold of plain text, closed at first."""
 
     def __init__(self, title: str, content: str) -> None:
         rest = len(content) - MAX_SHOWN
@@ -72,6 +72,6 @@ class TextFold(Fold):
 
 
 def attached_view(attachment: Attachment) -> TextFold:
-    """Return a file's name and size, which open its contents."""
+    """Return a fold of a file, titled with its name and size."""
     size = size_text(len(attachment.content.encode()))
     return TextFold(f"{harmless(attachment.name)} · {size}", attachment.content)

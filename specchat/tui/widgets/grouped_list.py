@@ -10,12 +10,12 @@ from textual.widgets.option_list import Option
 
 
 class GroupedList(OptionList):
-    """A list whose lines stand below the names of their groups."""
+    """An option list with headings for groups."""
 
     def fill(self, lines: Iterable[tuple[str, Option]], *wanted: str | None) -> None:
-        """Show lines, each with its group, and highlight the first of those wanted, or of all.
+        """Show lines, given with their groups, and highlight the first listed one of `wanted`.
 
-        Lines of the group "" stand below no name.
+        Without any of those, highlight the first line. The group "" has no heading.
         """
         options: list[Option] = []
         for group, members in groupby(lines, itemgetter(0)):
@@ -32,5 +32,5 @@ class GroupedList(OptionList):
 
 
 def has_words(text: str, words: str) -> bool:
-    """Return True if a text contains all the words, or their parts, in any order and case."""
+    """Return True if a text contains each word, also as part of another, in any order and case."""
     return all(word in text.lower() for word in words.lower().split())

@@ -1,4 +1,4 @@
-"""Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
+"""Growing text, split into blocks: finished blocks are laid out once, the last one repeatedly."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_LINES = 40
-"""A growing fence or list longer than this is cut: laying it out at every update gets slow."""
+"""A growing fence or list longer than this is split, as laying it out repeatedly gets slow."""
 MAX_CHARACTERS = 4000
-"""The same for a paragraph."""
+"""A growing paragraph longer than this is split likewise."""
 CONTINUED = "\ufdd0"
-"""Ends the first line of a fence that goes on from the block before it."""
+"""Ends the first line of a fence that continues the previous block."""
 TITLED = "\ufdd1"
-"""Begins the title of a fence, after its language."""
+"""Separates the title of a fence from its language."""
 
 
 @cache
 def markdown_parser(*, finds_inlines: bool = True) -> MarkdownIt:
-    """Return the parser of model output, or of its blocks alone: HTML is shown as text."""
-    from markdown_it import MarkdownIt  # the chat starts without it
+    """Return the parser for model output, which treats HTML as text; optionally for blocks only."""
+    from markdown_it import MarkdownIt  # not needed until the first answer
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     return parser if finds_inlines else parser.disable(["inline", "text_join"])
 
 
 def is_continued(block: str) -> bool:
-    """Return True for a block of code that goes on from the block before it."""
+    """Return True for a code block that continues the previous block."""
     return block.partition("\n")[0].endswith(CONTINUED)
 
 
 class GrowingMarkdown:
-    """Markdown, cut into its top-level blocks."""
+    """Markdown, split into its top-level blocks."""
 
     def __init__(self) -> None:
         self.tail = ""
@@ -57,13 +57,13 @@ class GrowingMarkdown:
         return self._cut_inside(lines, blocks[0], tokens) if blocks else []
 
     def _cut(self, lines: list[str], blocks: list[Token]) -> list[str]:
-        """Remove and return all blocks but the last."""
+        """Remove all blocks but the last from the tail, and return them."""
         starts = [0, *(block.map[0] for block in blocks[1:] if block.map)]
         self.tail = "".join(lines[starts[-1] :])
         return ["".join(lines[start:end]) for start, end in pairwise(starts)]
 
     def _cut_inside(self, lines: list[str], block: Token, tokens: list[Token]) -> list[str]:
-        """Remove and return the first part of a block that has become long."""
+        """Remove the first part of a block that has become long, and return it."""
         if block.type == "fence" and len(lines) > MAX_LINES:
             self.tail = f"{lines[0].rstrip().removesuffix(CONTINUED)} {CONTINUED}\n{lines[-1]}"
             return ["".join(lines[:-1]) + block.markup + "\n"]

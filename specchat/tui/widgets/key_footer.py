@@ -6,13 +6,13 @@ from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 KEY_GAP = 2
-"""Cells in and after a key beside its words."""
+"""Cells of padding in and after each key."""
 
 
 class KeyFooter(Footer):
-    """A compact footer that stays as it is while a dialog covers its screen.
+    """A compact footer that does not change while a dialog covers its screen.
 
-    Textual composes a footer again as its screen is covered, but lays out only the screen in front:
+    Textual recomposes a footer when its screen is covered, but lays out only the front screen, so
     the keys behind the dialog would disappear.
     """
 
@@ -21,7 +21,7 @@ class KeyFooter(Footer):
         self._keys: list[tuple[Binding, bool]] = []
 
     async def recompose(self) -> None:
-        """Show the keys of this moment if they are others, and the screen is in front."""
+        """Show the active keys, if they have changed and the screen is in front."""
         if not self.is_attached or self.screen is not self.app.screen:
             return
         active = self.screen.active_bindings.values()
@@ -29,11 +29,11 @@ class KeyFooter(Footer):
         if keys != self._keys:
             self._keys = keys
             await super().recompose()
-            self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
+            self.mutate_reactive(KeyFooter.compact)  # releases the references to the removed keys
             self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Hide the last keys where not all fit, rather than cut one in half."""
+        """Hide the last keys if not all fit, rather than cutting one off."""
         palette = self.query(".-command-palette")
         room = self.size.width - sum(key.outer_size.width for key in palette)
         for key in self.query(FooterKey).exclude(".-command-palette"):

@@ -1,4 +1,4 @@
-"""The elements of Markdown that look different here than Rich draws them."""
+"""The elements of Markdown that are drawn differently from Rich."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ TASK = re.compile(r"\[([ xX])\](?= )")
 
 
 class _CodeBlock(CodeBlock):
-    """A block of code on its background, with its language above it."""
+    """A code block on its own background, with its title or language above it."""
 
     background = "default"
     title = ""
-    """Its title, or its language; empty for indented code, and where it goes on from a block."""
+    """The title or the language; empty for indented code and for a continued block."""
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> Self:
@@ -54,7 +54,7 @@ class _CodeBlock(CodeBlock):
 
 
 class _Heading(Heading):
-    """A heading; Rich centres those of level 1."""
+    """A left-aligned heading; Rich centres those of level 1."""
 
     LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
 
@@ -65,7 +65,7 @@ class _ListItem(ListItem):
     def render_number(
         self, console: Console, options: ConsoleOptions, number: int, last_number: int
     ) -> RenderResult:
-        """Draw the item, its number at the first line."""
+        """Draw the item, with its number on the first line."""
         width = len(str(last_number)) + 3
         inside = options.update(width=max(1, options.max_width - width))
         style = console.get_style("markdown.item.number", default="none")
@@ -76,7 +76,7 @@ class _ListItem(ListItem):
 
 
 class ThemedMarkdown(Markdown):
-    """Parsed Markdown with headings at the left, boxes in task lists, and plain autolinks."""
+    """Parsed Markdown with left-aligned headings, boxes in task lists, and plain autolinks."""
 
     inlines = Markdown.inlines | {"link"}
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
@@ -88,12 +88,12 @@ class ThemedMarkdown(Markdown):
     }
 
     def __init__(self, code_theme: str, code_background: str) -> None:
-        """Store how code looks; Rich makes a parser here, which takes longer than most blocks."""
+        """Store the style of code; slow, because Rich creates a parser, so reuse it (`of`)."""
         super().__init__("", hyperlinks=False, code_theme=code_theme)
         self.code_background = code_background
 
     def of(self, tokens: Sequence[Token]) -> Self:
-        """Return itself with the tokens of another block."""
+        """Replace the tokens by those of another block; return self."""
         self.parsed = list(tokens)
         for place, token in enumerate(tokens):
             if token.children:
@@ -104,7 +104,7 @@ class ThemedMarkdown(Markdown):
 
 
 def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield tokens; a link whose text is its address is not followed by the address again."""
+    """Yield tokens with plain links in place of those whose text already is the address."""
     is_plain = False
     for token, text in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "link_open":

@@ -22,14 +22,14 @@ from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
-"""Characters from which on a question is folded, as when it was pasted, and of its two ends."""
+"""The length from which a question is folded, as in the composer, and that of the ends shown."""
 
 
 def render_alike(self: Widget, crop: Region) -> list[Strip]:
-    """Return the background of a widget whose lines are all alike: one is drawn for all of them.
+    """Return the background of a widget whose lines are identical, rendering only one of them.
 
-    A container's `render_lines` may be this. In a growing transcript, where every update draws all
-    containers in sight, it saves a quarter of the CPU time.
+    Containers use it as their `render_lines`. While a transcript grows, every update draws all
+    visible containers, and this saves a quarter of the CPU time.
     """
     return Widget.render_lines(self, Region(crop.x, 0, crop.width, 1)) * crop.height
 
@@ -63,7 +63,7 @@ class MessageView(Vertical, can_focus=True):
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self.text = text
-        """The message as it was written, of an answer the text alone."""
+        """The text of the message; of an answer, without reasoning and tool calls."""
         self._versions = Static(classes="versions", markup=False)
         self._versions.display = False
 
@@ -87,7 +87,7 @@ class MessageView(Vertical, can_focus=True):
             prose.restyle(typesetter)
 
     async def on_click(self, event: Click) -> None:
-        """Show the previous or the next version, by the half of the switch that was clicked."""
+        """On a click on the switch, show the previous (left half) or next version (right half)."""
         switch = self._versions.content_region
         if switch.contains(event.screen_x, event.screen_y):
             is_next = event.screen_x >= switch.x + switch.width / 2
@@ -106,7 +106,7 @@ class MessageView(Vertical, can_focus=True):
 
 
 class QuestionView(MessageView):
-    """A question, as the user wrote it; of a long one the beginning and the end are shown."""
+    """A question as the user wrote it; only the beginning and the end of a long one are shown."""
 
     def __init__(self, text: str, files: Sequence[Fold] = ()) -> None:
         super().__init__(text)
@@ -125,12 +125,12 @@ class QuestionView(MessageView):
 
 
 class AnswerView(MessageView):
-    """An answer, also while it is being written."""
+    """An answer, finished or still being written."""
 
     def __init__(
         self, typesetter: Typesetter, *, shows_origins: bool = False, folds: bool = True
     ) -> None:
-        """Start empty; `folds` hides the reasoning."""
+        """Start empty; `folds` hides the reasoning until the user opens it."""
         super().__init__()
         self._parts = AnswerParts()
         self._shows_origins = shows_origins
@@ -151,19 +151,19 @@ class AnswerView(MessageView):
         yield self._foot
 
     def show(self, parts: AnswerParts) -> None:
-        """Show an answer as far as it is written; what is on the screen already stays there."""
+        """Show what has been written of an answer; only new text is drawn."""
         is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
         self._show(is_anew=is_other)
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
-        """Show a line below the answer: its statistics, all of them while it has the focus."""
+        """Show a line below the answer; `details` replace it while the answer has the focus."""
         self._notes = words, details or words
         self._note.set_class(has_failed, "-failed")
         self._note.update(self._notes[self.has_focus])
         self._foot.display = bool(words) or self._versions.display
 
     def watch_has_focus(self, has_focus: bool) -> None:
-        """Show all statistics while it has the focus."""
+        """Show the details while the answer has the focus."""
         super().watch_has_focus(has_focus)
         self._note.update(self._notes[has_focus])
 
@@ -173,18 +173,18 @@ class AnswerView(MessageView):
         self._foot.display = bool(self._note.content) or self._versions.display
 
     def on_fold_opened(self, message: Fold.Opened) -> None:
-        """Keep the end in sight while more is written."""
+        """Do not scroll to the opened fold while the answer is being written."""
         if self._parts.is_growing:
             message.stop()
 
     def show_origins(self, shows: bool) -> None:
-        """Tint tokens by their origins, or do not."""
+        """Turn the tinting of tokens by origin on or off."""
         if shows != self._shows_origins:
             self._shows_origins = shows
             self._show(is_anew=True)
 
     def _show(self, *, is_anew: bool = False) -> None:
-        """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
+        """Draw new text: reasoning in the fold, the answer below; `is_anew` redraws everything."""
         parts = self._parts
         self._grow(self._reasoning, parts.reasoning, "reasoning", is_anew=is_anew)
         self._grow(self._prose, parts.text, "answer", is_anew=is_anew)
@@ -196,7 +196,7 @@ class AnswerView(MessageView):
             self._fold.say(thought_title(parts))
 
     def _grow(self, prose: Prose, text: str, kind: Kind | None, *, is_anew: bool) -> None:
-        """Let a text grow to its new state, tinted with the tokens of its kind."""
+        """Extend a widget to the new text, tinted by the tokens of that kind."""
         if text == prose.source and not is_anew:
             return
         if is_anew or not prose.source or not text.startswith(prose.source):
@@ -206,7 +206,7 @@ class AnswerView(MessageView):
 
 
 def thought_title(parts: AnswerParts) -> str:
-    """Return for how long the model is or was reasoning, and in how many tokens."""
+    """Return how long the model has been reasoning, or did reason, and in how many tokens."""
     taken = parts.reasoning_s
     seconds = f" {taken:.0f} s" if taken >= 1 else " <1 s" if taken else ""
     tokens, count = "", parts.reasoning_tokens

@@ -18,17 +18,17 @@ from specchat.tui.widgets.click_line import ClickLine
 
 
 class FigureView(Static):
-    """A figure, which a click explains."""
+    """A figure; clicking it opens its explanation."""
 
     @dataclass
     class Explain(Message):
-        """The user asks what a figure, shown like this, means."""
+        """The user asks what a figure means; `shown` is its current text."""
 
         figure: str
         shown: Content
 
     def __init__(self, figure: str) -> None:
-        """Start without a value."""
+        """Start hidden, without a value."""
         super().__init__(markup=False)
         self.figure = figure
         self._shown = Content()
@@ -43,7 +43,7 @@ class FigureView(Static):
         self.post_message(self.Explain(self.figure, self._shown))
 
     def put(self, text: Content | None) -> None:
-        """Show a value, nothing without one."""
+        """Show a value; hide the figure if there is none."""
         self.display = text is not None
         if text is None or text.is_same(self._shown):
             return
@@ -61,7 +61,7 @@ class Card(Vertical):
         self._figures = [line for line in lines if isinstance(line, FigureView)]
 
     def show(self, texts: dict[str, Content]) -> None:
-        """Show the figures that are known, nothing if none is."""
+        """Show the known figures; hide the card if there are none."""
         for figure in self._figures:
             figure.put(texts.get(figure.figure))
         self.display = any(figure.display for figure in self._figures)
@@ -85,11 +85,11 @@ class Panel(VerticalScroll, can_focus=True):
         self._advice = ClickLine("improve", "advice")
         self._advice.display = False
         self._index = 0
-        """The marked figure among those that are visible."""
+        """The index of the marked figure among the visible ones."""
         self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
     def compose(self) -> ComposeResult:
-        """Put the verdict first, and what would help below it."""
+        """Yield the cards; the first one holds the verdict and the advice."""
         verdict = self._cards[0]
         verdict.id = "verdict"
         verdict.border_subtitle = f"{self._key_of('help')} explains"
@@ -100,7 +100,7 @@ class Panel(VerticalScroll, can_focus=True):
         """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""
         self._shown = figures, facts, advice
         width = self.scrollable_content_region.width - self._cards[-1].gutter.width
-        if not self.display or width <= 0:  # it is shown once it is laid out
+        if not self.display or width <= 0:  # `on_resize` shows the figures after the layout
             return
         texts = figure_texts(figures, facts, width, self.size.height)
         for card in self._cards:
@@ -118,7 +118,7 @@ class Panel(VerticalScroll, can_focus=True):
 
     @property
     def under_cursor(self) -> FigureView | None:
-        """The figure that the mouse points at, else the marked one of a focused panel."""
+        """The figure under the mouse, or else the marked one if the panel has the focus."""
         over = self.app.mouse_over
         marked = self._visible[self._index] if self.has_focus and self._visible else None
         return over if isinstance(over, FigureView) else marked

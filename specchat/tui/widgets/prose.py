@@ -1,10 +1,10 @@
 """The widget that shows an answer while it grows: only new text is laid out and drawn.
 
-Textual's own `Markdown` with `MarkdownStream` makes a widget of every block, and measures slower
+Textual's own `Markdown` with `MarkdownStream` creates a widget for every block, and is slower
 (scripts/measure/measure_markdown.py: CPU time, 3,300 words with code, lists and tables, 5 tokens an
-update, Textual 8.2): 9.0 ms a token against 1.7 here, growing from 3.0 to 15 ms while the answer
-grows; 2.6 s against 0.6 s until a conversation of 40 messages is shown; 100 ms against 14 ms to
-scroll a page. Nor can it tint tokens by their origins.
+update, Textual 8.2): 9.0 ms a token, rising from 3.0 to 15 ms during the answer, against 1.7 here;
+2.6 s against 0.6 s to show a conversation of 40 messages; 100 ms against 14 ms to scroll a page. It
+also cannot tint tokens by their origins.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ EMPTY = Strip.blank(0)
 
 
 def virtual_size_alone() -> Reactive[Size]:
-    """Return a widget's `virtual_size` whose change does not lay the screen out again.
+    """Return a `virtual_size` attribute for widgets that does not trigger a layout of the screen.
 
-    Nothing in the transcript depends on one, as its scrollbar is always shown.
+    Nothing in the transcript depends on it, because the scrollbar is always shown.
     """
     return Reactive(Size(0, 0), layout=False)
 
@@ -61,7 +61,7 @@ class Prose(Widget):
         self._grow(self._markdown.append(harmless(text)))
 
     def clear(self, tint: TokenTint | None = None) -> None:
-        """Remove everything; the new text is tinted with the tokens that it consists of."""
+        """Remove everything; `tint` colours the text added from now on."""
         self._markdown, self.source, self._blocks = GrowingMarkdown(), "", []
         self._tint, self._place = tint, 0
         self._lines, self._tail_lines = [], []
@@ -80,7 +80,7 @@ class Prose(Widget):
         return self._num_lines
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines of a region; their common style is worked out once."""
+        """Return the lines of a region, computing their common style only once."""
         self._style = self.rich_style
         return super().render_lines(crop)
 
@@ -107,7 +107,7 @@ class Prose(Widget):
         return "\n".join(selected), "\n"
 
     def _highlighted(self, line: Strip, start: int, end: int) -> Strip:
-        """Return a line with a range of characters selected, some of which take two cells."""
+        """Return a line with a range of characters highlighted; a character may take two cells."""
         text = line.text
         first = cell_len(text[:start])
         last = line.cell_length if end == -1 else cell_len(text[:end])
@@ -119,31 +119,31 @@ class Prose(Widget):
 
     @property
     def _selection_style(self) -> Style:
-        """The style of selected text, which keeps its own colours unless the theme has one."""
+        """The style of selected text, which keeps its colour unless the theme sets one."""
         style = self.screen.get_component_rich_style("screen--selection")
         has_colour = self.screen.get_component_styles("screen--selection").color.a > 0
         return style if has_colour else Style(bgcolor=style.bgcolor)
 
     @property
     def _num_lines(self) -> int:
-        """The number of lines without the empty one at the end of the last block."""
+        """The number of lines, without the empty one after the last block."""
         last = (self._tail_lines or self._lines or [EMPTY])[-1]
         return max(1, len(self._lines) + len(self._tail_lines) - (not last.text))
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Copy the code whose copying word was pressed: as the button is released, lines may move.
+        """Copy the code block whose copy label was pressed.
 
-        The message gets the focus in between, and shows more figures.
+        A click would come too late: the message gets the focus first, which may move its lines.
         """
         if event.style.meta.get(COPY):
             number = sum(map(can_copy, [*self._lines, *self._tail_lines][: event.y]))
             self.app.copy_to_clipboard(code_blocks(self.source)[number])
 
     def _grow(self, finished: Sequence[str]) -> None:
-        """Lay out new text; draw from the first changed line on, the rest stays as it is."""
+        """Lay out new text, and redraw only from the first changed line on."""
         self._blocks += finished
         if not self._laid_out_width:
-            if self.display:  # in a closed fold it would lay out the whole screen for nothing
+            if self.display:  # in a closed fold, a layout of the screen would be wasted
                 self.refresh(layout=True)
             return
         first, num_lines = max(0, len(self._lines) - 1), self._num_lines
@@ -153,7 +153,7 @@ class Prose(Widget):
         self.refresh(changed, layout=self._num_lines != num_lines)
 
     def _lay_out_all(self, width: int) -> None:
-        """Lay out everything unless it is laid out at that width."""
+        """Lay out everything, unless it is already laid out at this width."""
         if width != self._laid_out_width and width > 0:
             self._laid_out_width = width
             self._lines, self._place = [], 0
@@ -178,7 +178,7 @@ class Prose(Widget):
 
 
 def copied(line: Strip, start: int, end: int) -> str:
-    """Return the characters of a line between two places, without margins; -1 is the end."""
+    """Return the characters of a line between two offsets, without margins; -1 is the end."""
     found, place = "", 0
     for text, style, _ in line:
         if style is None or not style.meta.get(MARGIN):
@@ -188,12 +188,12 @@ def copied(line: Strip, start: int, end: int) -> str:
 
 
 def can_copy(line: Strip) -> bool:
-    """Return True for the line above code, with the word that copies it."""
+    """Return True for the line above a code block that has its copy label."""
     return any(style is not None and style.meta.get(COPY) for _, style, _ in line)
 
 
 def visible(line: Strip) -> str:
-    """Return the text of a line, with spaces for its margins."""
+    """Return the text of a line, with its margins replaced by spaces."""
     return "".join(
         " " * len(text) if style is not None and style.meta.get(MARGIN) else text
         for text, style, _ in line

@@ -1,4 +1,4 @@
-"""The list of conversations, in groups by their age, with a filter."""
+"""The list of conversations, grouped by age, with a filter."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -16,7 +16,7 @@ from specchat.chat.safe_text import in_one_line
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 
 GROUPS = {0: "Today", 1: "Yesterday", 6: "This week"}
-"""The groups by the largest age in days; what is older than the last has a group of its own."""
+"""The groups by their largest age in days; older conversations are in `OLDER`."""
 OLDER = "Older"
 
 
@@ -57,7 +57,7 @@ class Sidebar(Vertical):
         self._show()
 
     def on_input_submitted(self) -> None:
-        """Return from the filter to what it found."""
+        """Move the focus from the filter to the list."""
         self.focus()
 
     @property
@@ -96,11 +96,11 @@ def _group(moment: float) -> str:
 
 
 def _days_since(moment: float) -> int:
-    """Return how many midnights have passed since a moment."""
+    """Return the number of midnights since a moment."""
     return (date.today() - date.fromtimestamp(moment)).days  # noqa: DTZ011, DTZ012  # local time
 
 
 def when(moment: float) -> str:
-    """Return the time of a moment today or yesterday, the date of an earlier one."""
+    """Return a moment as text: the time for today and yesterday, else the date."""
     form = {0: "%H:%M", 1: "yesterday %H:%M"}.get(_days_since(moment), "%d %b %Y")
     return strftime(form, localtime(moment))

@@ -1,6 +1,6 @@
-"""Marks of rendered text, in the meta data of its style, that the mouse finds there."""
+"""Marks in the style metadata of rendered text, for selection and mouse clicks."""
 
 MARGIN = "margin"
-"""A space beside code, which is not copied with it."""
+"""Marks the space around code, which is not copied."""
 COPY = "copy"
-"""The word above code that copies it, and its mark."""
+"""The label above a code block that copies it, and the mark of that label."""

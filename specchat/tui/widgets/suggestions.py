@@ -1,4 +1,4 @@
-"""What matches the text being typed, listed above the composer: slash commands, files after @."""
+"""Completions of the text being typed, listed above the composer: commands, files after @."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ WIDEST = max(map(len, SLASHES))
 
 
 class Suggestions(OptionList, can_focus=False):
-    """Hidden unless a command or the name of a file is typed; the focus stays in the composer."""
+    """A list shown while a command or file name is typed; the focus stays in the composer."""
 
     has_files = False
     _text = ""
-    """The text the commands are listed for."""
+    """The text that the listed commands complete."""
 
     @dataclass
     class Taken(Message):
@@ -28,7 +28,7 @@ class Suggestions(OptionList, can_focus=False):
         is_file: bool = False
 
     def follow(self, text: str) -> bool:
-        """List the commands that a new text may become; return True if there are any."""
+        """List the commands that complete a new text; return True if there are any."""
         found = matching(text)
         is_new, self._text = text != self._text, text
         if not is_new or (self.has_files and not found):

@@ -1,4 +1,4 @@
-"""Which token each character of rendered Markdown comes from; no widgets here."""
+"""Maps characters of rendered Markdown to the origins of their tokens; no widgets here."""
 
 import re
 from collections.abc import Sequence
@@ -7,26 +7,26 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind, Piece
 
 REACH = 40
-"""How far ahead a word is looked for: Markdown's own characters are not rendered."""
+"""How far ahead to search for a word, because Markdown's syntax is not rendered."""
 REACH_PER_CHARACTER = 20
-"""Longer words are looked for farther away: they are rarely found by mistake."""
+"""Longer words are searched for farther ahead, as false matches are rare."""
 
 
 class TokenTint:
-    """The tokens of one kind of text, found again in it as rendered, word by word and in order."""
+    """Finds the tokens of one kind of text in the rendered text, word by word and in order."""
 
     def __init__(self, pieces: Sequence[Piece], kind: Kind = "answer") -> None:
-        """Store the pieces of an answer, which may grow; those of other kinds are left out."""
+        """Store an answer's pieces, a list that may grow; those of other kinds are ignored."""
         self._pieces, self._kind = pieces, kind
         self._num_read = 0
         self._text = ""
         self._origins: list[str] = []
 
     def of_lines(self, lines: Sequence[str], start: int) -> tuple[list[list[str]], int]:
-        """Return the origin of every character of some lines, and where the next ones begin.
+        """Return the origin of every character of some lines, and the offset of the next lines.
 
-        `start` is the character of the text where the lines begin. What is not part of the text,
-        such as bullets and borders, has no origin: "".
+        `start` is the offset in the text where the lines begin. Characters that are not in the
+        text, such as bullets and borders, have the origin "".
         """
         self._read()
         found, place = [], start
@@ -34,7 +34,7 @@ class TokenTint:
             origins = [""] * len(line)
             for word in re.finditer(r"\S+", line):
                 place = self._find(word, origins, place, start)
-            self._join(line, origins)
+            self._tint_spaces(line, origins)
             found.append(origins)
         return found, place
 
@@ -46,11 +46,11 @@ class TokenTint:
         self._num_read = len(self._pieces)
 
     def _find(self, word: re.Match[str], origins: list[str], place: int, start: int) -> int:
-        """Set the origins of a word; return where the next one is looked for."""
+        """Set the origins of a word; return where to search for the next one."""
         text = word[0]
         reach = place + REACH + REACH_PER_CHARACTER * len(text)
         found = self._text.find(text, place, reach)
-        if found < 0:  # the columns of a table are not in the order of the text
+        if found < 0:  # wrapped table cells are not in the order of the text
             found = self._text.find(text, start, place)
         if found >= 0:
             origins[word.start() : word.end()] = self._origins[found : found + len(text)]
@@ -61,8 +61,8 @@ class TokenTint:
                 origins[offset], place = self._origins[found], found + 1
         return place
 
-    def _join(self, line: str, origins: list[str]) -> None:
-        """Give a space between two words the origin of the second: tokens begin with spaces."""
+    def _tint_spaces(self, line: str, origins: list[str]) -> None:
+        """Give a space between two words the second one's origin, as tokens begin with spaces."""
         for offset in range(1, len(line) - 1):
             if line[offset] == " " and origins[offset - 1]:
                 origins[offset] = origins[offset + 1]

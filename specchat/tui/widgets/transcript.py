@@ -1,4 +1,4 @@
-"""The conversation on the screen: its newest messages, and others when the reader goes there."""
+"""The conversation on the screen: its newest messages, and older ones on scrolling to them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from specchat.tui.widgets.message_views import MessageView, render_alike
 from specchat.tui.widgets.prose import virtual_size_alone
 
 NUM_AT_ONCE = 30
-"""Messages mounted together: more would wait beyond the edges of the screen."""
+"""The number of messages mounted at a time, enough to fill the screen."""
 
 MAX_MOUNTED = 3 * NUM_AT_ONCE
-"""With more than this, a new message unmounts the oldest ones."""
+"""When more messages than this are mounted, adding one unmounts the oldest."""
 
 
 class _Column(Vertical):
-    """The messages, which begin at the top of the screen even if there are few."""
+    """The messages, starting at the top of the screen even if there are few."""
 
     render_lines = render_alike
     virtual_size = virtual_size_alone()
@@ -29,8 +29,8 @@ class _Column(Vertical):
 class Transcript(VerticalScroll, can_focus=False):
     """A column of messages that follows the newest unless the reader scrolls up.
 
-    Only a part of a long conversation is mounted. The messages before and after it are known by
-    their numbers, and are mounted when the reader scrolls to that edge.
+    Only part of a long conversation is mounted. For the messages before and after it only their
+    numbers are kept; they are mounted when the reader scrolls to that edge.
     """
 
     render_lines = render_alike
@@ -38,12 +38,12 @@ class Transcript(VerticalScroll, can_focus=False):
 
     @dataclass
     class Behind(Message):
-        """The reader has left the newest message, or is back at it."""
+        """The reader has scrolled away from the newest message, or back to it."""
 
         is_behind: bool
 
     def __init__(self, make: Callable[[int], MessageView]) -> None:
-        """Start empty; `make` returns a view of the message of that number."""
+        """Start empty; `make` returns a view of the message with a given number."""
         self._above = Static(classes="edge", markup=False)
         self._below = Static(classes="edge", markup=False)
         self._messages = _Column(self._above, self._below)
@@ -58,7 +58,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.anchor()
 
     async def on_click(self, event: Click) -> None:
-        """Show some of the messages beyond the end that was clicked."""
+        """Show more messages when the line that counts them is clicked."""
         place = event.screen_x, event.screen_y
         if self._above.region.contains(*place):
             await self._show_older()
@@ -71,7 +71,7 @@ class Transcript(VerticalScroll, can_focus=False):
         return list(self.query(MessageView))
 
     async def show(self, numbers: Sequence[int]) -> None:
-        """Show the end of another conversation, given by the numbers of its messages."""
+        """Show the end of a conversation, given the numbers of its messages."""
         await self._show_part(numbers, max(0, len(numbers) - NUM_AT_ONCE))
         self.anchor()
         self.scroll_end(animate=False)
@@ -84,7 +84,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.anchor()
 
     async def show_end(self) -> None:
-        """Mount the newest messages if they are not."""
+        """Mount the newest messages unless they are mounted."""
         if self._newer:
             await self.show(self._numbers)
 
@@ -95,7 +95,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.scroll_end(animate=False)
 
     async def reveal(self, message: int) -> MessageView | None:
-        """Scroll to a message and return its view; None if the conversation does not have it."""
+        """Scroll to a message and return its view; None if it is not in the conversation."""
         found = self.view_of(message)
         if found is None and message in (numbers := self._numbers):
             place = numbers.index(message)
@@ -103,7 +103,7 @@ class Transcript(VerticalScroll, can_focus=False):
             await self._show_part(numbers, min(max(0, place - NUM_AT_ONCE // 2), last_first))
             found = self.view_of(message)
         if found is not None:
-            self._stay()
+            self._stop_following()
             self.call_after_refresh(self.scroll_to_widget, found, animate=False, top=True)
         return found
 
@@ -121,24 +121,24 @@ class Transcript(VerticalScroll, can_focus=False):
 
     @property
     def _numbers(self) -> list[int]:
-        """All messages of the conversation, mounted or not."""
+        """The numbers of all messages of the conversation, mounted or not."""
         return [*self._older, *(view.message_id for view in self.views), *self._newer]
 
     async def _show_part(self, numbers: Sequence[int], first: int) -> None:
-        """Mount the messages from a place on, and unmount all others."""
+        """Mount the messages from index `first` on, and unmount all others."""
         last = first + NUM_AT_ONCE
         self._older, self._newer = list(numbers[:first]), list(numbers[last:])
         await self._messages.remove_children(MessageView)
         await self._mount(numbers[first:last])
 
-    def _stay(self) -> None:
-        """Follow the newest message only if it is mounted and the reader scrolls to it."""
+    def _stop_following(self) -> None:
+        """Stop following the newest message, until it is mounted and the reader scrolls to it."""
         self.anchor(not self._newer)
         self.release_anchor()
 
     def on_fold_opened(self, message: Fold.Opened) -> None:
-        """Show the beginning of what was opened."""
-        self._stay()
+        """Scroll to the beginning of the opened fold."""
+        self._stop_following()
         self.call_after_refresh(self.scroll_to_widget, message.fold, animate=False, top=True)
 
     def view_of(self, message: int) -> MessageView | None:
@@ -151,10 +151,10 @@ class Transcript(VerticalScroll, can_focus=False):
             oldest = views[:-NUM_AT_ONCE]
             self._older += [view.message_id for view in oldest]
             await self._messages.remove_children(oldest)
-            self._count()
+            self._show_counts()
 
     async def _show_older(self) -> None:
-        """Mount older messages, and keep the reader's place."""
+        """Mount older messages without moving the visible ones."""
         numbers, self._older = self._older[-NUM_AT_ONCE:], self._older[:-NUM_AT_ONCE]
         if numbers:
             below = self.max_scroll_y - self.scroll_y
@@ -167,16 +167,16 @@ class Transcript(VerticalScroll, can_focus=False):
         numbers, self._newer = self._newer[:NUM_AT_ONCE], self._newer[NUM_AT_ONCE:]
         if numbers:
             await self._mount(numbers)
-            self._stay()
+            self._stop_following()
 
     async def _mount(self, numbers: Sequence[int], *, at_top: bool = False) -> None:
         views = [self._make(number) for number in numbers]
         before, after = (None, self._above) if at_top else (self._below, None)
         await self._messages.mount(*views, before=before, after=after)
-        self._count()
+        self._show_counts()
 
-    def _count(self) -> None:
-        """Show how many messages are not mounted."""
+    def _show_counts(self) -> None:
+        """Show how many messages are not mounted, above and below."""
         self._above.update(f"▲ {len(self._older)} older messages")
         self._below.update(f"▼ {len(self._newer)} newer messages")
         self._above.display, self._below.display = bool(self._older), bool(self._newer)

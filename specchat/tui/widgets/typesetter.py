@@ -1,4 +1,4 @@
-"""From blocks of Markdown to lines on the screen, tinted by the origins of their tokens."""
+"""Lays out blocks of Markdown as screen lines, tinted by the origins of their tokens."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ STYLES = {
     "table.border": "dim",
     "table.header": "bold {primary}",
 }
-"""Rich's styles of Markdown, in the colours of the theme."""
+"""Rich's Markdown styles, with placeholders for the theme's colours."""
 
 
 class Typesetter:
-    """Lays out text in the colours of a theme."""
+    """Lays out Markdown in the colours of a theme."""
 
     def __init__(
         self, colours: Mapping[str, str], *, is_dark: bool = True, has_colours: bool = True
     ) -> None:
-        """Create the styles from the theme's colours, by Textual's names for them.
+        """Create the styles from the theme's colours, which are keyed by Textual's names.
 
         Without `has_colours` tokens are underlined instead of tinted.
         """
@@ -86,7 +86,9 @@ class Typesetter:
         options = self._console.options.update(width=max(1, width), height=None)
         rendered = self._console.render_lines(self._rendering.of(tokens), options, pad=False)
         lines = [Strip(line) for line in rendered]
-        if len(tokens) > 1 or tokens[0].type != "fence":  # the empty lines of code are its own
+        if (
+            len(tokens) > 1 or tokens[0].type != "fence"
+        ):  # empty lines in a code block belong to the code
             while lines and not lines[0].text.strip():
                 lines.pop(0)
             while lines and not lines[-1].text.strip():
@@ -94,11 +96,11 @@ class Typesetter:
         return [*lines, Strip.blank(0)]
 
     def origin_style(self, origin: str) -> Style:
-        """Return what is added to the style of tokens of that origin."""
+        """Return the style to add to tokens of an origin."""
         return self._origins.get(origin, Style())
 
     def tinted(self, line: Strip, origins: Sequence[str]) -> Strip:
-        """Return a line whose characters have the styles of these origins too."""
+        """Return a line with the style of its origin added to each character."""
         segments, start = [], 0
         for text, style, _ in line:
             here = origins[start : start + len(text)]
@@ -112,7 +114,7 @@ class Typesetter:
 def _tint(
     origin: drafter_registry.TokenOrigin, colours: Mapping[str, str], *, has_colours: bool
 ) -> str:
-    """Return the style of an origin: a background, or a mark where there are few colours."""
+    """Return the style of an origin: a background, or a text style if there are few colours."""
     colour = colours.get(origin.colour, "")
     background = colours.get(f"{origin.colour.removeprefix('text-')}-muted", "")
     if has_colours and colour.startswith("#") and background:
@@ -121,25 +123,25 @@ def _tint(
 
 
 def _rich_colour(colour: str) -> str:
-    """Return Rich's name of a colour: Textual prefixes those of the terminal with "ansi_"."""
+    """Return Rich's name of a colour; Textual prefixes the terminal's colours with "ansi_"."""
     return "default" if colour == "transparent" else colour.removeprefix("ansi_")
 
 
 def code_blocks(text: str) -> list[str]:
-    """Return the contents of all fences, of which the last may still be open."""
+    """Return the contents of all fences; the last one may still be open."""
     return [token.content for token in markdown_parser().parse(text) if token.type == "fence"]
 
 
 def colours_of(app: App[None]) -> str | None:
-    """Return what a terminal can show, by Rich's names; None without colours."""
+    """Return Rich's name of the terminal's colour system; None without colours."""
     return None if os.environ.get("NO_COLOR") else app.console.color_system
 
 
 def readable_theme(theme: Theme, colours: str | None) -> str:
-    """Return a theme that can be read with these colours, by Rich's names for them.
+    """Return the name of a theme that is readable with this colour system (see `colours_of`).
 
-    Without colours the terminal's own become black on black; where there are only 16 of them,
-    others become grey.
+    Without colours, ANSI themes would be black on black; with only 16 colours, all other themes
+    would be grey.
     """
     is_ansi, brightness = "ansi" in theme.name, "dark" if theme.dark else "light"
     if colours is None and is_ansi:

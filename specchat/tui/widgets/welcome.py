@@ -1,4 +1,4 @@
-"""What an empty conversation shows: the loaded pair, and questions to begin with."""
+"""The start screen of an empty conversation: the loaded pair, and sample questions."""
 
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ QUESTIONS = (
     "Write a Python function that checks whether a number is prime.",
     "Tell me a short story about a dragon.",
 )
-"""The demo pair knows their answers too."""
+"""Sample questions, which the demo pair can answer too."""
 NO_DRAFT = "suffix lookup, without a model"
 NAMES_WIDTH, BETWEEN = 9, " · "
 
@@ -41,14 +41,14 @@ class Welcome(VerticalScroll, can_focus=False):
     _shown: tuple[str, EngineFacts | None] | None = None
 
     def compose(self) -> ComposeResult:
-        """Put the questions below the card."""
+        """Yield the wordmark, the card and the questions."""
         yield Static(WORDMARK, id="wordmark", markup=False)
         yield Static(id="pair", markup=False)
         yield Static("Try a question, or write your own below", classes="label", markup=False)
         yield _Questions(*(f"→ {each}" for each in QUESTIONS), markup=False, compact=True)
 
     def show(self, pair: str, facts: EngineFacts | None) -> None:
-        """Show what is loaded; no facts while it loads."""
+        """Show the pair; `facts` is None while it loads."""
         self._shown = pair, facts
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
@@ -77,7 +77,7 @@ class Welcome(VerticalScroll, can_focus=False):
 
 
 def _row(name: str, value: str, num_bytes: int, width: int) -> Text:
-    """Return a row of the card; a file's size that has no room left in it goes below it, whole."""
+    """Return a row of the card; a size that does not fit into the row goes on a line below."""
     row = Text.assemble((f"{name:<{NAMES_WIDTH}}", "dim"), in_one_line(value))
     if num_bytes:
         size = size_text(num_bytes)
