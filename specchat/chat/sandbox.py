@@ -85,9 +85,8 @@ def _limit_time(seconds: float) -> None:
     if sys.platform == "win32":
         longest = seconds
     else:
-        signal.setitimer(
-            signal.ITIMER_PROF, seconds
-        )  # the default action of its signal ends the process
+        # the default action of its signal ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         longest = ELAPSED_FACTOR * seconds
     faulthandler.cancel_dump_traceback_later()
     if seconds:
@@ -193,9 +192,8 @@ def _as_json(
 
     Other options of a template are ignored, because `cls` and `default` would be called.
     """
-    found = (
-        list(value) if isinstance(value, Iterator) else value
-    )  # for example, from the filter `map`
+    # for example, from the filter `map`
+    found = list(value) if isinstance(value, Iterator) else value
     return json.dumps(found, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
 
 

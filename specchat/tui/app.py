@@ -160,9 +160,8 @@ class ChatApp(App[None]):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self._begin)
         self._exit_on_sigterm()
-        self.view.composer.remember(
-            store.questions(LONGEST_HISTORY)
-        )  # last, as it raises if the store is damaged
+        # last, as it raises if the store is damaged
+        self.view.composer.remember(store.questions(LONGEST_HISTORY))
 
     def _begin(self) -> None:
         """Load the pair, and do whatever else can wait until the first screen is shown."""

@@ -272,9 +272,8 @@ def typed_value(text: str, kind: Any) -> Any:
     for parsed in (partial(json.loads, strict=False), ast.literal_eval):
         with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = parsed(text.strip())
-            json.dumps(
-                value, allow_nan=False
-            )  # fails for Python literals without a JSON equivalent
+            # fails for Python literals without a JSON equivalent
+            json.dumps(value, allow_nan=False)
             return value
     return text
 

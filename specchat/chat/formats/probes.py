@@ -73,9 +73,8 @@ class Probes:
         fixed = {**MADE_UP, "bos_token": self.bos, "eos_token": self.eos}
         given = [{**fixed, **each} for each in wanted.values()]
         rendered = render_all(self.template, given)
-        if not any(
-            isinstance(text, str) for text in rendered
-        ):  # perhaps a busy machine caused timeouts
+        # perhaps a busy machine caused timeouts
+        if not any(isinstance(text, str) for text in rendered):
             rendered = render_all(self.template, given)
         for name, text in zip(wanted, rendered, strict=True):
             is_usable = isinstance(text, str) and len(text) <= LONGEST_PROBE

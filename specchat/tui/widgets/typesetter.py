@@ -86,9 +86,8 @@ class Typesetter:
         options = self._console.options.update(width=max(1, width), height=None)
         rendered = self._console.render_lines(self._rendering.of(tokens), options, pad=False)
         lines = [Strip(line) for line in rendered]
-        if (
-            len(tokens) > 1 or tokens[0].type != "fence"
-        ):  # empty lines in a code block belong to the code
+        # empty lines in a code block belong to the code
+        if len(tokens) > 1 or tokens[0].type != "fence":
             while lines and not lines[0].text.strip():
                 lines.pop(0)
             while lines and not lines[-1].text.strip():
