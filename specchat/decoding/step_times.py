@@ -15,6 +15,7 @@ from specchat.wording import SPEEDUP_TOLERANCE
 GainKind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
 """Nothing was drafted; not sound yet; what a sound gain says."""
 
+Bins: TypeAlias = dict[tuple[int, int], int]
 BINS_PER_OCTAVE = 24
 """Times are counted in bins 3 % wide."""
 FEW_STEPS = 4
@@ -79,8 +80,11 @@ class StepTimes:
     """What plain decoding would take for the tokens of steps with drafts, where that is known."""
     num_unpriced: int = 0
     """The tokens of steps with drafts for which that is not known."""
-    _bins: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """The number of steps by drafted tokens, and by the logarithm of their time."""
+    _bins: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The number of steps by drafted tokens, and by the logarithm of their time.
+
+    Another thread may add a step meanwhile, so what is worked out is worked out from a copy.
+    """
 
     def add(
         self, num_drafted: int, num_emitted: int, seconds: float, verified_in: float, single: float
@@ -91,7 +95,8 @@ class StepTimes:
         the machine may have been slower, and takes no longer than a pass over more tokens.
         """
         self.seconds += seconds
-        self._bins[num_drafted, _bin(seconds)] += 1
+        place = num_drafted, _bin(seconds)
+        self._bins[place] = self._bins.get(place, 0) + 1
         if num_drafted and single:
             self.priced_s += num_emitted * min(single, verified_in)
         elif num_drafted:
@@ -99,25 +104,28 @@ class StepTimes:
 
     def count(self) -> tuple[int, int]:
         """Return the number of steps without drafts and with them."""
-        plain = sum(count for (drafted, _), count in self._bins.items() if not drafted)
-        return plain, self._bins.total() - plain
+        counts = _counts(dict(self._bins))
+        return counts[0], counts.total() - counts[0]
 
     def typical_s(self) -> tuple[float, float]:
         """Return the seconds that these steps typically take, and the error's share of them."""
-        typical, spread = self._typical()
-        counts = self._counts()
+        bins = dict(self._bins)
+        typical, spread = _typical(bins)
+        counts = _counts(bins)
         seconds = sum(counts[drafted] * seconds for drafted, seconds in typical.items())
         return seconds, MEDIAN_ERROR * spread / max(1, counts.total()) ** 0.5
 
     def gain(self) -> Gain:
         """Return what speculation brought."""
-        num_plain, num_drafting = self.count()
+        bins = dict(self._bins)
+        counts = _counts(bins)
+        num_plain, num_drafting = counts[0], counts.total() - counts[0]
         if not num_drafting:
             return Gain()
-        typical, spread = self._typical()
         if self.num_unpriced and num_plain < MIN_STEPS:
             return Gain("measuring")
-        own, _ = self.typical_s()
+        typical, spread = _typical(bins)
+        own = sum(counts[drafted] * seconds for drafted, seconds in typical.items())
         plain_steps = typical.get(0, 0.0) * num_plain
         plain = plain_steps + self.priced_s + self.num_unpriced * typical.get(0, 0.0)
         speedup = plain / own
@@ -131,40 +139,6 @@ class StepTimes:
         if not is_long_enough or self.seconds > BUSY * own:
             kind = "measuring"
         return Gain(kind, speedup, error, plain, own)
-
-    def _counts(self) -> Counter[int]:
-        counts = Counter[int]()
-        for (drafted, _), count in self._bins.items():
-            counts[drafted] += count
-        return counts
-
-    def _typical(self) -> tuple[dict[int, float], float]:
-        """Return the typical seconds by drafted tokens, and how much steps differ from them.
-
-        That is a relative standard deviation, from the quartiles. Where there are few steps, all
-        may have been held up: there the time is at most that of steps that drafted more, or, per
-        token, that of the longest.
-        """
-        medians = {each: self._quantile(each, 0.5) for each in self._counts()}
-        sure = {
-            drafted: medians[drafted]
-            for drafted, count in self._counts().items()
-            if count >= FEW_STEPS
-        }
-        typical = dict[int, float]()
-        for drafted, median in medians.items():
-            typical[drafted] = min(median, _bound(drafted, sure))
-        scaled = Counter[int]()
-        for (drafted, place), count in self._bins.items():
-            if drafted in sure:
-                scaled[place - _bin(sure[drafted])] += count
-        quartiles = [_place(scaled, share) for share in (0.25, 0.75)] if scaled else [0, 0]
-        octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
-        return typical, octaves * log(2) / QUARTILES_APART
-
-    def _quantile(self, drafted: int, share: float) -> float:
-        own = Counter({place: n for (each, place), n in self._bins.items() if each == drafted})
-        return float(2 ** ((_place(own, share) + 0.5) / BINS_PER_OCTAVE))
 
 
 def compared(plain: StepTimes, own: StepTimes, plain_tokens: int, own_tokens: int) -> Gain:
@@ -182,6 +156,40 @@ def compared(plain: StepTimes, own: StepTimes, plain_tokens: int, own_tokens: in
     return Gain(
         "measuring" if is_busy or not is_long_enough else kind, speedup, error, plain_s, own_s
     )
+
+
+def _counts(bins: Bins) -> Counter[int]:
+    """Return the number of steps by drafted tokens."""
+    counts = Counter[int]()
+    for (drafted, _), count in bins.items():
+        counts[drafted] += count
+    return counts
+
+
+def _typical(bins: Bins) -> tuple[dict[int, float], float]:
+    """Return the typical seconds by drafted tokens, and how much steps differ from them.
+
+    That is a relative standard deviation, from the quartiles. Where there are few steps, all may
+    have been held up: there the time is at most that of steps that drafted more, or, per token,
+    that of the longest.
+    """
+    counts = _counts(bins)
+    medians = {drafted: _median(bins, drafted) for drafted in counts}
+    sure = {each: medians[each] for each, count in counts.items() if count >= FEW_STEPS}
+    typical = {each: min(median, _bound(each, sure)) for each, median in medians.items()}
+    differences = Counter[int]()
+    for (drafted, place), count in bins.items():
+        if drafted in sure:
+            differences[place - _bin(sure[drafted])] += count
+    quartiles = [_place(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
+    octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
+    return typical, octaves * log(2) / QUARTILES_APART
+
+
+def _median(bins: Bins, drafted: int) -> float:
+    """Return the median seconds of the steps that drafted so many tokens."""
+    own = Counter({place: count for (each, place), count in bins.items() if each == drafted})
+    return float(2 ** ((_place(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
 
 
 def _bound(drafted: int, sure: dict[int, float]) -> float:

@@ -104,7 +104,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
     ("words", "part"),
     [
         ("/race", "no answer"),
-        ("/race export", "no race yet"),
+        ("/race export", "has not been raced yet"),
         ("/race faster", "Use /race, or /race export NAME.svg"),
     ],
 )
