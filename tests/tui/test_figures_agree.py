@@ -21,7 +21,7 @@ from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
 from specchat.tui.widgets.panel import Card, FigureView, Panel
-from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, speedup_text
+from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, duration_text, speedup_text
 from tui.driving import panel_text, race, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
@@ -335,3 +335,33 @@ async def test_the_panel_follows_the_focus() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: "Ctrl+L" in screen_text(app))
         assert panel_text(app) == newest
+
+
+async def test_an_answer_that_ended_is_not_measured_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What could not be told during it cannot be told after it."""
+    monkeypatch.setattr("specchat.decoding.step_times.MIN_SECONDS", 1e9)
+    script = Script(["abcdefghijkl" * 9], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Short", wait=False)
+        await until(pilot, lambda: "Measuring what speculation" in panel_text(app))
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: "Not enough to tell" in panel_text(app))
+        assert app.conversations.branch[-1].statistics["speedup"] == 0.0
+
+
+async def test_the_seconds_saved_are_kept_and_added_up(tmp_path: Path) -> None:
+    """Over the answers of all conversations, in this session and the next."""
+    saved = 0.0
+    for number in (1, 2):
+        app = chat(Script(["abcdefghijkl" * 9]), tmp_path / "history.db")
+        async with app.run_test(size=SIZE) as pilot:
+            await say(pilot, f"Question {number}")
+            saved += app.conversations.branch[-1].statistics["saved_s"]
+            today, ever = app.answers.figures.saved_before
+            assert today == pytest.approx(saved)
+            assert ever == pytest.approx(saved)
+            assert f"today {duration_text(saved)}" in panel_text(app) or number == 1
+    assert saved > 2

@@ -213,8 +213,9 @@ class Answers:
             del self._num_slow[self._drafted_with]
         if self._saved is not None:
             today, ever = self._saved
-            self._saved = today + saved_s, ever + saved_s
-            self.figures.saved_before, self.figures.is_counted = self._saved, True
+            self._saved = self.figures.saved_before = today + saved_s, ever + saved_s
+        self.figures.is_counted = True
+        self._view.show_state()
 
     def _saved_so_far(self) -> tuple[float, float]:
         """Return the seconds that all stored answers saved, today and ever."""
