@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,12 @@ def run(arguments: argparse.Namespace) -> int | None:
     """Show the chat until the user leaves it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOption("the chat needs a terminal; use `specchat ask` without one")
+    if sys.platform != "win32" and (kind := os.environ.get("TERM", "")) in {"", "dumb", "unknown"}:
+        named = f"TERM={kind}" if kind else "TERM is not set"
+        raise InvalidOption(
+            f"the chat needs a terminal that draws a screen ({named}): set TERM, such as"
+            " xterm-256color, or use `specchat ask`"
+        )
     pair = chosen_pair(arguments)
     choice = _choice(arguments, pair)
     settings = arguments.settings

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from specchat.tui.widgets.literal_marks import keep_literal_marks
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -16,6 +19,7 @@ MAX_CHARACTERS = 4000
 """A growing paragraph longer than this is split likewise."""
 CONTINUED = "\ufdd0"
 """Ends the first line of a fence that continues the previous block."""
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
 TITLED = "\ufdd1"
 """Separates the title of a fence from its language."""
 
@@ -26,6 +30,7 @@ def markdown_parser(*, finds_inlines: bool = True) -> MarkdownIt:
     from markdown_it import MarkdownIt  # not needed until the first answer
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    parser = keep_literal_marks(parser)
     return parser if finds_inlines else parser.disable(["inline", "text_join"])
 
 
@@ -51,7 +56,7 @@ class GrowingMarkdown:
         blocks = [
             token for token in tokens if token.level == 0 and token.map and token.nesting >= 0
         ]
-        lines = self.tail.splitlines(keepends=True)
+        lines = LINE.findall(self.tail)  # as the parser counts them: no other character ends one
         if len(blocks) > 1:
             return self._cut(lines, blocks)
         return self._cut_inside(lines, blocks[0], tokens) if blocks else []

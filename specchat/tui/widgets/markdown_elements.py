@@ -14,6 +14,7 @@ from rich.syntax import Syntax
 from specchat.tui.widgets.growing_text import CONTINUED, TITLED
 from specchat.tui.widgets.style_marks import COPY, MARGIN
 
+BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 TASK = re.compile(r"\[([ xX])\](?= )")
 
 
@@ -97,10 +98,25 @@ class ThemedMarkdown(Markdown):
         self.parsed = list(tokens)
         for place, token in enumerate(tokens):
             if token.children:
-                token.children = list(_with_plain_autolinks(token.children))
+                children = _with_line_breaks(token.children)
+                token.children = list(_with_plain_autolinks(list(children)))
                 if place > 1 and tokens[place - 2].type == "list_item_open":
                     _draw_task(token.children[0])
         return self
+
+
+def _with_line_breaks(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield tokens with a line break for each one that was written, and for each <br>."""
+    for token in tokens:
+        if token.type == "softbreak":
+            yield Token("hardbreak", "br", 0)
+        elif token.type == "text" and BREAK.search(token.content):
+            for number, part in enumerate(BREAK.split(token.content)):
+                if number:
+                    yield Token("hardbreak", "br", 0)
+                yield Token("text", "", 0, content=part)
+        else:
+            yield token
 
 
 def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:

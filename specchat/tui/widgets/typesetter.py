@@ -24,6 +24,8 @@ from specchat.tui.widgets.growing_text import markdown_parser
 if TYPE_CHECKING:
     from specchat.tui.widgets.markdown_elements import ThemedMarkdown
 
+LINE_ENDS = dict.fromkeys(map(ord, "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+"""Characters that end a line for Rich, but not in Markdown."""
 STYLES = {
     "h1": "bold {primary}",
     "h2": "bold {primary}",
@@ -80,7 +82,7 @@ class Typesetter:
 
     def markdown(self, block: str, width: int) -> list[Strip]:
         """Return the lines of one block, followed by an empty line."""
-        tokens = markdown_parser().parse(block)
+        tokens = markdown_parser().parse(block.translate(LINE_ENDS))
         if not tokens:
             return []
         options = self._console.options.update(width=max(1, width), height=None)
