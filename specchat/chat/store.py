@@ -1,6 +1,7 @@
 """The store: conversations, their messages and presets in one SQLite file, private to the user."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
@@ -36,6 +37,15 @@ CONVERSATIONS = (
 def default_path() -> Path:
     """Return the path of the user's store."""
     return FOLDERS.user_data_path / "history.db"
+
+
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Characters of scripts that write words without spaces, or with endings attached."""
+AROUND = 30
+"""Characters shown on each side of what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +260,13 @@ class Store(Database, AbstractContextManager["Store"]):
     ) -> list[SearchResult]:
         """Return the messages that contain all words; the last word may be a prefix.
 
-        The reasoning of an answer is searched too.
+        The reasoning of an answer is searched too. In scripts without spaces between words, a word
+        may be any part of the text.
         """
-        quoted = ['"' + word.replace('"', '""') + '"' for word in storable(words).split()]
+        wanted = storable(words).split()
+        if any(UNSPACED.search(word) for word in wanted):
+            return self._search_parts(wanted, limit, conversation)
+        quoted = ['"' + word.replace('"', '""') + '"' for word in wanted]
         if not quoted:
             return []
         rows = self.rows(
@@ -270,6 +284,31 @@ class Store(Database, AbstractContextManager["Store"]):
             for number, message, title, text, role, created, apart in rows
         ]
 
+    def _search_parts(
+        self, words: Sequence[str], limit: int, conversation: int | None
+    ) -> list[SearchResult]:
+        """Return the messages that contain all these texts, in capital or small letters.
+
+        Reads all messages: the index knows words only as spaces separate them.
+        """
+        rows = self.rows(
+            "SELECT message.conversation, message.id, conversation.title, message.text,"
+            " message.reasoning, message.role, message.created FROM message"
+            " JOIN conversation ON conversation.id = message.conversation"
+            " WHERE message.deleted IS NULL AND conversation.deleted IS NULL"
+            " AND (? IS NULL OR message.conversation = ?)"
+            " AND NOT EXISTS (SELECT 1 FROM json_each(?) WHERE"
+            " instr(lower(message.text || ' ' || message.reasoning), lower(json_each.value)) = 0)"
+            " ORDER BY message.id DESC LIMIT ?",
+            (conversation, conversation, json.dumps(words), limit),
+        )
+        results = []
+        for number, message, title, text, reasoning, role, created in rows:
+            apart = words[0].lower() not in text.lower()
+            snippet = _around(reasoning if apart else text, words[0])
+            results.append(SearchResult(number, message, title, snippet, role, created, apart))
+        return results
+
     # --- presets
 
     def presets(self) -> list[Preset]:
@@ -286,3 +325,11 @@ class Store(Database, AbstractContextManager["Store"]):
     def delete_preset(self, name: str) -> None:
         """Delete a preset."""
         self.run("DELETE FROM preset WHERE name = ?", (name,))
+
+
+def _around(text: str, word: str) -> str:
+    """Return the part of a text around a word, on one line."""
+    place = max(0, text.lower().find(word.lower()))
+    start, end = max(0, place - AROUND), place + len(word) + AROUND
+    ends = "…" * (start > 0), "…" * (end < len(text))
+    return ends[0] + " ".join(text[start:end].split()) + ends[1]

@@ -13,6 +13,7 @@ from typing import Any
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.safe_text import harmless
+from specchat.chat.text_files import decoded
 from specchat.cli import pull
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
@@ -70,11 +71,22 @@ def _prompt(arguments: argparse.Namespace) -> str:
     if sys.stdin and not sys.stdin.isatty() and not arguments.no_stdin:
         mode = os.fstat(sys.stdin.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
-            parts.append(_standard_input().decode("utf-8", "replace").strip("\n"))
+            parts.append(_text_of(_standard_input()).strip("\n"))
     prompt = "\n\n".join(part for part in parts if part.strip())
     if not prompt:
         raise InvalidOption('no question given: use specchat ask "QUESTION", or pipe one in')
     return prompt
+
+
+def _text_of(content: bytes) -> str:
+    """Return standard input as text; say so if its encoding is not UTF-8."""
+    try:
+        text, encoding = decoded(content)
+    except ValueError:
+        raise InvalidOption("standard input is not text: pipe a text, or use --no-stdin") from None
+    if encoding:
+        say(f"standard input was read as {encoding}")
+    return text
 
 
 def _standard_input() -> bytes:

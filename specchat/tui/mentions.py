@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from specchat.chat.conversation import Attachment
 from specchat.chat.safe_text import harmless
+from specchat.chat.text_files import decoded
 from specchat.errors import InvalidOption
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
@@ -45,27 +46,31 @@ def completions(word: str, folder: Path) -> list[str]:
 
 def named_files(
     text: str, folder: Path, known: Iterable[Attachment] = ()
-) -> tuple[list[Attachment], list[str]]:
+) -> tuple[list[Attachment], list[str], dict[str, str]]:
     """Return the files that a message names, with contents, and the names that match no file.
+
+    The third result has the encodings other than UTF-8 that files were read in, by name.
 
     `known` has earlier attachments, used for files deleted since. Raises InvalidOption
     for a file that is too large or not a text file.
     """
     before = {each.name: each for each in known}
     files: dict[str, Attachment] = {}
-    missing = []
+    missing, encodings = [], dict[str, str]()
     for quoted, plain in NAME.findall(text):
         for name in [quoted] if quoted else _possible(plain):
             path = _file(folder, name)
             if path is not None:
-                files[name] = Attachment(name, _content(path, name))
+                content, encoding = _content(path, name)
+                files[name] = Attachment(name, content)
+                encodings |= {name: encoding} if encoding else {}
             elif name in before:
                 files[name] = before[name]
             if name in files:
                 break
         else:
             missing.append(quoted or plain.rstrip(PUNCTUATION) or plain)
-    return list(files.values()), list(dict.fromkeys(missing))
+    return list(files.values()), list(dict.fromkeys(missing)), encodings
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
@@ -116,7 +121,7 @@ def _path(word: str) -> Path | None:
     path = Path(word)
     with suppress(*NO_PATH, InvalidOption):
         path = path.expanduser()
-        if path.is_absolute() and path.is_file() and _content(path, word):
+        if path.is_absolute() and path.is_file() and _content(path, word)[0]:
             return path
     return None
 
@@ -127,14 +132,15 @@ def _named(path: Path, folder: Path) -> str:
     return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
 
 
-def _content(path: Path, name: str) -> str:
+def _content(path: Path, name: str) -> tuple[str, str]:
+    """Return a file's text, and the name of its encoding, empty for UTF-8."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise InvalidOption(
                 f"{name} is larger than {LARGEST_FILE // 1024} KiB. Attach a part of it."
             )
-        return path.read_text("utf-8")
-    except UnicodeDecodeError:
+        return decoded(path.read_bytes())
+    except ValueError:
         raise InvalidOption(f"{name} is not a text file.") from None
     except OSError as error:
         raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None

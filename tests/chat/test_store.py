@@ -381,3 +381,36 @@ def test_an_answer_stopped_while_reasoning_is_not_sent() -> None:
 
     assert [each["content"] for each in turns] == ["Two?", "", "Three?"]
     assert "reasoning_content" not in turns[1]
+
+
+SENTENCES = {
+    "投机解码可以节省显存,也能更快。": ("显存", "解码", "投机", "节省显存"),
+    "このモデルはメモリを節約できます。": ("メモリ", "節約", "モデル"),
+    "การถอดรหัสแบบนี้ประหยัดเวลา": ("ประหยัด", "เวลา"),
+    "이 모델은 메모리를 절약합니다": ("메모리", "절약"),
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_words_of_scripts_without_spaces_are_found(path: Path, sentence: str) -> None:
+    """Anywhere in a sentence, also beside other words, in the text or the reasoning."""
+    with Store(path) as store:
+        number = store.begin("", "").id
+        store.add(number, "user", f"GGUF: {sentence}")
+        store.add(number, "assistant", "Yes.", reasoning=f"Think of {sentence}")
+        store.add(number, "user", "Nothing of the kind.")
+        for word in SENTENCES[sentence]:
+            reasoned, asked = store.search(word)
+            assert (asked.in_reasoning, reasoned.in_reasoning) == (False, True)
+            assert word in asked.snippet
+            assert len(store.search(f"gguf {word}")) == 1
+            assert store.search(f"{word} absent") == []
+        assert store.search("显卡") == []
+
+
+def test_a_part_of_a_long_text_is_shown(path: Path) -> None:
+    """With what stands around the word."""
+    with Store(path) as store:
+        store.add(store.begin("", "").id, "user", "前" * 100 + "显存" + "后" * 100)
+        (found,) = store.search("显存")
+        assert found.snippet == "…" + "前" * 30 + "显存" + "后" * 30 + "…"

@@ -569,3 +569,15 @@ def test_an_internal_error_is_one_line(
     assert said.startswith("specchat: internal error (please report): RuntimeError: boom; ")
     log = Path(said.rpartition("details in ")[2].strip())
     assert "in fail\n" in log.read_text("utf-8")
+
+
+def test_standard_input_of_another_encoding_is_read(pair: list[str]) -> None:
+    """It is converted, and said to be; what is no text is refused."""
+    words = ["ask", *pair, "--max-tokens", "2", "--json"]
+    known = json.loads(run(*words, stdin="Grüße".encode()).stdout)["stats"]["prompt_tokens"]
+    done = run(*words, stdin="Grüße".encode("latin-1"))
+    assert json.loads(done.stdout)["stats"]["prompt_tokens"] == known
+    assert b"standard input was read as Windows-1252" in done.stderr
+    done = run(*words, stdin=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    assert done.returncode == 2
+    assert b"standard input is not text" in done.stderr

@@ -45,4 +45,41 @@ def test_a_file_named_twice_is_attached_once(tmp_path: Path) -> None:
     """Its name stays in the text."""
     (tmp_path / "a.txt").write_text("content", "utf-8")
 
-    assert named_files("@a.txt and @a.txt", tmp_path) == ([Attachment("a.txt", "content")], [])
+    assert named_files("@a.txt and @a.txt", tmp_path) == ([Attachment("a.txt", "content")], [], {})
+
+
+GERMAN = "Grüße, schöne Straße: 5 €"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8", ""),
+        ("utf-8-sig", ""),
+        ("cp1252", "Windows-1252"),
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16"),
+        ("utf-16-be", "UTF-16"),
+        ("utf-32", "UTF-32"),
+    ],
+)
+def test_files_of_any_usual_encoding_are_read(tmp_path: Path, encoding: str, said: str) -> None:
+    """Without a byte order mark in the prompt; the encoding is named unless it is UTF-8."""
+    (tmp_path / "a.txt").write_bytes(f"Text: {GERMAN}".encode(encoding))
+    files, missing, encodings = named_files("@a.txt", tmp_path)
+
+    assert files == [Attachment("a.txt", f"Text: {GERMAN}")]
+    assert missing == []
+    assert encodings.get("a.txt", "").startswith(said)
+    assert bool(encodings) == bool(said)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"\x7fELF\2\1\1\0", b"\xff\xd8\xff\xe0\0\x10JFIF\0"],
+)
+def test_pictures_and_programs_are_no_text(tmp_path: Path, content: bytes) -> None:
+    """Whatever they could be decoded as."""
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(InvalidOption, match="not a text file"):
+        named_files("@a.bin", tmp_path)
