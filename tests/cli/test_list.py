@@ -174,7 +174,7 @@ def test_a_model_with_a_head_is_listed_as_one(
     assert "Ollama, with a prediction head\n" in capsys.readouterr().out
     assert main(["show", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "head         a prediction head (MTP), with which specchat drafts\n" in out
+    assert "head         a prediction head (MTP), which specchat drafts with\n" in out
     assert "draft        none: it has a prediction head of its own\n" in out
     assert main(["show", str(alone)]) == 0
     assert "kind         a prediction head (MTP) without its model\n" in capsys.readouterr().out
