@@ -11,7 +11,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import GainKind, judged
+from specchat.decoding.step_times import MIN_SECONDS, GainKind, judged
 from specchat.tui.commands import KeyOf
 from specchat.wording import (
     answer_line,
@@ -190,7 +190,8 @@ class Figures:
         if self.kind == "plain":
             return "Plain speed: no drafts so far."
         if self.kind == "measuring" and self.is_counted:
-            return "Not enough to tell what speculation brought."
+            cause = "Too short" if stats.decode_s < MIN_SECONDS else "Not enough"
+            return f"{cause} to tell what speculation brought."
         if self.kind == "measuring":
             return "Measuring what speculation brings."
         words = speedup_text(self.speedup)
@@ -203,10 +204,12 @@ class Figures:
     def why(self) -> str:
         """Return the reason for the verdict, as a sentence."""
         stats = self.statistics
-        if not self.speedup:
+        if self.kind == "plain" or stats.speculation_off_reason:
             return ""
         kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
         per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
+        if self.kind == "measuring":
+            return f"{kept} and wrote {per_pass}."
         share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
         drafting = f"; {percent(share)} of the time went into drafting" if share > COSTLY else ""
         if self.tone == "good":

@@ -66,7 +66,10 @@ def test_a_stored_answer_without_a_verdict_says_so() -> None:
     """It was too short, or the machine was busy; it is not measured any more."""
     stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 0.0}, [])
     assert stored.verdict() == "Not enough to tell what speculation brought."
-    assert (stored.tone, stored.why()) == ("", "")
+    assert stored.tone == ""
+    stored.statistics.decode_s = 0.5
+    assert stored.verdict() == "Too short to tell what speculation brought."
+    assert stored.why().startswith("The target kept 0 % of the drafted tokens and wrote")
 
 
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:

@@ -348,7 +348,7 @@ async def test_an_answer_that_ended_is_not_measured_any_more(
         await say(pilot, "Short", wait=False)
         await until(pilot, lambda: "Measuring what speculation" in panel_text(app))
         script.hold.set()  # type: ignore[union-attr]
-        await until(pilot, lambda: "Not enough to tell" in panel_text(app))
+        await until(pilot, lambda: "to tell what speculation" in panel_text(app))
         assert app.conversations.branch[-1].statistics["speedup"] == 0.0
 
 
