@@ -13,7 +13,8 @@ BYTE_ORDER_MARKS = {
 UTF_16 = re.compile(rb"(?:[^\0]\0){4}|(?:\0[^\0]){4}")
 """A run of Latin letters in UTF-16, by which it is known without a mark."""
 NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-"""Control characters that no text file has."""
+"""Control characters, with which a guess of the encoding is wrong."""
+GUESSED = {"cp1252", "utf-16-le", "utf-16-be"}
 PICTURES = (b"\x89PNG", b"\xff\xd8\xff")
 """How PNG and JPEG begin, which could be taken for Windows-1252 where they are cut."""
 NAMES = {"utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-16": "UTF-16", "utf-32": "UTF-32"}
@@ -35,7 +36,7 @@ def decoded(content: bytes) -> tuple[str, str]:
         text = content.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         encoding, text = "cp1252", content.decode("cp1252")
-    if NO_TEXT.search(text):
+    if "\0" in text or (encoding in GUESSED and NO_TEXT.search(text)):
         raise ValueError("no text")
     names = {**NAMES, "cp1252": "Windows-1252 (Latin-1)"}
     return text.removeprefix("\ufeff"), names.get(encoding, "")

@@ -170,7 +170,7 @@ async def test_a_refused_attachment_leaves_the_cursor_at_the_end(
 ) -> None:
     """The text comes back to be corrected."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "noise.bin").write_bytes(b"\xff\xfe\x00\x80")
+    (tmp_path / "noise.bin").write_bytes(b"\x00\x01\xff")
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Read @noise.bin", wait=False)
