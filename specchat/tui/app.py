@@ -258,14 +258,18 @@ class ChatApp(App[None]):
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
         if isinstance(event, Key | Paste) and self._is_for_composer(event):
-            self.screen.set_focus(self.view.composer)
+            composer = self.screen.query_one_optional(Composer)  # none before the first screen
+            if composer is not None:
+                self.screen.set_focus(composer)
         with self.reporting():
             await super().on_event(event)
 
     def _is_for_composer(self, event: Key | Paste) -> bool:
         """Whether a text is typed or pasted where nothing else takes it."""
-        if isinstance(self.screen, ModalScreen) or (
-            isinstance(event, Key) and not event.is_printable
+        if (
+            not self.screen_stack
+            or isinstance(self.screen, ModalScreen)
+            or (isinstance(event, Key) and not event.is_printable)
         ):
             return False
         focused = self.focused
