@@ -257,23 +257,10 @@ class ChatApp(App[None]):
 
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
-        if isinstance(event, Key | Paste) and self._is_for_composer(event):
-            composer = self.screen.query_one_optional(Composer)  # none before the first screen
-            if composer is not None:
-                self.screen.set_focus(composer)
+        if isinstance(event, Paste) or (isinstance(event, Key) and event.is_printable):
+            self.view.focus_for_typing()
         with self.reporting():
             await super().on_event(event)
-
-    def _is_for_composer(self, event: Key | Paste) -> bool:
-        """Whether a text is typed or pasted where nothing else takes it."""
-        if (
-            not self.screen_stack
-            or isinstance(self.screen, ModalScreen)
-            or (isinstance(event, Key) and not event.is_printable)
-        ):
-            return False
-        focused = self.focused
-        return focused is None or (isinstance(focused, MessageView) and not focused.is_armed)
 
     @contextmanager
     def reporting(self) -> Iterator[None]:

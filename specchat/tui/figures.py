@@ -67,6 +67,8 @@ class Figures:
     """Tokens per second without and with speculation, as measured for the speedup; () if not."""
     num_slow_before: int = 0
     """How many answers before this one, in a row and with the same options, were slower too."""
+    num_paused_before: int = 0
+    """How many ended with the draft model unused."""
     saved_before: tuple[float, float] = (0.0, 0.0)
     """The seconds that all stored answers saved, today and ever."""
     is_counted: bool = False

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from rich.text import Text
 from textual.app import App
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -260,6 +260,17 @@ class MainView:
         if self._app.focused in stops:
             stop = stops[max(0, stops.index(self._app.focused) + step)]
             stop.arm() if isinstance(stop, MessageView) else stop.focus()
+
+    def focus_for_typing(self) -> None:
+        """Focus the composer for a text that nothing else takes, as after a click or a search."""
+        app = self._app
+        if not app.screen_stack or isinstance(app.screen, ModalScreen):
+            return
+        focused = app.focused
+        is_free = focused is None or (isinstance(focused, MessageView) and not focused.is_armed)
+        composer = app.screen.query_one_optional(Composer)  # none before the first screen
+        if is_free and composer is not None:
+            app.screen.set_focus(composer)
 
     def uncover(self) -> None:
         """Hide the list of conversations or the panel if it covers the conversation."""

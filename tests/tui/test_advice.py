@@ -34,7 +34,7 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
     await say(pilot, "Slow")
     stats = app.answers.figures.statistics
     stats.drafter, stats.step_times = drafter, timed(0.5)
-    app.answers.figures.num_slow_before = 2
+    app.answers.figures.num_slow_before = app.answers.figures.num_paused_before = 2
     for name, value in fields.items():
         setattr(stats, name, value)
     app.view.show_state()

@@ -95,9 +95,8 @@ class Adviser:
         drafter = DRAFTERS.get(stats.drafter)
         uses_model = drafter is not None and bool(drafter.needs)
         is_paused = uses_model and stats.draft_off_reason is not None
-        is_slow = figures.tone == "bad" or (
-            is_paused and figures.num_slow_before >= AGREEING - 1 and figures.tone != "good"
-        )
+        is_agreed = figures.num_paused_before >= AGREEING - 1
+        is_slow = figures.tone == "bad" or (is_paused and is_agreed and figures.tone != "good")
         is_fine = figures.tone == "good" or (figures.kind == "measuring" and not is_slow)
         if is_fine or stats.speculation_off_reason or options.get("drafter") == WITHOUT_MODEL:
             return None

@@ -1,6 +1,5 @@
 """Answers: asking, streaming, stopping, continuing; no Textual here."""
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.gains import Drafting, Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
@@ -62,9 +62,7 @@ class Answers:
         self._key_of = key_of
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
-        self._num_slow: Counter[tuple[object, ...]] = Counter()
-        """Answers in a row that were slower than plain decoding, by what they were drafted with."""
-        self._saved: tuple[float, float] | None = None
+        self._gains = Gains(conversations.saved_seconds)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -94,7 +92,7 @@ class Answers:
     def recall(self) -> None:
         """Show the figures of the last answer in the branch on the screen."""
         self.figures = stored_figures(self._conversations.branch) or Figures()
-        self.figures.saved_before = self._saved_so_far()
+        self._gains.add_up(self.figures)
         self._view.show_state()
 
     async def ask(self, written: str, text: str = "") -> None:
@@ -186,7 +184,8 @@ class Answers:
         words = (reason,) if reason else self.lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.parts, finish, figures)
-        self._count_gain(figures["saved_s"])
+        self._gains.count(self.figures, self._drafting, figures["saved_s"])
+        self._view.show_state()
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
         self.settle()
@@ -196,35 +195,10 @@ class Answers:
             await self.ask(*self.queued.pop(0))
 
     @property
-    def _drafted_with(self) -> tuple[object, ...]:
-        """What speculation's gain depends on besides the text."""
-        options = self.options
-        pair = self._pair_controller.pair
+    def _drafting(self) -> Drafting:
+        """What the next answer's gain depends on besides its text."""
+        options, pair = self.options, self._pair_controller.pair
         return pair.name, options.get("drafter"), options.get("draft_length")
-
-    def _count_gain(self, saved_s: float) -> None:
-        """Count what the answer that ended says of speculation."""
-        stats = self.figures.statistics
-        kind = stats.gain.kind
-        is_slow = kind == "slower" or (stats.draft_off_reason is not None and kind != "faster")
-        if is_slow:
-            self._num_slow[self._drafted_with] += 1
-        elif kind != "measuring":
-            del self._num_slow[self._drafted_with]
-        if self._saved is not None:
-            today, ever = self._saved
-            self._saved = self.figures.saved_before = today + saved_s, ever + saved_s
-        self.figures.is_counted = True
-        self._view.show_state()
-
-    def _saved_so_far(self) -> tuple[float, float]:
-        """Return the seconds that all stored answers saved, today and ever."""
-        if self._saved is None:
-            try:
-                self._saved = self._conversations.saved_seconds()
-            except SpecchatError:  # the store reports it elsewhere
-                return 0.0, 0.0
-        return self._saved
 
     def lines_below(self, finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
         """Return the line below an answer of this conversation, in short and in full."""
@@ -267,8 +241,7 @@ class Answers:
         self.current = writing
         if writing.message is not None:
             self.figures.begin()
-            self.figures.num_slow_before = self._num_slow[self._drafted_with]
-            self.figures.saved_before = self._saved_so_far()
+            self._gains.begin(self.figures, self._drafting)
             self.steps[writing.message] = writing.steps
             while len(self.steps) > NUM_KEPT_STEPS:
                 del self.steps[next(iter(self.steps))]

@@ -1,0 +1,56 @@
+"""What earlier answers say of speculation: how many were slow, seconds saved; no Textual here."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from specchat.errors import SpecchatError
+from specchat.tui.figures import Figures
+
+Drafting: TypeAlias = tuple[object, ...]
+"""What a gain depends on besides the text: the pair and how it drafts."""
+
+
+@dataclass(slots=True)
+class Gains:
+    """Counts answers, and gives each one's figures what was counted before it."""
+
+    saved_seconds: Callable[[], tuple[float, float]]
+    """Returns the seconds that all stored answers saved, today and ever; it reads the store."""
+    _num_slow: Counter[Drafting] = field(default_factory=Counter)
+    """Answers in a row that were slower than plain decoding."""
+    _num_paused: Counter[Drafting] = field(default_factory=Counter)
+    """Answers in a row that ended with the draft model unused."""
+    _saved: tuple[float, float] | None = None
+
+    def begin(self, figures: Figures, drafting: Drafting) -> None:
+        """Give the figures of an answer that begins what is known of earlier ones."""
+        figures.num_slow_before = self._num_slow[drafting]
+        figures.num_paused_before = self._num_paused[drafting]
+        self.add_up(figures)
+
+    def add_up(self, figures: Figures) -> None:
+        """Give figures the seconds that all stored answers saved."""
+        if self._saved is None:
+            try:
+                self._saved = self.saved_seconds()
+            except SpecchatError:  # the store reports it elsewhere
+                return
+        figures.saved_before = self._saved
+
+    def count(self, figures: Figures, drafting: Drafting, saved_s: float) -> None:
+        """Count an answer that has ended; one whose gain is unknown ends no row."""
+        kind = figures.statistics.gain.kind
+        if kind == "slower":
+            self._num_slow[drafting] += 1
+        elif kind in {"faster", "same"}:
+            del self._num_slow[drafting]
+        if figures.statistics.draft_off_reason is None:
+            del self._num_paused[drafting]
+        else:
+            self._num_paused[drafting] += 1
+        if self._saved is not None:
+            today, ever = self._saved
+            self._saved = figures.saved_before = today + saved_s, ever + saved_s
+        figures.is_counted = True
