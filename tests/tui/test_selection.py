@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rich.style import Style
+from textual.selection import SELECT_ALL
 from textual.widget import Widget
 
 from scripted_chat import Script, chat
@@ -51,3 +52,22 @@ async def test_copied_code_is_the_code() -> None:
         assert app.screen.get_selected_text() == "if"
         await drag(pilot, prose(app, 1), (4, 8), (60, 8))
         assert app.screen.get_selected_text() == "y = 2"
+
+
+async def test_wrapped_code_is_copied_as_it_was_written() -> None:
+    """Without the signs, and with all spaces: the lines that were wrapped are one again."""
+    code = "call(first,  " + "second_argument, " * 12 + "last)"
+    app = chat(Script([f"```py title='a'\n{code}\n    next()\n```\n"]))
+    async with app.run_test(size=(60, 30)) as pilot:
+        await say(pilot, "Select code")
+        text, _ = prose(app, 1).get_selection(SELECT_ALL) or ("", "")
+        assert text.rstrip("\n") == f"{code}\n    next()"
+
+
+async def test_carriage_returns_before_newlines_are_not_shown() -> None:
+    """Even if they arrive in separate tokens; copying gives what was written."""
+    app = chat(Script(["one\r\ntwo\r\n\r\n- three\r\n"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Lines")
+        text, _ = prose(app, 1).get_selection(SELECT_ALL) or ("", "")
+        assert text.strip() == "one\ntwo\n\n • three"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
 from specchat.tui.widgets.growing_text import GrowingMarkdown
+from specchat.tui.widgets.prose import copied, has_mark
+from specchat.tui.widgets.style_marks import COPY, TITLE, WRAPPED
 from specchat.tui.widgets.typesetter import Typesetter
 
 TYPESETTER = Typesetter(BUILTIN_THEMES["textual-dark"].to_color_system().generate())
@@ -23,19 +26,30 @@ def shown(text: str, width: int = 76) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def streamed(text: str, size: int) -> str:
-    """Return what a text looks like that arrives in pieces of so many characters."""
+def blocks(text: str, size: int) -> list[str]:
+    """Return the blocks of a text that arrives in pieces of so many characters."""
     growing = GrowingMarkdown()
-    blocks = [
+    finished = [
         block
         for start in range(0, len(text), size)
         for block in growing.append(text[start : start + size])
     ]
-    return "\n".join(filter(None, map(shown, [*blocks, growing.tail])))
+    return [*finished, growing.tail]
+
+
+def streamed(text: str, size: int) -> str:
+    """Return what a text looks like that arrives in pieces of so many characters."""
+    return "\n".join(filter(None, map(shown, blocks(text, size))))
 
 
 LITERAL = [
-    r"\(x^2\) and \[ y \]",
+    r"\(a_i \unknown{b_j}\) and \[ y \]",
+    r"$a_1 \begin{x} *b* \end{x} a_2$ and $$\mystery_1 * x_*$$",
+    "between $5 and $10, or US$5*2 and $HOME/$USER",
+    "$20/month ($240/year)",
+    "https://example.org/*a*/_b_~~c~~ and (http://x.org/__init__)",
+    '<a href="*x*" title="_y_"> and <!-- *z* -->',
+    "a[^1] and [^1]: note",
     r"C:\_temp and \\server\share\new",
     r"the pattern \d+\.\w* matches",
     "__init__.py and __main__",
@@ -70,6 +84,140 @@ def test_no_character_is_lost(text: str, width: int) -> None:
 def test_marks_are_still_marks(text: str, expected: str) -> None:
     """Also where bold text touches punctuation of scripts without spaces."""
     assert shown(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[a **b** `c`](http://x.org "the title")', 'a b c (http://x.org "the title")'),
+        ("see [a](b/ä%20c) and [](d)", "see a (b/ä%20c) and  (d)"),
+        ('an ![alt *text*](p.png "title") here', 'an ▨ alt text (p.png "title") here'),
+        ("[![alt](p.png)](http://x.org)", "▨ alt (p.png) (http://x.org)"),
+        ("<https://x.org/a%20b> <me@x.org>", "https://x.org/a%20b me@x.org"),
+        ("&copy; &amp; &#35; &bogus;", "© & # &bogus;"),
+        ("a&#x202e;b&#13;c &#x2028;d", "a\ufffdb\ufffdc  d"),
+        ("7) a\n8) b", " 7) a\n 8) b"),
+        ("2. a\n5. b", " 2. a\n 5. b"),
+        ("1. a\n1. b", " 1. a\n 2. b"),
+        ("#", "#"),
+        ("a\n=\nb\n-\nc", "a\n=\nb\n-\nc"),
+        ("+", " +"),
+        ("3.", " 3."),
+        (">", "▌"),
+        ("> a\n> > b", "▌ a\n▌ ▌ b"),
+        ("- [ ] a\n- [x] b", " • ☐ a\n • ☑ b"),
+        (r"a \<br> b<br/>c", "a <br> b\nc"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_what_marks_say_is_shown(text: str, expected: str, size: int) -> None:
+    """Addresses, titles and descriptions; numbers as written; marks that mark nothing."""
+    lines = [line.rstrip() for line in streamed(text, size).split("\n")]
+    assert "\n".join(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"$x^2 \leq \alpha_1$", "x² ≤ α₁"),
+        (r"\(e^{-x^2}\)", "e^(-x²)"),
+        (r"$\frac{a}{b+1}$ and $2\frac{1}{2}x$", "a/(b+1) and 2(1/2)x"),
+        (r"$\sqrt{x}$ or $\sqrt{x+1}$", "√x or √(x+1)"),
+        (r"$$\sum_{i=1}^{n} i = \frac{n(n+1)}{2}$$", "∑ᵢ₌₁ⁿ i = (n(n+1))/2"),
+        (r"$\int_0^\infty f(x) \, dx$", "∫₀^∞ f(x) dx"),
+        (r"$\mathbb{R}^n$, $\hat{y}$, $90^\circ$", "ℝⁿ, ŷ, 90°"),
+        (r"$\sin\theta \times \left( x \right)$", "sin θ × ( x )"),
+        (r"$n$ of \(k\)", "n of k"),
+        (r"\[ a \implies b \]", "a ⟹ b"),
+        (r"$E = mc^2$, **so** $p_{\text{max}}$", "E = mc², so pₘₐₓ"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_simple_formulas_are_readable(source: str, expected: str, size: int) -> None:
+    """In Unicode, without their marks; others are shown as they were written."""
+    assert streamed(source, size) == expected
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "$$\n\\begin{aligned}\na_1 &= *b* \\\\\n- c &= _d_\n+ e\n\\end{aligned}\n$$",
+        "\\[\n\\mystery_{1}\n= x_*\n\\]",
+        "\\begin{cases}\n- a_1 \\\\\n# b_1\n\\end{cases}",
+    ],
+)
+def test_formulas_that_are_set_apart_keep_their_lines(source: str, size: int) -> None:
+    """No list, heading or emphasis begins in them; after them Markdown goes on."""
+    lines = streamed(f"Thus:\n{source}\n- item", size).split("\n")
+    assert list(filter(None, lines)) == ["Thus:", *source.split("\n"), " • item"]
+
+
+def test_unclosed_formulas_are_ordinary_text() -> None:
+    """An empty line ends them: dollars in a text do not take the rest of it."""
+    assert streamed("$$ is a sign\n\n- *item*", 2) == "$$ is a sign\n\n • item"
+
+
+@pytest.mark.parametrize("width", [10, 20, 40])
+@pytest.mark.parametrize("size", [3, 1000])
+def test_code_wraps_with_a_sign(width: int, size: int) -> None:
+    """All its characters are there, spaces too, and so are those of its info string."""
+    code = "value = function(first,  second) +   '注意注意注意' + other_name_without_spaces"
+    lines = [
+        line
+        for block in blocks(f'```py title="a file.py" {{1,3}}\n{code}\n```\n', size)
+        for line in TYPESETTER.markdown(block, width)
+    ]
+    assert all(line.cell_length <= width for line in lines)
+    titles = [line for line in lines if has_mark(line, TITLE)]
+    shown_title = "".join(each.text for each in titles).replace(COPY, "")
+    assert "".join(shown_title.split()) == 'pytitle="afile.py"{1,3}'
+    rows = [line for line in lines if not has_mark(line, TITLE)]
+    assert "".join(copied(row, 0, -1) for row in rows) == code
+    signs = [has_mark(row, WRAPPED) for row in rows if row.text]
+    assert signs == [False] + [True] * (len(signs) - 1)
+    assert all(row.text.startswith(" ↪ ") for row in rows if has_mark(row, WRAPPED))
+
+
+WIDE = (
+    "| name | address | count | note | more |\n|:--|---|--:|:-:|---|\n"
+    "| **bold** | https://example.org/"
+    + "a_b/" * 20
+    + " | 12 | 注意"
+    + "重点" * 20
+    + " | a\\|b |\n"
+    "| x | y | 3 | z | w | a cell too many |\n| only one |\n"
+)
+
+
+@pytest.mark.parametrize("width", [10, 20, 40, 60, 80])
+@pytest.mark.parametrize("prefix", ["", "> ", "- "])
+def test_wide_tables_lose_nothing(width: int, prefix: str) -> None:
+    """Cells wrap; where columns would be too narrow, each row is a list of its cells."""
+    source = "\n".join(
+        (prefix if not number or prefix == "> " else " " * len(prefix)) + line
+        for number, line in enumerate(WIDE.splitlines())
+    )
+    lines = TYPESETTER.markdown(source, width)
+    assert all(line.cell_length <= width for line in lines)
+    found = Counter("".join(line.text for line in lines))
+    assert not Counter(re.sub(r"[|*:>\\\s-]", "", WIDE)) - found
+    assert found["|"] >= 1
+
+
+@pytest.mark.parametrize("width", [3, 10, 16, 40])
+def test_deep_lists_and_quotations_lose_nothing(width: int) -> None:
+    """Where there is no room beside bullets and bars, content stands below them."""
+    source = "- one\n  1. two\n     > three\n     > - four\n     >   - fivesix\n     >     `code`"
+    lines = TYPESETTER.markdown(source, width)
+    text = "".join("".join(line.text for line in lines).replace("▌", "").split())
+    assert text == "•one1.two•three•four•fivesix•code".replace("two•", "two").replace("six•", "six")
+    assert all(line.cell_length <= width for line in lines)
+
+
+def test_rules_are_lines() -> None:
+    """From edge to edge, not hyphens."""
+    assert shown("a\n\n---\n\nb", 20).split("\n") == ["a", "", "─" * 20, "", "b"]
 
 
 def test_lines_stay_lines() -> None:

@@ -173,3 +173,21 @@ def test_a_colour_of_a_token_means_one_thing(name: str) -> None:
     meanings = [each.colour for each in drafter_registry.origins() if each.colour]
     meanings.append(REJECTED.removeprefix("$"))
     assert len({colours[each] for each in meanings}) == len(meanings)
+
+
+def test_readable_formulas_have_the_origins_of_their_source() -> None:
+    """Symbols those of their commands, and the words behind them their own."""
+    text = r"so $x^2 \leq \alpha$ holds"
+    pieces = [Piece(r"so $x^", "target"), Piece(r"2 \leq", "draft"), Piece(r" \alpha$", "suffix")]
+    pieces.append(Piece(" holds", "target"))
+    assert "".join(piece.text for piece in pieces) == text
+    [line, _] = Typesetter(COLOURS).markdown(text, 60)
+    [origins], _ = TokenTint(pieces).of_lines([line.text], 0)
+    shown = dict(zip(line.text, origins, strict=True))
+    assert [shown[each] for each in "x²≤\N{GREEK SMALL LETTER ALPHA}d"] == [
+        "target",
+        "draft",
+        "draft",
+        "suffix",
+        "target",
+    ]

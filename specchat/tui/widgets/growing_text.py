@@ -7,8 +7,6 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from specchat.tui.widgets.literal_marks import keep_literal_marks
-
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -27,10 +25,9 @@ TITLED = "\ufdd1"
 @cache
 def markdown_parser(*, finds_inlines: bool = True) -> MarkdownIt:
     """Return the parser for model output, which treats HTML as text; optionally for blocks only."""
-    from markdown_it import MarkdownIt  # not needed until the first answer
+    from specchat.tui.widgets.literal_marks import LiteralMarkdown  # only for the first answer
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    parser = keep_literal_marks(parser)
+    parser = LiteralMarkdown()
     return parser if finds_inlines else parser.disable(["inline", "text_join"])
 
 

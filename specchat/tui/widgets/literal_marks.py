@@ -1,17 +1,24 @@
 """Rules of Markdown for model output, where CommonMark would drop characters that carry meaning.
 
-`__init__.py`, `a*b*c`, a Windows path, a regular expression and LaTeX keep all their characters,
-and bold text may touch Chinese, Japanese and Korean.
+`__init__.py`, `a*b*c`, a Windows path, a regular expression and LaTeX keep all their characters;
+bold text may touch Chinese, Japanese and Korean. HTML is text, addresses have no emphasis inside, a
+row of a table may have more cells than its head. Only the first answer needs this module, which
+imports markdown-it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_inline.state_inline import StateInline
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, lheading, table
+from markdown_it.rules_block.table import escapedSplit, getLine
+from markdown_it.rules_inline import StateInline, entity
+from markdown_it.rules_inline.escape import escape
+from markdown_it.rules_inline.state_inline import Delimiter
+
+from specchat.chat.safe_text import harmless
+from specchat.tui.widgets.math_marks import add_math
 
 ESCAPED = frozenset("*_`~#|<>$")
 """What models put a backslash before, so that it is no mark. Before anything else the backslash is
@@ -25,17 +32,129 @@ CJK = re.compile(
 """Scripts without spaces between words, and their punctuation."""
 
 
-def keep_literal_marks(parser: MarkdownIt) -> MarkdownIt:
-    """Make a parser keep what CommonMark would drop; return it."""
-    parser.inline.ruler.at("escape", _escape)
-    parser.inline.ruler.at("emphasis", _emphasis)
-    return parser.disable("reference")  # a definition would not be shown at all
+LINE_ENDS = re.compile("[\u2028\u2029]")
+SCHEME = re.compile(r"(?:https?|ftp)$", re.IGNORECASE)
+ADDRESS = re.compile(r"://[!-;=?-Z_a-z~]+", re.ASCII)
+"""The rest of an address: no space, bracket, backtick, caret or backslash."""
+AFTER_ADDRESS = "?!.,:;*_~'\""
+"""Signs that end a sentence rather than an address; brackets only if they were not opened in it."""
+
+
+class LiteralMarkdown(MarkdownIt):
+    """A parser for model output."""
+
+    def __init__(self) -> None:
+        # tags are parsed, so that nothing else is inside them, but shown as text
+        super().__init__("commonmark", {"html": True})
+        self.enable(["strikethrough", "table"])
+        self.disable(["html_block", "reference"])  # a definition would not be shown at all
+        self.inline.ruler.at("linkify", _address)
+        self.enable("linkify")
+        self.inline.ruler.at("escape", _escape)
+        self.inline.ruler.at("emphasis", _emphasis)
+        self.inline.ruler.at("entity", _entity)
+        self.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+        self.block.ruler.at("lheading", _underlined_heading)
+        add_math(self)
+
+    def normalizeLink(self, url: str) -> str:  # noqa: N802  # its name in markdown-it
+        """Return an address as it was written, which would be percent-encoded."""
+        return url
+
+    def normalizeLinkText(self, link: str) -> str:  # noqa: N802
+        """Return an address as it was written."""
+        return link
+
+
+def _address(state: StateInline, silent: bool) -> bool:
+    """Take an address as a whole, so that underscores and asterisks in it are no marks."""
+    start = state.pos
+    if state.src[start] != ":" or not (scheme := SCHEME.search(state.src[:start][-5:])):
+        return False
+    found = ADDRESS.match(state.src, start)
+    if not found or (not silent and not state.pending.endswith(scheme[0])):
+        return False
+    rest = found[0].rstrip(AFTER_ADDRESS)
+    while rest.endswith(")") and rest.count(")") > rest.count("("):
+        rest = rest[:-1].rstrip(AFTER_ADDRESS)
+    if len(rest) <= len("://"):
+        return False
+    if not silent:
+        state.pending = state.pending.removesuffix(scheme[0])
+        _push_address(state, scheme[0] + rest)
+    state.pos += len(rest)
+    return True
+
+
+def _push_address(state: StateInline, address: str) -> None:
+    if state.linkLevel:  # in the text of a link
+        state.push("text", "", 0).content = address
+        return
+    state.push("link_open", "a", 1).attrs = {"href": address}
+    state.push("text", "", 0).content = address
+    state.push("link_close", "a", -1)
+
+
+def _entity(state: StateInline, silent: bool) -> bool:
+    """Replace a character reference, but not by a character that would control the terminal."""
+    if not entity(state, silent):
+        return False
+    if not silent:
+        state.tokens[-1].content = LINE_ENDS.sub(" ", harmless(state.tokens[-1].content))
+    return True
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a table, and add the cells that rows have beyond those of the head."""
+    before = len(state.tokens)
+    if not table(state, start, end, silent):
+        return False
+    if silent:
+        return True
+    added, state.tokens[before:] = state.tokens[before:], []
+    num_columns = sum(token.type == "th_open" for token in added)
+    line = start
+    for token in added:
+        if token.type == "tr_open" and token.map:
+            line = token.map[0]
+        elif token.type == "tr_close":
+            for cell in _cells(state, line)[num_columns:]:
+                _push_cell(state, cell, line)
+        state.tokens.append(token)
+    return True
+
+
+def _cells(state: StateBlock, line: int) -> list[str]:
+    """Return the cells of a line of a table, as markdown-it splits them."""
+    cells = escapedSplit(getLine(state, line).strip())
+    if cells and not cells[0]:
+        cells.pop(0)
+    if cells and not cells[-1]:
+        cells.pop()
+    return cells
+
+
+def _push_cell(state: StateBlock, text: str, line: int) -> None:
+    state.push("td_open", "td", 1)
+    token = state.push("inline", "", 0)
+    token.map, token.content, token.children = [line, line + 1], text.strip(), []
+    state.push("td_close", "td", -1)
+
+
+def _underlined_heading(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a heading with a line below it, which is longer than one sign: that is a sign."""
+    before, parent = len(state.tokens), state.parentType
+    if not lheading(state, start, end, silent):
+        return False
+    if len(getLine(state, state.line - 1).strip()) > 1:
+        return True
+    del state.tokens[before:]
+    state.line, state.parentType = start, parent
+    return False
 
 
 def _escape(state: StateInline, silent: bool) -> bool:
     """Drop a backslash only before a mark, and not within a path."""
-    from markdown_it.rules_inline.escape import escape
-
     start = state.pos
     if state.src[start] != "\\" or start + 1 >= state.posMax:
         return False
@@ -75,8 +194,6 @@ def _emphasis(state: StateInline, silent: bool) -> bool:
 
 
 def _push_delimiters(state: StateInline, length: int, *, can_open: bool, can_close: bool) -> None:
-    from markdown_it.rules_inline.state_inline import Delimiter
-
     marker = state.src[state.pos]
     for _ in range(length):
         state.push("text", "", 0).content = marker

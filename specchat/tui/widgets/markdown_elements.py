@@ -1,91 +1,184 @@
 """The elements of Markdown that are drawn differently from Rich."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, Self
 
 from markdown_it.token import Token
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markdown import (
+    BlockQuote,
+    Heading,
+    HorizontalRule,
+    ListElement,
+    ListItem,
+    Markdown,
+    MarkdownContext,
+    MarkdownElement,
+    TextElement,
+)
+from rich.rule import Rule
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
+from rich.text import Text, TextType
 
-from specchat.tui.widgets.growing_text import CONTINUED, TITLED
-from specchat.tui.widgets.style_marks import COPY, MARGIN
+from specchat.tui.widgets.code_lines import CodeLines
+from specchat.tui.widgets.inline_tokens import ADDRESS, LINK, draw_task, drawn_tokens
+from specchat.tui.widgets.math_marks import MATH, MATH_BLOCK
+from specchat.tui.widgets.math_text import readable_math
+from specchat.tui.widgets.wide_table import WideTable
 
-BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-TASK = re.compile(r"\[([ xX])\](?= )")
-
-
-class _CodeBlock(CodeBlock):
-    """A code block on its own background, with its title or language above it."""
-
-    background = "default"
-    title = ""
-    """The title or the language; empty for indented code and for a continued block."""
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Token) -> Self:
-        """Return an empty block."""
-        info, _, title = token.info.replace(CONTINUED, "").partition(TITLED)
-        language = (info.split() or ["text"])[0]
-        block = cls(language, markdown.code_theme)
-        if isinstance(markdown, ThemedMarkdown):
-            block.background = markdown.code_background
-        if token.type == "fence" and CONTINUED not in token.info:
-            block.title = title or language
-        return block
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        margin = Segment(" ", Style(bgcolor=self.background, meta={MARGIN: True}))
-        inside = options.update(width=max(1, options.max_width - 2))
-        if self.title:
-            style = Style(bgcolor=self.background, dim=True, meta={MARGIN: True})
-            room = max(0, inside.max_width - len(COPY))
-            yield Segment(f" {self.title}"[:room].ljust(room), style)
-            yield Segment(f"{COPY}  "[: options.max_width - room], style + Style(meta={COPY: True}))
-            yield Segment.line()
-        code, background = str(self.text).rstrip("\n"), self.background
-        syntax = Syntax(
-            code, self.lexer_name, theme=self.theme, background_color=background, word_wrap=True
-        )
-        for line in console.render_lines(syntax, inside):
-            yield from (margin, *line, margin, Segment.line())
+LEAST_ROOM = 8
+"""Narrower content stands below its bullet, number or bar instead of beside it."""
 
 
 class _Heading(Heading):
-    """A left-aligned heading; Rich centres those of level 1."""
+    """A left-aligned heading; Rich centres those of level 1. An empty one is its mark."""
 
     LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+    markup = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> Self:
+        """Return an empty heading."""
+        del markdown
+        heading = cls(token.tag)
+        heading.markup = token.markup
+        return heading
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the text, or the mark."""
+        if self.text.plain:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield Text(self.markup)
+
+
+class _Rule(HorizontalRule):
+    """A line from edge to edge."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the line."""
+        del console, options
+        yield Rule(style="markdown.hr", characters="─")
+        yield Text()
+
+
+class _Quotation(BlockQuote):
+    """A quotation with a bar beside it, at any width."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the bar and the content."""
+        bar = Segment("▌ ", self.style)
+        yield from _beside(console, options, (bar, bar), self.elements, self.style)
 
 
 class _ListItem(ListItem):
-    """An item whose number is followed by a dot."""
+    """An item of a list, which knows its number and mark as they were written."""
 
-    def render_number(
-        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    number, mark = "", ""
+    is_empty = True
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> Self:
+        """Return an empty item."""
+        del markdown
+        item = cls()
+        item.number, item.mark = token.info, token.markup
+        return item
+
+    def on_child_close(self, context: MarkdownContext, child: MarkdownElement) -> bool:
+        """Keep a part of the item."""
+        self.is_empty = False
+        return super().on_child_close(context, child)
+
+    def draw(
+        self, console: Console, options: ConsoleOptions, label: str, width: int
     ) -> RenderResult:
-        """Draw the item, with its number on the first line."""
-        width = len(str(last_number)) + 3
-        inside = options.update(width=max(1, options.max_width - width))
-        style = console.get_style("markdown.item.number", default="none")
-        before = f"{number}.".rjust(width - 1) + " "
-        for line in console.render_lines(self.elements, inside, style=self.style):
-            yield from (Segment(before, style), *line, Segment.line())
-            before = " " * width
+        """Draw the item after a bullet or a number."""
+        kind = "number" if self.number else "bullet"
+        style = console.get_style(f"markdown.item.{kind}", default="none")
+        first = Segment(label.rjust(width + 1) + " ", style)
+        rest = Segment(" " * (width + 2), style)
+        yield from _beside(console, options, (first, rest), self.elements, self.style)
+
+
+class _List(ListElement):
+    """A list whose numbers are those that were written, unless all are the same."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the items below each other."""
+        items = [item for item in self.items if isinstance(item, _ListItem)]
+        labels = self._labels(items)
+        width = max(map(cell_len, labels), default=0)
+        for item, label in zip(items, labels, strict=True):
+            yield from item.draw(console, options, label, width)
+
+    def _labels(self, items: Sequence[_ListItem]) -> list[str]:
+        if self.list_type == "bullet_list_open":
+            return [item.mark if item.is_empty else "•" for item in items]
+        numbers = [item.number for item in items]
+        if len(set(numbers)) == 1:
+            first = int(numbers[0])
+            numbers[1:] = [str(first + offset) for offset in range(1, len(items))]
+        return [number + item.mark for number, item in zip(numbers, items, strict=True)]
+
+
+class _Formula(TextElement):
+    """A formula that is set apart: readable, or as it was written."""
+
+    def on_text(self, context: MarkdownContext, text: TextType) -> None:
+        """Add the source."""
+        readable = readable_math(str(text))
+        style = context.console.get_style(f"markdown.{MATH}", default="none")
+        self.text = Text(str(text)) if readable is None else Text(readable, style)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the lines."""
+        del console, options
+        yield self.text
+
+
+def _beside(
+    console: Console,
+    options: ConsoleOptions,
+    before: tuple[Segment, Segment],
+    content: RenderableType,
+    style: Style,
+) -> Iterator[Segment]:
+    """Yield content with a label before its first line and another before all the others.
+
+    Without enough room the label stands above the content.
+    """
+    label, others = before
+    room = options.max_width - label.cell_length
+    if room < LEAST_ROOM and label.text.strip():
+        yield Segment(label.text.strip()[: max(1, options.max_width)], label.style)
+        yield Segment.line()
+        label = others = Segment("")
+        room = options.max_width
+    inside = options.update(width=max(1, room))
+    for line in console.render_lines(content, inside, style=style) or [[]]:
+        yield from (label, *line, Segment.line())
+        label = others
 
 
 class ThemedMarkdown(Markdown):
-    """Parsed Markdown with left-aligned headings, boxes in task lists, and plain autolinks."""
+    """Parsed Markdown in the style of specchat: nothing that was written is left out."""
 
-    inlines = Markdown.inlines | {"link"}
+    inlines = Markdown.inlines | {LINK, ADDRESS, MATH}
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
-        "fence": _CodeBlock,
-        "code_block": _CodeBlock,
+        "hr": _Rule,
+        "blockquote_open": _Quotation,
+        "fence": CodeLines,
+        "code_block": CodeLines,
+        "bullet_list_open": _List,
+        "ordered_list_open": _List,
         "list_item_open": _ListItem,
+        "table_open": WideTable,
+        MATH_BLOCK: _Formula,
     }
 
     def __init__(self, code_theme: str, code_background: str) -> None:
@@ -93,44 +186,12 @@ class ThemedMarkdown(Markdown):
         super().__init__("", hyperlinks=False, code_theme=code_theme)
         self.code_background = code_background
 
-    def of(self, tokens: Sequence[Token]) -> Self:
+    def of(self, tokens: Iterable[Token]) -> Self:
         """Replace the tokens by those of another block; return self."""
         self.parsed = list(tokens)
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(self.parsed):
             if token.children:
-                children = _with_line_breaks(token.children)
-                token.children = list(_with_plain_autolinks(list(children)))
-                if place > 1 and tokens[place - 2].type == "list_item_open":
-                    _draw_task(token.children[0])
+                token.children = list(drawn_tokens(token.children))
+                if index > 1 and self.parsed[index - 2].type == "list_item_open":
+                    draw_task(token.children[0])
         return self
-
-
-def _with_line_breaks(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield tokens with a line break for each one that was written, and for each <br>."""
-    for token in tokens:
-        if token.type == "softbreak":
-            yield Token("hardbreak", "br", 0)
-        elif token.type == "text" and BREAK.search(token.content):
-            for number, part in enumerate(BREAK.split(token.content)):
-                if number:
-                    yield Token("hardbreak", "br", 0)
-                yield Token("text", "", 0, content=part)
-        else:
-            yield token
-
-
-def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield tokens with plain links in place of those whose text already is the address."""
-    is_plain = False
-    for token, text in zip(tokens, [*tokens[1:], None], strict=True):
-        if token.type == "link_open":
-            address = str(token.attrs.get("href", "")).removeprefix("mailto:")
-            is_plain = token.info == "auto" or (text is not None and text.content == address)
-        is_end = is_plain and token.type.startswith("link_")
-        yield Token("plain_link", "link", token.nesting) if is_end else token
-
-
-def _draw_task(token: Token) -> None:
-    if found := TASK.match(token.content):
-        box = "☐" if found[1] == " " else "☑"
-        token.content = box + token.content[found.end() :]

@@ -21,7 +21,7 @@ from textual.widget import Widget
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.growing_text import GrowingMarkdown, is_continued
-from specchat.tui.widgets.style_marks import COPY, MARGIN
+from specchat.tui.widgets.style_marks import COPY, MARGIN, TITLE, WRAPPED
 from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
@@ -47,6 +47,8 @@ class Prose(Widget):
         self._typesetter = typesetter
         self._markdown = GrowingMarkdown()
         self.source = ""
+        self._held = ""
+        """A carriage return, until it is known whether a newline follows."""
         self._blocks: list[str] = []
         self._tint: TokenTint | None = None
         self._place = 0
@@ -58,12 +60,15 @@ class Prose(Widget):
     def append(self, text: str) -> None:
         """Add Markdown."""
         self.source += text
+        text = self._held + text
+        self._held = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix("\r").replace("\r\n", "\n")
         self._grow(self._markdown.append(harmless(text)))
 
     def clear(self, tint: TokenTint | None = None) -> None:
         """Remove everything; `tint` colours the text added from now on."""
         self._markdown, self.source, self._blocks = GrowingMarkdown(), "", []
-        self._tint, self._place = tint, 0
+        self._held, self._tint, self._place = "", tint, 0
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
 
@@ -99,12 +104,16 @@ class Prose(Widget):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse."""
-        selected = []
+        selected: list[str] = []
         for y, line in enumerate([*self._lines, *self._tail_lines]):
-            if (span := selection.get_span(y)) is not None and not can_copy(line):
-                start, end = span
-                selected.append(copied(line, start, end).rstrip())
-        return "\n".join(selected), "\n"
+            if (span := selection.get_span(y)) is None or has_mark(line, TITLE):
+                continue
+            text = copied(line, *span)
+            if selected and has_mark(line, WRAPPED):
+                selected[-1] += text
+            else:
+                selected.append(text)
+        return "\n".join(line.rstrip() for line in selected), "\n"
 
     def _highlighted(self, line: Strip, start: int, end: int) -> Strip:
         """Return a line with a range of characters highlighted; a character may take two cells."""
@@ -189,7 +198,12 @@ def copied(line: Strip, start: int, end: int) -> str:
 
 def can_copy(line: Strip) -> bool:
     """Return True for the line above a code block that has its copy label."""
-    return any(style is not None and style.meta.get(COPY) for _, style, _ in line)
+    return has_mark(line, COPY)
+
+
+def has_mark(line: Strip, mark: str) -> bool:
+    """Return True if a part of the line has a mark of `style_marks`."""
+    return any(style is not None and style.meta.get(mark) for _, style, _ in line)
 
 
 def visible(line: Strip) -> str:

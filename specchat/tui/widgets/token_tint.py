@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind, Piece
+from specchat.tui.widgets.math_text import written_as
 
 REACH = 40
 """How far ahead to search for a word, because Markdown's syntax is not rendered."""
@@ -56,7 +57,9 @@ class TokenTint:
             origins[word.start() : word.end()] = self._origins[found : found + len(text)]
             return max(place, found + len(text))
         for offset, character in enumerate(text, word.start()):
-            found = self._text.find(character, place, place + REACH)
+            sources = [character, *written_as(character)]
+            nearest = [self._text.find(source, place, place + REACH) for source in sources]
+            found = min((each for each in nearest if each >= 0), default=-1)
             if found >= 0:
                 origins[offset], place = self._origins[found], found + 1
         return place

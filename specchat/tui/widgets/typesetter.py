@@ -37,6 +37,7 @@ STYLES = {
     "item.bullet": "bold {primary}",
     "item.number": "{primary}",
     "hr": "dim",
+    "math": "italic",
     "link": "{primary} underline",
     "link_url": "dim underline",
     "table.border": "dim",
