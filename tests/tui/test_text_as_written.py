@@ -153,6 +153,15 @@ def test_formulas_that_are_set_apart_keep_their_lines(source: str, size: int) ->
     assert list(filter(None, lines)) == ["Thus:", *source.split("\n"), " • item"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["\\(x" * 3000, "\\[ x\n" * 1000 + "\\] end", "$" + "{" * 900 + "x" + "}" * 900 + "$"],
+)
+def test_hostile_formulas_are_text(text: str) -> None:
+    """Without an end, with too many lines, or too deep, they lose nothing."""
+    assert Counter("".join(shown(text).split())) == Counter("".join(text.split()))
+
+
 def test_unclosed_formulas_are_ordinary_text() -> None:
     """An empty line ends them: dollars in a text do not take the rest of it."""
     assert streamed("$$ is a sign\n\n- *item*", 2) == "$$ is a sign\n\n • item"

@@ -69,7 +69,9 @@ class LiteralMarkdown(MarkdownIt):
 def _address(state: StateInline, silent: bool) -> bool:
     """Take an address as a whole, so that underscores and asterisks in it are no marks."""
     start = state.pos
-    if state.src[start] != ":" or not (scheme := SCHEME.search(state.src[:start][-5:])):
+    if state.src[start] != ":" or not (
+        scheme := SCHEME.search(state.src[max(0, start - 5) : start])
+    ):
         return False
     found = ADDRESS.match(state.src, start)
     if not found or (not silent and not state.pending.endswith(scheme[0])):

@@ -21,11 +21,13 @@ MATH_BLOCK = "math_block"
 """The type of the token of a formula that is set apart."""
 DOLLARS = re.compile(r"(?<![\w$\\])\$(?![\s$])((?:[^$\n\\`]|\\.)+?)(?<!\s)\$(?![\w${])")
 DOUBLE_DOLLARS = re.compile(r"(?<![$\\])\$\$(?!\$)([^$`]+?)\$\$(?!\$)")
-BRACKETS = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+BRACKETS = re.compile(r"\\\((.{1,1000}?)\\\)|\\\[(.{1,1000}?)\\\]", re.DOTALL)
 OPENING = re.compile(r"\$\$|\\\[|\\begin\{([A-Za-z]+\*?)\}")
 PROSE = re.compile(r"[^\W\d]{2,}[,;.]? +[^\W\d]{2,}")
 """Two words in a row."""
 CLOSING_OF = {"(": ")", "[": "]", "{": "}"}
+MAX_LINES = 200
+"""Lines of a formula that is set apart; the search for its end may not go on for ever."""
 CLOSINGS = {"$$": "$$", "\\[": "\\]"}
 
 
@@ -92,7 +94,8 @@ def _block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         last += 1
         if last >= end:
             break
-        if state.isEmpty(last) or state.sCount[last] < state.blkIndent:
+        is_over = state.isEmpty(last) or state.sCount[last] < state.blkIndent
+        if is_over or last - start >= MAX_LINES:
             return False
         after = _line(state, last)
     if last < end and after.partition(closing)[2].strip(" .,;"):

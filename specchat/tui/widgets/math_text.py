@@ -245,7 +245,7 @@ def _joined(before: str, part: str, text: str) -> str:
     r"""Return texts with the space that LaTeX puts beside a function: \sin\theta is sin θ."""
     if part[1:] in FUNCTIONS and part.startswith("\\") and before[-1:].isalnum():
         return f"{before} {text}"
-    is_after_function = re.search(r"(?<![a-z])(?:" + "|".join(FUNCTIONS) + ")$", before)
+    is_after_function = re.search(r"(?<![a-z])(?:" + "|".join(FUNCTIONS) + ")$", before[-9:])
     if is_after_function and text[:1].isalnum() and part.startswith("\\"):
         return f"{before} {text}"
     return before + text
