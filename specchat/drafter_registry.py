@@ -61,6 +61,9 @@ class DrafterDescriptor:
 TARGET = TokenOrigin("target", "t", "target")
 """The target itself: corrections, free tokens, and all tokens of plain decoding."""
 
+CHOSEN = "chosen"
+"""The origin of a token that the user put into an answer; screens show it as the target's."""
+
 _MODEL = TokenOrigin(
     "draft", "d", "draft model", colour="text-success", mark="underline", costs_pass=True
 )

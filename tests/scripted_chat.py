@@ -79,6 +79,8 @@ class Script:
     """Messages that no longer fit the context."""
     num_drafted: int = 3
     """Tokens drafted in each step, as the statistics count them."""
+    alternatives: tuple[tuple[int, str, float], ...] = ()
+    """What could have stood in the place of each token."""
     chances: tuple[tuple[float, float], ...] = ()
     """The target's and the drafter's probability of the first drafted tokens of each step."""
     asked: list[tuple[list[dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
@@ -177,6 +179,7 @@ class ScriptedEngine(Engine):
             "".join(each.text for each in tokens if each.kind == "answer"),
             tuple(range(len(tokens))), origins, tuple(each.text for each in tokens), (1, 2, 3),
             (" no",), finish, self.stats.decode_s, self._script.chances,
+            alternatives=(self._script.alternatives,) * len(tokens),
         )  # fmt: skip
         if not self._script.reasoning and not self._script.calls:
             return step

@@ -33,6 +33,7 @@ SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
     " attachments, reasoning, tool_calls",
+    "steps": "message, target, data",
     "preset": "name, system_prompt, sampling",
     "found": "text, reasoning",
 }
@@ -52,6 +53,10 @@ CLOSE_GAPS = (
     " WHERE parent >= id OR parent NOT IN (SELECT id FROM message)"
 )
 """Attaches the messages below a lost one to the message before it."""
+
+
+REMOVE_ORPHANS = "DELETE FROM steps WHERE message NOT IN (SELECT id FROM message)"
+"""A later message may take the number of a lost one."""
 
 
 class Database:
@@ -235,12 +240,13 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
     reading = sqlite3.connect(f"{damaged.resolve().as_uri()}?mode=ro", uri=True)
     reading.text_factory = partial(str, encoding="utf-8", errors="replace")
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
-        for table in ("conversation", "message", "preset"):
+        for table in ("conversation", "message", "steps", "preset"):
             _copy(table, source, target)
         if "reasoning" not in _columns("message", source):
             separate_reasoning(target)
         target.execute(ADD_CONVERSATIONS)
         target.execute(CLOSE_GAPS)
+        target.execute(REMOVE_ORPHANS)
         counts = [
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
             for table in ("conversation", "message")

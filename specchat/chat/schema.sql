@@ -83,3 +83,11 @@ CREATE TRIGGER message_changed AFTER UPDATE OF text, reasoning ON message BEGIN
     INSERT INTO found (rowid, text, reasoning) VALUES (new.id, new.text, new.reasoning);
 END;
 INSERT INTO found (found) VALUES ('rebuild');
+
+-- next version
+
+CREATE TABLE steps (
+    message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,
+    target TEXT NOT NULL,
+    data BLOB NOT NULL
+);

@@ -20,6 +20,7 @@ from specchat.chat.message_rows import (
     storable_calls,
     title_of,
 )
+from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
 from specchat.private_files import FOLDERS
@@ -32,6 +33,14 @@ MAX_INTEGER = 2**63 - 1
 CONVERSATIONS = (
     "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
 )
+
+REMOVE_OLD_STEPS = (
+    "DELETE FROM steps WHERE message IN (SELECT message FROM (SELECT message,"
+    " SUM(LENGTH(data)) OVER (ORDER BY message DESC) AS total FROM steps) WHERE total > ?)"
+)
+"""Keeps the steps of the newest answers, up to a number of bytes."""
+
+ADD_STEPS = "INSERT INTO steps (message, target, data) SELECT id, ?, ? FROM message WHERE id = ?"
 
 
 def default_path() -> Path:
@@ -145,11 +154,12 @@ class Store(Database, AbstractContextManager["Store"]):
         self.change(number, deleted=None)
 
     def purge(self, older_than: float = UNDO_SECONDS) -> None:
-        """Permanently remove everything deleted at least `older_than` seconds ago."""
+        """Permanently remove what was deleted at least `older_than` seconds ago, and old steps."""
         before = time() - older_than
         with self.transaction() as database:
             database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
             database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
+            database.execute(REMOVE_OLD_STEPS, (MAX_TOTAL_BYTES,))
 
     # --- messages
 
@@ -207,27 +217,36 @@ class Store(Database, AbstractContextManager["Store"]):
         finish: str | None = None,
         statistics: Mapping[str, Any] | None = None,
         pieces: Sequence[Piece] = (),
+        steps: StoredSteps | None = None,
     ) -> None:
         """Write all parts of an answer decoded so far; `finish` is set once it is complete.
 
-        Until then, its statistics hold only the time of the last write, for other programs.
+        Until then, its statistics hold only the time of the last write, for other programs, and no
+        steps are stored. With `steps` None, those stored before stay.
         """
         kept = statistics if finish else {"written": time()}
         record = json.dumps(kept) if kept else None
         calls = calls_column(storable_calls(tool_calls))
-        self.run(
-            "UPDATE message SET text = ?, reasoning = ?, tool_calls = ?, finish = ?,"
-            " statistics = ?, pieces = ? WHERE id = ?",
-            (
-                storable(text),
-                storable(reasoning),
-                calls,
-                finish,
-                record,
-                pieces_column(pieces),
-                message,
-            ),
-        )
+        columns = storable(text), storable(reasoning), calls, finish, record, pieces_column(pieces)
+        with self.transaction() as database:
+            database.execute(
+                "UPDATE message SET text = ?, reasoning = ?, tool_calls = ?, finish = ?,"
+                " statistics = ?, pieces = ? WHERE id = ?",
+                (*columns, message),
+            )
+            if steps is not None or not finish:
+                database.execute("DELETE FROM steps WHERE message = ?", (message,))
+            if steps is not None and (data := steps_column(steps.steps)):
+                row = storable(steps.target), data, message
+                database.execute(ADD_STEPS, row)
+
+    def steps(self, message: int) -> StoredSteps | None:
+        """Return the steps of an answer; None if none are stored."""
+        rows = self.rows("SELECT target, data FROM steps WHERE message = ?", (message,))
+        for target, data in rows:
+            if steps := steps_of(data):
+                return StoredSteps(target, steps)
+        return None
 
     def questions(self, limit: int) -> list[str]:
         """Return the latest questions of all conversations, oldest first, except very long ones."""

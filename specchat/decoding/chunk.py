@@ -14,6 +14,10 @@ Kind: TypeAlias = Literal["answer", "reasoning", "call"]
 """The kind of a text: the answer to the user, the model's reasoning, or a tool call."""
 
 
+Alternative: TypeAlias = tuple[int, str, float]
+"""A token that could have been emitted: its id, its text and its probability."""
+
+
 class Piece(NamedTuple):
     """A part of an answer's text with its token's origin; a token's text may be of two kinds."""
 
@@ -39,7 +43,9 @@ class Chunk(NamedTuple):
     `finish` is set on the last chunk, which may hold no tokens. `seconds` is the decoding time from
     the end of the prompt to the end of the step. `chances` holds the target's and the drafter's
     probability of each drafted token up to the first rejected one, as processed for sampling. It is
-    empty at temperature 0, and with many candidates.
+    empty at temperature 0, and with many candidates. `alternatives` holds, for each emitted token,
+    the most probable ones in its place, that token included, if the request asked for them: the
+    model's own probabilities, before temperature, penalties and the rest of sampling.
 
     In a chat, `text` is the answer alone and `reasoning` what was added to the reasoning;
     `tool_calls` are the calls that the step completed. `pieces` are all texts in order, including
@@ -58,6 +64,7 @@ class Chunk(NamedTuple):
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
 
 
 def pieces_of(chunk: Chunk) -> tuple[Piece, ...]:

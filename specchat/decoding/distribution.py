@@ -9,6 +9,8 @@ distributions are therefore plain lists and dictionaries, long ones arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -111,6 +113,11 @@ class Distribution:
             return self._tokens[0]
         weights = self.weights
         return int(self.ids[weights == weights.max()].min())
+
+    def likeliest(self, count: int) -> list[tuple[int, float]]:
+        """Return the most probable tokens with their probabilities, best first."""
+        pairs = zip(self.ids.tolist(), self.weights.tolist(), strict=True)
+        return nlargest(count, pairs, key=itemgetter(1))
 
     def sample(self, random: Random) -> int:
         """Draw one token, using one uniform number."""

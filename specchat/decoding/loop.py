@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from numpy.random import default_rng
 
-from specchat.decoding.chunk import Chunk, Finish
-from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
+from specchat.decoding.chunk import Alternative, Chunk, Finish
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Logits, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
@@ -31,6 +31,9 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
+Alternatives: TypeAlias = tuple[tuple[Alternative, ...], ...]
+OWN_PROBABILITIES = Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0)
+"""Gives the model's own probabilities, among its most likely tokens: all of them take longer."""
 SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 
 
@@ -41,6 +44,9 @@ class Request:
     With the `noise` of a seed, the text depends on prompt, sampling and target alone; without it,
     tokens are drawn with `random`. The next prompt is expected to share the first `num_shared`
     tokens, so the target can prepare to roll back to there; 0 if unknown.
+
+    The answer begins with the tokens of `begun`, steps of an earlier answer, and goes on as if it
+    had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
     """
 
     tokens: Sequence[int]
@@ -56,6 +62,8 @@ class Request:
     verifier: Verifier | None = None
     num_shared: int = 0
     if_too_long: str = SHORTER_OR_LARGER
+    begun: Sequence[Chunk] = ()
+    num_alternatives: int = 0
 
     def __post_init__(self) -> None:
         """Raise InvalidOption for a value out of range."""
@@ -93,15 +101,19 @@ def decode(
 ) -> Iterator[Chunk]:
     """Decode one answer, yielding a chunk per step and updating the statistics.
 
-    The pacer decides how much of the request's draft length is used; without one, all of it is.
+    The steps that the answer begins with come first and do not count in the statistics. The pacer
+    decides how much of the request's draft length is used; without one, all of it is.
 
-    Whenever a chunk is yielded, the target's memory holds the prompt and all emitted tokens but the
-    last, so the generator may be closed at any chunk. Raises ContextFull if the prompt does not
+    Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
+    the last, so the generator may be closed at any chunk. Raises ContextFull if the prompt does not
     fit.
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
+    answer.require_room()
     try:
-        answer.read_prompt(drafter, on_progress)
+        yield from answer.begun()
+        if answer.finish is None:
+            answer.read_prompt(drafter, on_progress)
         while answer.finish is None:
             yield answer.step(drafter)
     except Cancelled:
@@ -119,33 +131,53 @@ class _Answer:
         self._request = request
         self._statistics = statistics
         self._pacer = pacer
-        self._tokens = list(request.tokens)
+        self._num_begun = sum(len(step.tokens) for step in request.begun)
+        self._tokens = [*request.tokens, *(each for step in request.begun for each in step.tokens)]
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
+        self._own_sampler = Sampler(OWN_PROBABILITIES)
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
-    def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
-        """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
-        request, statistics = self._request, self._statistics
-        num_tokens, capacity = len(request.tokens), self._target.capacity
+    def require_room(self) -> None:
+        """Raise ContextFull if the prompt, with the answer so far, exceeds the context."""
+        num_tokens, capacity = len(self._tokens), self._target.capacity
         if num_tokens > capacity:
             raise ContextFull(
                 f"the prompt has {num_tokens} tokens and the context holds {capacity}:"
-                f" {request.if_too_long}"
+                f" {self._request.if_too_long}"
             )
+
+    def begun(self) -> Iterator[Chunk]:
+        """Yield the steps that the answer begins with, their texts assembled anew.
+
+        Only their last token may end the answer.
+        """
+        for step in self._request.begun:
+            texts = tuple([self._text.push(token) for token in step.tokens])
+            if self._text.is_stopped:
+                self.finish = "stop"
+            yield step._replace(
+                text="".join(texts), texts=texts, finish=self.finish, seconds=0.0,
+                reasoning="", tool_calls=(), pieces=(),
+            )  # fmt: skip
+
+    def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
+        """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
+        request, statistics, tokens = self._request, self._statistics, self._tokens
+        num_tokens = len(tokens)
         statistics.prompt_tokens = num_tokens
         began = perf_counter()
         try:
-            num_cached = self._target.count_known(request.tokens)
+            num_cached = self._target.count_known(tokens)
             if 0 < request.num_shared < num_tokens - 1 and num_cached < request.num_shared:
-                num_cached = self._target.prefill(request.tokens[: request.num_shared], on_progress)
+                num_cached = self._target.prefill(tokens[: request.num_shared], on_progress)
             else:
                 num_cached = num_tokens
-            num_read = self._target.prefill(request.tokens[:-1], on_progress)
+            num_read = self._target.prefill(tokens[:-1], on_progress)
             statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            task = DraftTask(request.tokens, request.sampling, request.draw, is_soon, is_ever)
+            task = DraftTask(tokens, request.sampling, self._draw_draft, is_soon, is_ever)
             drafter.begin(task)
         finally:
             statistics.prompt_s = perf_counter() - began
@@ -166,11 +198,15 @@ class _Answer:
         rows = self._target.evaluate([self._tokens[-1], *tokens], len(tokens) + 1)
         evaluated = perf_counter()
         verdict, chances = self._verify(draft, tokens, rows)
-        chunk = self._emit(draft, tokens, verdict)
+        chunk = self._emit(draft, tokens, verdict, rows)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
-        return Chunk(*chunk[:7], self._statistics.decode_s, chances)
+        return chunk._replace(seconds=self._statistics.decode_s, chances=chances)
+
+    def _draw_draft(self, distribution: Distribution, index: int) -> int:
+        """Draw a drafted token: its index counts from the end of what the answer begins with."""
+        return self._request.draw(distribution, self._num_begun + index)
 
     def _verify(
         self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows
@@ -202,7 +238,28 @@ class _Answer:
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
-    def _emit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
+    def _alternatives(self, tokens: Sequence[int], rows: Rows) -> Alternatives:
+        """Return the most likely tokens in the place of each emitted one, if asked for."""
+        count = self._request.num_alternatives
+        return tuple(
+            [
+                tuple([(each, self._text.piece(each), share) for each, share in found])
+                for token, row in zip(tokens, rows if count else (), strict=False)
+                for found in [self._likeliest(row, token, count)]
+            ]
+        )
+
+    def _likeliest(self, row: Logits, token: int, count: int) -> list[tuple[int, float]]:
+        """Return the model's most likely tokens and the emitted one, with their probabilities."""
+        distribution = self._own_sampler.distribution(row, ())
+        found = distribution.likeliest(count)
+        if all(each != token for each, _ in found):
+            found.append((token, distribution.probability(token)))
+        return found
+
+    def _emit(
+        self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows
+    ) -> Chunk:
         """Emit the accepted tokens and the target's own, up to the end; roll back the rest."""
         run = (*proposed[: verdict.num_accepted], verdict.token)
         texts = self._texts_until_end(run)
@@ -210,11 +267,15 @@ class _Answer:
         self._tokens += tokens
         self._num_left -= len(tokens)
         self._statistics.count_step(len(draft), num_kept, len(tokens))
-        if draft:
+        alternatives = self._alternatives(tokens, rows)
+        if draft:  # a rollback may evaluate tokens again, which overwrites the rows
             self._target.rollback(len(self._tokens) - 1)
         origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
-        return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)
+        return Chunk(
+            "".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish,
+            alternatives=alternatives,
+        )  # fmt: skip
 
     def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:
         """Return the text of each token up to the one that ends the answer; set the reason."""

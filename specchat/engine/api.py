@@ -61,11 +61,13 @@ class GenerateRequest(GenerateOptions):
     """The keywords of `Engine.generate`; `prompt` is a text or token ids.
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
-    prompt; otherwise they stay text.
+    prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
+    answer begins with their tokens, which are yielded first.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
+    begun: Sequence[Chunk] = field(default=(), kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -73,10 +75,12 @@ class GenerateRequest(GenerateOptions):
 class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
-    `tools` are offered to the model, in the form of OpenAI's API.
+    `tools` are offered to the model, in the form of OpenAI's API. `begun` are steps of an earlier
+    answer with this target: the answer begins with their tokens, which are yielded first.
     """
 
     messages: Sequence[ChatMessage]
+    begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 

@@ -18,7 +18,8 @@ def read_parts(
         for text, origin in zip(chunk.texts, chunk.origins, strict=True):
             before = reader.kind
             parts = reader.read(text)
-            if "reasoning" in {before, reader.kind, *(kind for kind, _ in parts)}:
+            is_new = statistics.generated_tokens > 0  # not of the steps that the answer begins with
+            if is_new and "reasoning" in {before, reader.kind, *(kind for kind, _ in parts)}:
                 statistics.reasoning_tokens += 1
                 statistics.reasoning_s = chunk.seconds
             pieces += [Piece(part, origin, kind) for kind, part in parts]

@@ -176,7 +176,7 @@ class LocalEngine(Engine):
         while self._drafters:
             self._drafters.popitem()[1].close()
 
-    def _request(self, prompt: Prompt, options: GenerateOptions) -> Request:
+    def _request(self, prompt: Prompt, options: AnswerRequest) -> Request:
         ends, stops = self._ends_of(prompt)
         return Request(
             tokens=prompt.tokens,
@@ -189,6 +189,8 @@ class LocalEngine(Engine):
             piece=self.model.vocabulary.piece,
             is_cancelled=self._abort.is_set,
             num_shared=prompt.num_shared,
+            begun=options.begun,
+            num_alternatives=options.alternatives,
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
 

@@ -15,6 +15,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
 from specchat.chat.formats.marks import State
 from specchat.chat.formats.messages import SYSTEM_ROLES, checked, with_objects
+from specchat.decoding.chunk import Chunk
 from specchat.engine.api import AnswerRequest, EngineFacts, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -50,13 +51,18 @@ class Prompt:
 
 
 def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Prompt:
-    """Return a request's prompt. Raises InvalidOption or TemplateError."""
+    """Return a request's prompt, without the tokens that its answer begins with.
+
+    Raises InvalidOption or TemplateError.
+    """
+    _check_begun(model.vocabulary, request.begun)
     if isinstance(request, GenerateRequest):
         return Prompt(_tokenize_prompt(model, request.prompt, special=request.special))
     messages = request.messages
     prompt = partial(_chat_prompt, model, think=request.think, tools=request.tools)
     if request.make_room:
-        limit = capacity - min(request.max_tokens or LEAST_ROOM, capacity // 4)
+        num_begun = sum(len(step.tokens) for step in request.begun)
+        limit = capacity - num_begun - min(request.max_tokens or LEAST_ROOM, capacity // 4)
         messages = newest_turns(messages, lambda kept: len(prompt(kept).tokens), limit)
     return replace(prompt(messages), num_left_out=len(request.messages) - len(messages))
 
@@ -100,6 +106,18 @@ def newest_turns(
     # counting renders the whole template, so a binary search saves time
     first = bisect_left(starts, True, key=lambda start: count([*system, *others[start:]]) <= limit)
     return [*system, *others[[*starts, begins[-1]][first] :]]
+
+
+def _check_begun(vocabulary: Vocabulary, begun: Sequence[Chunk]) -> None:
+    """Raise InvalidOption if this model did not write these steps: their texts differ."""
+    tokens = [token for step in begun for token in step.tokens]
+    written = "".join(text for step in begun for text in step.texts)
+    is_known = all(0 <= token < vocabulary.size for token in tokens)
+    text = b"".join(map(vocabulary.piece, tokens)) if is_known else b""
+    if not is_known or not text.decode("utf-8", "replace").startswith(written):
+        raise InvalidOption(
+            "another model wrote the beginning of this answer: continue it with that one"
+        )
 
 
 def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool) -> list[int]:

@@ -279,6 +279,13 @@ class GenerateOptions(Sampling):
     make_room: bool = declare(
         False, "Drop the oldest turns if a conversation exceeds the context.", is_setting=False
     )
+    alternatives: int = declare(
+        0,
+        "Record up to this many tokens that were likely in the place of each one.",
+        minimum=0,
+        maximum=20,
+        is_setting=False,
+    )
 
     @property
     def num_to_draft(self) -> int:

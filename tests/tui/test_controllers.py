@@ -175,7 +175,9 @@ async def test_an_answer_is_streamed_and_stored() -> None:
     assert (question.text, answer.text, answer.finish) == ("Count", "one two three", "stop")
     assert display.text == "one two three"
     assert "tokens/s" in display.note
-    assert len(chat.answers.steps[answer.id]) == 2
+    known = chat.answers.steps_of(answer.id)
+    assert known is not None
+    assert len(known.steps) == 2
 
 
 @pytest.mark.parametrize(("num_idle", "interval"), [(1, SHOW_INTERVAL), (0, SHARED_INTERVAL)])

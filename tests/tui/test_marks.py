@@ -75,6 +75,8 @@ async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> N
     app = chat(Script())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await app.push_screen(StepsScreen([plain, plain, kept, plain, mixed]))
+        await until(pilot, lambda: "[✔ b]" in screen_text(app))  # the first draft
+        await pilot.press("home")
         await until(pilot, lambda: "[+ a]" in screen_text(app))
         keys = screen_text(app)
         assert "Next draft" in keys

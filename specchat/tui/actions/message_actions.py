@@ -1,11 +1,12 @@
 """Actions on one message: copy, edit, regenerate, delete, and switch between versions."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Chunk
 from specchat.docs import section
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
@@ -18,6 +19,8 @@ from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import FigureView
 from specchat.tui.widgets.typesetter import code_blocks
+
+NO_STEPS = "This answer has no stored steps: only those of new answers are stored, up to 64 MiB."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,16 @@ class MessageActions:
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        steps = self.answers.steps.get(view.message_id, [])
-        if any(step.tokens for step in steps):
-            self.view.open(StepsScreen(steps))
-        else:
-            self.view.notify("Steps are only available for answers from this session.")
+        known, answer = self.answers.steps_of(view.message_id), view.message_id
+        if known is None or not any(step.tokens for step in known.steps):
+            self.view.notify(NO_STEPS)
+            return
+
+        def branch_off(begun: Sequence[Chunk] | None) -> None:
+            if begun:
+                self.view.run(self.answers.branch_off(answer, begun, known.target))
+
+        self.view.open(StepsScreen(known.steps), branch_off)
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""

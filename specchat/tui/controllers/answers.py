@@ -1,6 +1,6 @@
 """Answers: asking, streaming, stopping, continuing; no Textual here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -8,6 +8,7 @@ from typing import Any
 
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
+from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, SpecchatError
@@ -32,8 +33,8 @@ FIGURES_INTERVAL = 1.0
 """Seconds between two updates of the figures."""
 SETTLE_INTERVAL = 0.3
 """Seconds before retrying a write that another program blocked."""
-NUM_KEPT_STEPS = 30
-"""The number of answers whose steps are kept; steps take more memory than the answer itself."""
+NUM_ALTERNATIVES = 5
+"""Tokens recorded for each place of an answer, to continue from there with another one."""
 
 
 class Answers:
@@ -54,8 +55,6 @@ class Answers:
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
         self.figures = Figures()
-        self.steps: dict[int, list[Chunk]] = {}
-        """The steps of the newest answers, by message."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -145,11 +144,46 @@ class Answers:
             busy = "Another chat is still writing this answer."
             self._view.notify(busy if is_elsewhere else "The last answer is complete.")
             return
-        steps = list(self.steps.get(last.id, ()))
+        known = self._conversations.steps(last.id)
+        steps = list(known.steps if known else ())
         parts, before = AnswerParts.of(last), last.statistics
         writing = Writing(last.id, display, parts, steps, before, last.finish)
+        writing.is_joined = not parts.is_empty
         self.send(writing, last.parent or 0)
         writing.wait(self._view.later)
+
+    def steps_of(self, answer: int) -> StoredSteps | None:
+        """Return the steps of an answer, which may be in progress; None if they are not known."""
+        writing = self.current
+        if writing is None or writing.message != answer:
+            return self._conversations.steps(answer)
+        return self._known_steps(writing)
+
+    async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
+        """Write another version of an answer, which begins with these steps of that target."""
+        question, facts = self._conversations.tree[answer].parent, self._pair_controller.facts
+        if question is None or self.is_busy():
+            return
+        if not target:
+            self._view.notify(f"{self._key_of('go_on')} continued this answer: it cannot branch.")
+        elif facts is None:
+            self._view.notify("The pair is still loading: try again in a moment.")
+        elif facts.target != target:
+            models = self._key_of("models")
+            words = (
+                f"{harmless(target)} wrote this answer. {models} switches to it; then try again."
+            )
+            self._view.notify(words, severity="warning")
+        else:
+            self._conversations.leaf = question
+            await self._view.show_branch()
+            await self._answer(question, begun)
+
+    def _known_steps(self, writing: Writing) -> StoredSteps:
+        """Return an answer's steps, without a target where its tokens cannot be continued."""
+        facts = self._pair_controller.facts
+        target = facts.target if facts and not writing.is_joined else ""
+        return StoredSteps(target, tuple(writing.steps))
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; without one, cancel an edit."""
@@ -173,6 +207,7 @@ class Answers:
             return
         if reason and not writing.has_begun:
             finish = writing.finish or finish  # continuing it failed, so it ended as before
+        has_arrived = writing.has_begun
         writing.end()
         self._view.show_state()
         self._view.say("", "progress")
@@ -183,7 +218,8 @@ class Answers:
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
         words = (reason,) if reason else self.lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
-        self._conversations.finish(writing.message, writing.parts, finish, figures)
+        steps = self._known_steps(writing) if has_arrived else None
+        self._conversations.finish(writing.message, writing.parts, finish, figures, steps)
         self._gains.count(self.figures, self._drafting, figures["saved_s"])
         self._view.show_state()
         if writing.before:  # the figures of the whole answer, as below it
@@ -224,10 +260,10 @@ class Answers:
             self._view.notify(words, severity="warning")
         return question
 
-    async def _answer(self, question: int) -> None:
-        """Ask the pair to answer a question, once it is loaded."""
+    async def _answer(self, question: int, begun: Sequence[Chunk] = ()) -> None:
+        """Ask the pair to answer a question, once it is loaded; the answer may begin with steps."""
         message = self._conversations.answer(question)
-        writing = Writing(message.id, await self._view.add(message.id))
+        writing = Writing(message.id, await self._view.add(message.id), begun=begun)
         self.send(writing, question)
         writing.wait(self._view.later)
         self._view.show_conversations()
@@ -236,15 +272,15 @@ class Answers:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
         turns = self._conversations.tree.turns(leaf, self._conversations.system_prompt)
-        if (turn := writing.parts.turn) is not None:
+        if writing.begun:
+            options["begun"] = writing.begun
+        elif (turn := writing.parts.turn) is not None:
             turns.append(turn)
         self.current = writing
         if writing.message is not None:
             self.figures.begin()
             self._gains.begin(self.figures, self._drafting)
-            self.steps[writing.message] = writing.steps
-            while len(self.steps) > NUM_KEPT_STEPS:
-                del self.steps[next(iter(self.steps))]
+            options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self.options, **options}
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
         session.ask(Question(turns, options, arrived, ended, self._explain))

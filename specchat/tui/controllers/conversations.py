@@ -13,6 +13,7 @@ from typing import Any
 from specchat.chat.conversation import Attachment, Conversation, Message, Tree
 from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.store import Preset, Store
+from specchat.chat.stored_steps import StoredSteps
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.sampling_text import only_sampling
@@ -129,9 +130,14 @@ class Conversations:
             self.settle()
 
     def finish(
-        self, message: int, parts: AnswerParts, finish: str, figures: dict[str, Any]
+        self,
+        message: int,
+        parts: AnswerParts,
+        finish: str,
+        figures: dict[str, Any],
+        steps: StoredSteps | None = None,
     ) -> None:
-        """Store a finished answer with its statistics."""
+        """Store a finished answer with its statistics; without `steps`, those stored stay."""
         state = replace(
             self.tree[message],
             text=parts.text,
@@ -151,8 +157,13 @@ class Conversations:
             finish=finish,
             statistics=figures,
             pieces=state.pieces,
+            steps=steps,
         )
         self.settle()
+
+    def steps(self, message: int) -> StoredSteps | None:
+        """Return the stored steps of an answer; None if there are none."""
+        return self.store.steps(message)
 
     def keep_figures(self, answer: int, measured: Mapping[str, Any]) -> dict[str, Any]:
         """Replace estimates in an answer's statistics by measurements; return the statistics."""

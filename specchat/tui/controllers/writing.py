@@ -1,6 +1,6 @@
 """The answer being written: its parts so far, and what to do when it ends."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,10 @@ class Writing:
     """The progress text of a lane."""
     then: "Callable[[Writing, Statistics], None] | None" = None
     """Called at the end of a lane that was not stopped."""
+    begun: Sequence[Chunk] = ()
+    """The steps that the answer begins with; the engine repeats them first."""
+    is_joined: bool = False
+    """Whether it continues an answer by its text, so that its tokens may not follow its steps."""
     has_begun: bool = False
     """Whether a step has arrived, or the answer has ended without one."""
 

@@ -1,22 +1,23 @@
-"""An answer step by step: the drafted, accepted and rejected tokens of each step, as chips."""
+"""An answer step by step: the tokens of each step as chips, and what could have stood there."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.events import Click
+from textual.events import Click, Key
 from textual.geometry import Region
 from textual.style import Style
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
-from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import TARGET, origin
+from specchat.decoding.chunk import Alternative, Chunk
+from specchat.drafter_registry import CHOSEN, TARGET, origin
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
@@ -26,17 +27,19 @@ OTHER_ROWS = 9
 """Rows that a step needs, excluding the text before it."""
 KEPT, DROPPED, OWN = "✔", "✘", "+"
 """The marks of tokens, so that they can be told apart without colours."""
-CHIP = "chip"
-"""The key of a chip's position in the metadata of its style."""
+CHIP, ALTERNATIVE = "chip", "alternative"
+"""The keys of a chip's and an alternative's position in the metadata of their styles."""
+BAR_WIDTH = 12
 END = "(end of the answer)"
 """Stands for the token that ends a turn, which has no text."""
 
 
-class StepsScreen(Dialog[None]):
-    """One step at a time."""
+class StepsScreen(Dialog[Sequence[Chunk]]):
+    """One step at a time; returns the steps to continue from with another token, if chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
+        Binding("1,2,3,4,5,6", "branch", "Continue with", key_display="1-6"),
         Binding("left,h", "go(-1)", "Previous"),
         Binding("right,l,space", "go(1)", "Next"),
         Binding("up,k", "point(-1)", "Token", key_display="↑↓"),
@@ -54,7 +57,8 @@ class StepsScreen(Dialog[None]):
         super().__init__()
         self._steps = [step for step in steps if step.tokens]
         self._is_complete = steps[-1].finish == "stop"
-        self._place = 0
+        drafted = (index for index, step in enumerate(self._steps) if _has_draft(step))
+        self._place = next(drafted, 0)
         self._cursor = 0
         """The index of the chip under the cursor."""
 
@@ -93,6 +97,30 @@ class StepsScreen(Dialog[None]):
         """Move the cursor to the chip that was clicked."""
         if CHIP in event.style.meta:
             self._move_cursor(event.style.meta[CHIP])
+        elif ALTERNATIVE in event.style.meta:
+            self._branch(event.style.meta[ALTERNATIVE])
+
+    def on_key(self, event: Key) -> None:
+        """Continue from the token under the cursor with the alternative of that number."""
+        if event.character in tuple("123456"):
+            event.stop()
+            self._branch(int(event.character) - 1)
+
+    def action_branch(self) -> None:
+        """Continue from the token under the cursor; `on_key` knows with which alternative."""
+
+    def _branch(self, number: int) -> None:
+        step, index = self._steps[self._place], self._index
+        found = step.alternatives[index] if index < len(step.alternatives) else ()
+        if number >= len(found):
+            self.notify("No alternative with this number here.")
+            return
+        self.dismiss([*self._steps[: self._place], _with(step, index, found[number])])
+
+    @property
+    def _index(self) -> int:
+        """The index among the emitted tokens of the one under the cursor, or in its place."""
+        return _index_in_answer(self._steps[self._place], self._cursor)
 
     def _go_to(self, place: int, chip: int = 0) -> None:
         self._place = place
@@ -130,6 +158,7 @@ class StepsScreen(Dialog[None]):
             Content(),
             *packed(_chips(step, self._cursor), width),
             _probabilities(step, self._cursor),
+            *_alternatives(step, self._index),
             Content(),
             *_legend(step),
         ]
@@ -154,10 +183,62 @@ class StepsScreen(Dialog[None]):
         return Content("\n").join([title, strip, Content()])
 
 
+def _has_draft(step: Chunk) -> bool:
+    return bool(step.rejected) or any(name not in {TARGET.name, CHOSEN} for name in step.origins)
+
+
+def _is_own(step: Chunk) -> bool:
+    """Return True if the step's last token was not drafted."""
+    return step.origins[-1] in {TARGET.name, CHOSEN}
+
+
+def _index_in_answer(step: Chunk, chip: int) -> int:
+    """Return the index among a step's tokens of the one at a chip, or of the one in its place.
+
+    For a rejected token that is the target's own; the ones after it have no place in the answer.
+    """
+    num_kept = len(step.tokens) - _is_own(step)
+    if chip <= num_kept:
+        return chip
+    return num_kept if chip == num_kept + len(step.rejected) else len(step.tokens)
+
+
+def _with(step: Chunk, index: int, chosen: Alternative) -> Chunk:
+    """Return a step up to one of its tokens, with another token in the place of that one."""
+    return Chunk(
+        "".join(step.texts[:index]),
+        (*step.tokens[:index], chosen[0]),
+        (*step.origins[:index], CHOSEN),
+        (*step.texts[:index], ""),  # a part of a character has no text: the engine decides
+        step.proposed[:index],
+        chances=step.chances[:index],
+        alternatives=step.alternatives[: index + 1],
+    )
+
+
+def _alternatives(step: Chunk, index: int) -> Iterator[Content]:
+    """Yield the tokens that could have stood at an index, with the model's own probabilities."""
+    found = step.alternatives[index] if index < len(step.alternatives) else ()
+    if not found:
+        return
+    yield Content()
+    yield Content.styled("probability before sampling · 1-6 continues with it", MUTED)
+    width = max(cell_len(_visible(text)) for _, text, _ in found)
+    for number, (token, text, share) in enumerate(found):
+        shown = _visible(text) if text else END
+        bar = "█" * round(BAR_WIDTH * share)
+        note = "  in the answer" if token == step.tokens[index] else ""
+        line = Content.assemble(
+            (f"{number + 1} ", "bold"), f"{shown:<{width}}  ", (f"{bar:<{BAR_WIDTH}}", MUTED),
+            f" {percent(share):>5}", (note, MUTED),
+        )  # fmt: skip
+        yield line.stylize(Style.from_meta({ALTERNATIVE: number}))
+
+
 def _marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
     """Return the mark, text and origin of each token: the draft in order, then the target's own."""
     kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
-    own = [(OWN, *kept.pop()[1:])] if step.origins[-1] == TARGET.name else []
+    own = [(OWN, *kept.pop()[1:])] if _is_own(step) else []
     return [*kept, *((DROPPED, piece, "") for piece in step.rejected), *own]
 
 
@@ -185,12 +266,14 @@ def _probabilities(step: Chunk, cursor: int) -> Content:
 
 
 def _legend(step: Chunk) -> Iterator[Content]:
-    kept = Counter(name for name in step.origins if name != TARGET.name)
+    kept = Counter(name for name in step.origins if name not in {TARGET.name, CHOSEN})
     for name, count in kept.items():
         yield _line(KEPT, f"{count} accepted", origin(name).label, origin_style(name))
     if step.rejected:
         yield _line(DROPPED, f"{len(step.rejected)} rejected", "", REJECTED)
-    if step.origins[-1] == TARGET.name:
+    if step.origins[-1] == CHOSEN:
+        yield _line(OWN, "chosen by you", "the answer goes on from here", origin_style(CHOSEN))
+    elif _is_own(step):
         yield _line(OWN, "the target's own", _kind(step), origin_style(TARGET.name))
 
 

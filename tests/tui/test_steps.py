@@ -1,0 +1,113 @@
+"""Steps of an answer on the screen: after a restart, and continuing from a token of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.decoding.chunk import Chunk
+from specchat.tui.screens.steps_screen import StepsScreen
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (100, 34)
+OTHERS = ((0, "abcd", 0.6), (77, " other", 0.3), (2, "ijkl", 0.1))
+
+
+async def test_steps_are_there_after_a_restart(tmp_path: Path) -> None:
+    """With their alternatives; an answer from before says why it has none."""
+    path = tmp_path / "history.db"
+    async with chat(Script(["abcdefghijkl"], alternatives=OTHERS), path).run_test(size=SIZE) as p:
+        await say(p, "Steps")
+    with Store(path) as store:
+        question = store.add(1, "user", "Old", 2)
+        store.write(store.add(1, "assistant", "", question.id).id, "old answer", finish="stop")
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await app.conversation_actions.open(1)
+        await pilot.press("f6")
+        await until(pilot, lambda: bool(app._notifications))
+        assert "has no stored steps" in next(iter(app._notifications)).message
+        app.view.transcript.views[1].arm()
+        await pilot.press("s")
+        await until(
+            pilot, lambda: "1 abcd    ███████       60 %  in the answer" in screen_text(app)
+        )
+        assert "2 ·other  ████          30 %" in screen_text(app)
+
+
+async def test_the_first_draft_is_shown_first() -> None:
+    """Plain steps before it are skipped; without drafts the first step is shown."""
+    plain = Chunk("a", (1,), ("target",), ("a",))
+    rejected = Chunk("b", (2,), ("target",), ("b",), proposed=(3,), rejected=("no",))
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(StepsScreen([plain, plain, rejected, plain]))
+        await until(pilot, lambda: "step 3 of 4" in screen_text(app))
+        await pilot.press("escape")
+        await app.push_screen(StepsScreen([plain, plain]))
+        await until(pilot, lambda: "step 1 of 2" in screen_text(app))
+
+
+@pytest.mark.parametrize("is_clicked", [False, True])
+async def test_another_token_begins_a_version_of_its_own(is_clicked: bool) -> None:
+    """What came before it is kept by its tokens; the answer before stays beside it."""
+    script = Script(["abcdefghijkl", "more"], alternatives=OTHERS)
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+        await pilot.press("f6", "down")
+        await until(pilot, lambda: "[✔ efgh]" in screen_text(app))
+        if is_clicked:
+            line = app.screen.query_one("#step", Static)
+            rows = str(line.render()).split("\n")
+            row = next(place for place, words in enumerate(rows) if words.startswith("2 ·other"))
+            await pilot.click(line, offset=(4, row))
+        else:
+            await pilot.press("2")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        turns, options = script.asked[1]
+        assert [each["role"] for each in turns] == ["user"]
+        (begun,) = options["begun"]
+        assert (begun.tokens, begun.origins) == ((0, 77), ("draft", "chosen"))
+        assert begun.texts == ("abcd", "")
+        answer = app.conversations.branch[-1].id
+        assert app.conversations.version(answer) == (2, 2)
+        await until(pilot, lambda: "2/2" in screen_text(app))
+
+
+async def test_a_number_without_an_alternative_says_so() -> None:
+    """A rejected token after the first one has no place in the answer."""
+    steps = [
+        Chunk("a", (1,), ("target",), ("a",), (2, 3), ("no", "nor"), alternatives=(OTHERS,)),
+    ]
+    app = chat(Script())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await app.push_screen(StepsScreen(steps))
+        await until(pilot, lambda: "[✘ no]" in screen_text(app))
+        assert "2 ·other" in screen_text(app)
+        await pilot.press("down", "1")
+        await until(pilot, lambda: bool(app._notifications))
+        assert "No alternative" in next(iter(app._notifications)).message
+        assert "2 ·other" not in screen_text(app)
+        await pilot.press("down")
+        await until(pilot, lambda: "[+ a]" in screen_text(app))
+        assert "2 ·other" in screen_text(app)
+
+
+async def test_another_targets_answer_is_not_continued(tmp_path: Path) -> None:
+    """Its tokens mean something else to this one; the notice names who wrote it."""
+    script = Script(["abcdefghijkl"], alternatives=OTHERS)
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "Steps")
+        steps = app.conversations.steps(app.conversations.branch[-1].id)
+        assert steps is not None
+        await app.answers.branch_off(app.conversations.branch[-1].id, steps.steps, "Other 1B")
+        await until(pilot, lambda: bool(app._notifications))
+        assert "Other 1B wrote this answer" in next(iter(app._notifications)).message
+        assert len(script.asked) == 1
