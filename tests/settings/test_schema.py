@@ -66,6 +66,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "think": (["auto", "off", "high", 512, 0, True], ["", 0.5, None]),
     "ignore_end": ([True], ["yes"]),
     "make_room": ([False], [0]),
+    "alternatives": ([0, 20], [-1, 21, "many"]),
 }
 """What the options of the engine take, and what they refuse."""
 
