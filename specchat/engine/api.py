@@ -100,11 +100,12 @@ class EngineFacts:
     no choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
     together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes` (0 for a head
     in the target's file). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs
-    that hold layers, empty for none; `plan` says what is on which device, `notices` what else a
-    user should know. `common_tokens` is the share of its vocabulary that a draft model has in
-    common with the target, None for the same vocabulary. `thinking` lists the values of `think`
-    besides "auto", empty if the chat template has no such switch. With `keeps_reasoning` the
-    template also sends the reasoning of earlier answers.
+    that hold layers, empty for none; of their memory all programs together use `gpu_used` of
+    `gpu_total` bytes right after loading (0 if unknown). `plan` says what is on which device,
+    `notices` what else a user should know. `common_tokens` is the share of its vocabulary that a
+    draft model has in common with the target, None for the same vocabulary. `thinking` lists the
+    values of `think` besides "auto", empty if the chat template has no such switch. With
+    `keeps_reasoning` the template also sends the reasoning of earlier answers.
     """
 
     target: str
@@ -124,6 +125,8 @@ class EngineFacts:
     draft_file_bytes: int = 0
     idle_processors: int = 0
     gpu: str = ""
+    gpu_used: int = 0
+    gpu_total: int = 0
     plan: str = ""
     notices: tuple[str, ...] = ()
     common_tokens: float | None = None

@@ -20,7 +20,7 @@ from specchat.llama.hidden_states import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
-from specchat.planning.device import gpus_of, keep_gpus
+from specchat.planning.device import gpus_of, keep_gpus, used_and_total
 from specchat.planning.host_resources import num_processors, num_threads
 from specchat.planning.memory import Sizes
 from specchat.planning.notices import notices_of_pair
@@ -80,6 +80,7 @@ class LoadedPair:
         no_head_text = f"the prediction head is not used: {self.no_head_reason}; {TO_REBUILD}"
         no_head_text = no_head_text if self.no_head_reason else ""
         wanted, capacity = self.loading.ctx, self.context.capacity
+        gpu_used, gpu_total = used_and_total(gpus_of(list_devices())) if self.uses_gpus else (0, 0)
         others = [
             *notices_of_pair(target, drafts[0] if drafts else None, wanted, capacity),
             *dict.fromkeys(context.model.lock_notice for context in contexts),
@@ -100,6 +101,8 @@ class LoadedPair:
             draft_file_bytes=drafts[0].file_bytes if has_own_file else 0,
             idle_processors=max(0, num_processors() - self.num_threads),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
+            gpu_used=gpu_used,
+            gpu_total=gpu_total,
             plan=self.plan.summary,
             notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text, *others))),
             common_tokens=common.share if common else None,

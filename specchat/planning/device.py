@@ -62,6 +62,12 @@ def gpus_of(devices: Iterable[Device]) -> list[Device]:
     return gpus or [device for device in devices if device.kind == "integrated"]
 
 
+def used_and_total(gpus: Iterable[Device]) -> tuple[int, int]:
+    """Return the bytes of GPU memory in use by all programs, and all bytes of these GPUs."""
+    gpus = list(gpus)
+    return sum(max(0, gpu.total - gpu.free) for gpu in gpus), sum(gpu.total for gpu in gpus)
+
+
 def host_of(devices: Iterable[Device]) -> Device:
     """Return the host, with unlimited memory if none is listed."""
     unknown = Device("CPU", "", "cpu", 2**62, 2**62)

@@ -54,8 +54,10 @@ from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
+from specchat.tui.widgets.notices import Notices
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.welcome import Welcome
@@ -82,7 +84,7 @@ class ChatApp(App[None]):
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # Textual does not type it as a ClassVar
         (0, "-narrow"),
         (100, "-medium"),
-        (130, "-wide"),
+        (140, "-wide"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall"), (46, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -132,16 +134,16 @@ class ChatApp(App[None]):
         self.think_switch = ThinkSwitch(view, answers, pair)
 
     def compose(self) -> ComposeResult:
-        """Yield the top line, the sidebar, the conversation, the panel and the footer."""
-        with Horizontal(id="head"):
-            yield Static(id="top", markup=False)
-            yield ClickLine("stop", "stop")
+        """Yield the header, the sidebar, the conversation, the panel and the footer."""
+        yield Static(id="header", markup=False)
         with Horizontal(id="middle"):
             yield Sidebar()
             with Vertical(id="chat"):
                 yield Welcome()
                 yield Transcript(self.view.message_view)
                 with Vertical(id="desk"):
+                    yield Strip(self.setup.key_of)
+                    yield Notices()
                     yield Static(id="legend", markup=False)
                     yield Static(id="status", markup=False)
                     yield ClickLine("models", "hint")
@@ -206,6 +208,19 @@ class ChatApp(App[None]):
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
         super().notify(harmless(message), **{**how, "markup": False})
+        self.call_later(self._show_newest_notice)
+
+    def clear_notifications(self) -> None:
+        """Remove all notices."""
+        super().clear_notifications()
+        self._show_newest_notice()
+
+    def _show_newest_notice(self) -> None:
+        """Show the newest notice until it expires, and then the one before it."""
+        newest = next(reversed([*self._notifications]), None)
+        self.view.show_notice(newest)
+        if newest is not None:
+            self.set_timer(max(0.0, newest.time_left) + 0.1, self._show_newest_notice)
 
     def _drop_notices(self) -> None:
         """Remove the notices about earlier actions, unless one is an error to read."""
@@ -270,7 +285,7 @@ class ChatApp(App[None]):
         except SpecchatError as error:
             self.view.report(error)
         except NoMatches:
-            if self.screen_stack and self.screen_stack[0].query("#top"):
+            if self.screen_stack and self.screen_stack[0].query("#header"):
                 raise
 
     def _handle_exception(self, error: Exception) -> None:
@@ -358,8 +373,8 @@ class ChatApp(App[None]):
 
     @on(Transcript.Behind)
     def _scrolled_away(self, event: Transcript.Behind) -> None:
-        words = "[@click=app.latest]▼ latest[/]" if event.is_behind else ""
-        self.view.composer.border_subtitle = words
+        self.view.is_behind = event.is_behind
+        self.view.show_frame()
 
     @on(FigureView.Explain)
     def _explain_requested(self, event: FigureView.Explain) -> None:
@@ -398,6 +413,7 @@ class ChatApp(App[None]):
         try:
             action = find_slash(text)
         except ValueError as error:
+            self.view.composer.forget(text)
             self.view.put_back(text)
             self.notify(str(error), severity="warning")
         else:

@@ -9,13 +9,12 @@ from itertools import cycle
 from typing import NamedTuple
 
 from textual.content import Content
-from textual.renderables.digits import DIGITS, DIGITS3X3
 
 from specchat import drafter_registry
 from specchat.chat.safe_text import harmless
 from specchat.engine.api import EngineFacts
 from specchat.tui.figures import Figures, spark
-from specchat.wording import exact_drafts, percent, size_text, speedup_text, times_text
+from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 CARDS: Mapping[str, Sequence[str]] = {
     "Speculation": ("speculation",),
@@ -26,21 +25,21 @@ CARDS: Mapping[str, Sequence[str]] = {
     ),
     "Tokens": ("tokens from",),
     "Time": ("time", "first token", "prompt"),
-    "Memory": ("weights", "KV cache", "bit-exact"),
+    "Loaded model": ("weights", "KV cache", "bit-exact"),
 }  # fmt: skip
 """The figures on each card, the most important first; the first card holds the verdict."""
 
 MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
 ACCEPTED = "$text-success"
 TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
-GLYPHS = "█▓░▒"
-"""The characters for the parts of a bar, distinct even without colours."""
+ORIGIN_GLYPHS, KEPT_GLYPH, REJECTED_GLYPH = "█▓▒▚", "█", "░"
+"""The characters for the parts of a bar, distinct even without colours; ░ means rejected alone."""
 COLUMN_WIDTH, MAX_POSITIONS, NAMES_WIDTH = 4, 10, 8
 COLUMNS = " ▁▂▃▄▅▆▇█"
 GAP = 2
 """Cells between two parts of a legend."""
-LARGE_ROWS = 44
-"""Panel height in rows from which the main figures are large, as for -high in the style sheet."""
+MANY_ROWS = 44
+"""Panel height in rows from which charts are higher, as for -high in the style sheet."""
 FIRST_WORDS = "Ask something to see whether speculation makes the answer faster, and why."
 
 
@@ -48,10 +47,8 @@ class Part(NamedTuple):
     """A part of a whole, as a bar and its legend show it."""
 
     label: str
-    amount: float
+    amount: int
     style: str
-    words: str = ""
-    """Its amount as text, if it is not a count."""
 
 
 def origin_style(name: str) -> str:
@@ -67,14 +64,13 @@ def figure_texts(
 
     `rows` is the height of the panel.
     """
-    is_large = rows >= LARGE_ROWS
     texts = {"speculation": speculation_text(figures)}
     stats = figures.statistics
     if stats.generated_tokens:
-        texts["tokens per second"] = _rate(figures, width, is_large=is_large)
+        texts["tokens per second"] = _rate(figures, width)
         if figures.speedup:
-            texts["speedup"] = _speedup(figures, width, is_large=is_large)
-        texts |= _acceptance(figures, width, is_large=is_large)
+            texts["speedup"] = _speedup(figures, width)
+        texts |= _acceptance(figures, width, has_room=rows >= MANY_ROWS)
         texts["tokens from"] = _origins(figures, width)
         texts |= _times(figures, width)
     if facts is not None:
@@ -87,13 +83,13 @@ def speculation_text(figures: Figures) -> Content:
     if not figures.statistics.generated_tokens:
         return Content.styled(FIRST_WORDS, MUTED)
     verdict = Content.styled(figures.verdict(), f"bold {TONES[figures.tone]}")
-    savings = Content.styled(figures.savings(), TONES["good"])
+    savings = Content.styled(" · ".join(figures.savings()), TONES["good"])
     return _lines(verdict, savings, Content.styled(figures.why(), MUTED))
 
 
-def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:
+def _rate(figures: Figures, width: int) -> Content:
     rate = f"{figures.statistics.tokens_per_second:.1f}"
-    lines = [_large(rate, "$foreground") if is_large else _row("tokens per second", rate, width)]
+    lines = [_row("tokens per second", rate, width)]
     if rates := list(figures.rates):
         now = f" now {figures.rate_now:.1f}"
         bars = spark(rates[len(now) - width :], max(rates))
@@ -101,10 +97,10 @@ def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:
     return _lines(*lines)
 
 
-def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
-    style, speedup, own = TONES[figures.tone], figures.speedup, figures.statistics.tokens_per_second
-    plain, ours = figures.measured_rates or (own / speedup, own)
-    rows = (("without", plain, MUTED), ("with", ours, style))
+def _speedup(figures: Figures, width: int) -> Content:
+    style, speedup = TONES[figures.tone], figures.speedup
+    plain, ours = figures.rates_compared()
+    rows = (("with", ours, style), ("without", plain, MUTED))
     numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
     room = width - NAMES_WIDTH - 1 - numbers
     lines = [
@@ -115,13 +111,10 @@ def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
         )
         for name, rate, colour in rows
     ]
-    if not is_large:
-        return _lines(_row(figures.speedup_source, speedup_text(speedup), width, style), *lines)
-    source = Content.styled(figures.speedup_source, MUTED)
-    return _lines(_large(times_text(speedup), style), *lines, source)
+    return _lines(_row(figures.speedup_source, speedup_text(speedup), width, style), *lines)
 
 
-def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Content]:
+def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Content]:
     stats = figures.statistics
     per_pass = f"{stats.tokens_per_step:.2f}"
     texts = {"tokens per target pass": _row("tokens per target pass", per_pass, width)}
@@ -135,22 +128,27 @@ def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Co
             Part("kept", stats.accepted, ACCEPTED),
             Part("rejected", stats.drafted - stats.accepted, REJECTED),
         )
-        recent = spark(list(figures.acceptance), 1.0) if is_large else ""
+        recent = spark(list(figures.acceptance), 1.0) if has_room else ""
         texts["accepted"] = _lines(
             _row("accepted", rate, width),
-            _stacked(parts, width, "█░"),
+            _stacked(parts, width, KEPT_GLYPH + REJECTED_GLYPH),
             Content.assemble((recent and "recent ", MUTED), (recent, MEASURED)),
         )
         shares = stats.accepted_by_position
-        texts["accepted by position"] = position_columns(shares, width, 1 + is_large)
+        texts["accepted by position"] = position_columns(shares, width, 1 + has_room)
     return texts
 
 
 def position_columns(shares: Sequence[float], width: int, height: int) -> Content:
-    """Return a column chart of acceptance by draft position, with percentages below."""
-    shown = shares[: min(MAX_POSITIONS, (width - NAMES_WIDTH) // COLUMN_WIDTH)]
-    if not shown:
+    """Return a column chart of acceptance by draft position, with percentages below.
+
+    Of more positions than there is room for, some are shown, close together at the beginning.
+    """
+    room = min(MAX_POSITIONS, (width - NAMES_WIDTH) // COLUMN_WIDTH)
+    positions = _spread(len(shares), room)
+    if not positions:
         return Content()
+    shown = [shares[position - 1] for position in positions]
     eighths = [round(8 * height * share) for share in shown]
     drawn = [
         [2 * COLUMNS[min(max(each - 8 * row, 0), 8)] for each in eighths]
@@ -158,8 +156,15 @@ def position_columns(shares: Sequence[float], width: int, height: int) -> Conten
     ]
     columns = [Content.styled(_spaced("", row), ACCEPTED) for row in drawn]
     kept = Content(_spaced("kept %", [percent(share).partition(" ")[0] for share in shown]))
-    positions = _spaced("position", [str(number) for number in range(1, len(shown) + 1)])
-    return _lines(*columns, kept.stylize(MUTED, 0, NAMES_WIDTH), Content.styled(positions, MUTED))
+    numbers = Content.styled(_spaced("position", map(str, positions)), MUTED)
+    return _lines(*columns, kept.stylize(MUTED, 0, NAMES_WIDTH), numbers)
+
+
+def _spread(count: int, room: int) -> list[int]:
+    """Return at most `room` of the numbers from 1 to `count`, at growing distances."""
+    if count <= room or room < 2:
+        return list(range(1, min(count, room) + 1))
+    return sorted({round(count ** (step / (room - 1))) for step in range(room)})
 
 
 def _spaced(name: str, cells: Iterable[str]) -> str:
@@ -171,7 +176,7 @@ def _origins(figures: Figures, width: int) -> Content:
     counts = figures.origins
     drawn = [
         (Part(each.label, counts[each.name], origin_style(each.name)), glyph)
-        for each, glyph in zip(drafter_registry.origins(), cycle(GLYPHS), strict=False)
+        for each, glyph in zip(drafter_registry.origins(), cycle(ORIGIN_GLYPHS), strict=False)
         if counts[each.name]
     ]
     if not drawn:
@@ -184,14 +189,19 @@ def _origins(figures: Figures, width: int) -> Content:
 
 def _times(figures: Figures, width: int) -> dict[str, Content]:
     stats = figures.statistics
-    seconds = {"draft": stats.draft_s, "verify": stats.verify_s, "other": stats.overhead_s}
+    drafting, passes = ("draft", "verify") if stats.drafted else ("looking for drafts", "target")
+    seconds = {drafting: stats.draft_s, passes: stats.verify_s, "other": stats.overhead_s}
     total = sum(seconds.values()) or 1.0
-    parts = [Part(name, each, MEASURED, percent(each / total)) for name, each in seconds.items()]
+    shares = [
+        Content.assemble((f"{name} ", MUTED), percent(each / total))
+        for name, each in seconds.items()
+        if each
+    ]
     cached = f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)"
     share = stats.draft_prompt_s / stats.prompt_s if stats.prompt_s else 0.0
     of_head = f"prediction head: {percent(share)} of its time" if share else ""
     return {
-        "time": _stacked(parts, width),
+        "time": _lines(*packed(shares, width)),
         "first token": _row("first token", f"{stats.time_to_first_token_s:.2f} s", width),
         "prompt": _lines(_row("prompt", cached, width), Content.styled(of_head, MUTED)),
     }
@@ -223,25 +233,14 @@ def _lines(*lines: Content) -> Content:
     return Content("\n").join([line for line in lines if line.plain])
 
 
-def _large(number: str, style: str) -> Content:
-    """Return a number in three lines of large digits."""
-    rows = ["", "", ""]
-    for each in number:
-        is_digit = each in DIGITS
-        shape = DIGITS3X3[3 * DIGITS.index(each) :] if is_digit else [" ", " ", each]
-        for row in range(3):
-            rows[row] += f"{shape[row]:<{3 if is_digit else 1}}"
-    return Content.styled("\n".join(rows), style)
-
-
 def _stacked(
-    parts: Sequence[Part], width: int, glyphs: str = GLYPHS, more: Iterable[Content] = ()
+    parts: Sequence[Part], width: int, glyphs: str, more: Iterable[Content] = ()
 ) -> Content:
     """Return a stacked bar of all parts, and a legend below it that `more` extends."""
     bar, legend = Content(), list[Content]()
     for part, glyph, cells in zip(parts, glyphs, _cells(parts, width), strict=False):
         bar += Content.styled(glyph * cells, part.style)
-        words = f" {part.label} {part.words or part.amount}"
+        words = f" {part.label} {part.amount}"
         legend.append(Content.assemble((glyph, part.style), words))
     return _lines(bar, *packed([*legend, *more], width))
 

@@ -64,11 +64,11 @@ COMMANDS = (
     ),
     Command("go_on", "Continue", "Continue an incomplete answer", "ctrl+g", ("continue",),
             while_answering=False),
-    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",)),
+    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",), in_footer=True),
     Command(
         "compare", "Race",
         "Race the last answer with and without speculation; export NAME.svg saves it", "f7",
-        ("race", "compare"), takes_text=True, while_answering=False,
+        ("race", "compare"), takes_text=True, in_footer=True, while_answering=False,
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(

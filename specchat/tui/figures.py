@@ -162,8 +162,8 @@ class Figures:
             return self.statistics.decode_s * (self.measured_speedup - 1)
         return self.statistics.gain.saved_s if self.speedup else 0.0
 
-    def savings(self) -> str:
-        """Return the seconds saved by this answer, today and ever; empty if there are none."""
+    def savings(self) -> list[str]:
+        """Return the seconds saved by this answer, today and ever, as far as there are any."""
         own = self.saved_s
         more = 0.0 if self.is_counted else own
         today, ever = (before + more for before in self.saved_before)
@@ -172,7 +172,15 @@ class Figures:
             parts.append(f"today {duration_text(today)}")
         if ever > max(today, 0.0) + 1.0:
             parts.append(f"in all {duration_text(ever)}")
-        return " · ".join(filter(None, parts))
+        return [part for part in parts if part]
+
+    def rates_compared(self) -> tuple[float, float]:
+        """Return tokens per second without and with speculation; the former is 0 if unknown."""
+        own = self.statistics.tokens_per_second
+        if not self.speedup:
+            return 0.0, own
+        without, ours = self.measured_rates or (own / self.speedup, own)
+        return without, ours
 
     @property
     def tone(self) -> Literal["good", "bad", ""]:
@@ -190,7 +198,8 @@ class Figures:
         if stats.draft_off_reason and not stats.drafted:
             return f"No drafts: {stats.draft_off_reason}."
         if self.kind == "plain":
-            return "Plain speed: no drafts so far."
+            drafts = "nothing was drafted" if self.is_counted else "no drafts so far"
+            return f"Plain speed: {drafts}."
         if self.kind == "measuring" and self.is_counted:
             cause = "Too short" if stats.decode_s < MIN_SECONDS else "Not enough"
             return f"{cause} to tell what speculation brought."
@@ -220,10 +229,10 @@ class Figures:
             drafted = f"{stats.drafted} tokens drafted in {stats.steps} passes"
             return f"{drafted}: drafting more would not help."
         passes = f"{stats.tokens_per_step / self.speedup:.1f}"
-        cost = self._checking() or f"a pass took as long as {passes} plain ones"
+        cost = self.checking() or f"a pass took as long as {passes} plain ones"
         return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
 
-    def _checking(self) -> str:
+    def checking(self) -> str:
         """Return what checking the usual number of tokens costs here; empty if unknown."""
         stats = self.statistics
         tokens = round(stats.drafted_per_step) + 1
@@ -245,24 +254,31 @@ class Figures:
             return "fixed by the settings"
         if self.tone == "bad":
             return "getting shorter: drafts cost more than they save"
-        return self._checking() or "adapted to every step"
+        return self.checking() or "adapted to every step"
 
-    def in_short(self) -> str:
-        """Return the most important figures in one line, empty before the first token."""
-        own = {"speedup": self.speedup, "saved_s": self.saved_s}
-        return short_line({**self.statistics.as_dict(), **own})
+    def gain_words(self) -> str:
+        """Return what speculation brings, in two or three words; empty before the first token."""
+        if not self.statistics.generated_tokens:
+            return ""
+        if self.kind == "plain":
+            return "plain speed"
+        if self.kind != "measuring":
+            return speedup_text(self.speedup)
+        if not self.is_counted:
+            return "measuring"
+        return "too short" if self.statistics.decode_s < MIN_SECONDS else "not clear"
 
-    def context_share(self, size: int, *, with_reasoning: bool = True) -> str:
-        """Return how full a context of this size is, empty before the first answer.
+    def context_share(self, size: int, *, with_reasoning: bool = True) -> float:
+        """Return how full a context of this size is, 0 before the first answer.
 
         Leave reasoning out where the template drops it from the next prompt.
         """
         stats = self.statistics
         if not size or not stats.prompt_tokens:
-            return ""
+            return 0.0
         used = stats.prompt_tokens + stats.generated_tokens
         used -= 0 if with_reasoning else stats.reasoning_tokens
-        return f"context {percent(used / size)}"
+        return used / size
 
 
 def stored_figures(messages: Iterable[Message]) -> Figures | None:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from rich.text import Text
 from textual.app import App
+from textual.notifications import Notification
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -13,23 +14,29 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
-from specchat.tui.figures import stored_figures
+from specchat.tui.figures import Figures, stored_figures
+from specchat.tui.header import header
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
-from specchat.tui.top_line import composer_title, stop_button, top_line
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.notices import Notices
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.widgets.welcome import Welcome
 
-SIDEBAR_WIDTH, PANEL_WIDTH, NARROWEST = 80, 100, 60
-"""Widths below which the sidebar covers the chat, the panel is hidden, or it covers the chat."""
+WIDE_FOR_LIST, WIDE_FOR_PANEL = 80, 140
+"""Screen widths from which the list of conversations and the panel lie beside the chat; below, they
+lie over it, and the strip has the most important figures."""
+LIST_WIDTH = 32
+"""Columns that the list takes, as in the style sheet."""
 NUM_LISTED = 500
 
 Result = TypeVar("Result")
@@ -47,10 +54,11 @@ class MainView:
     def __init__(self, app: App[None], setup: Setup) -> None:
         self.shows_origins = setup.screen.colour_tokens
         self.wants_panel = setup.screen.statistics
-        self._has_room: bool | None = None
-        """Whether the screen is wide enough for the panel; None before its size is known."""
-        self._shows_panel = False
-        """Whether the panel is visible, or will be once the list is closed."""
+        """Whether the panel lies beside the chat where there is room."""
+        self.is_behind = False
+        """Whether the reader has scrolled away from the newest message."""
+        self._opens_panel = False
+        """Whether the panel lies over the chat where there is no room beside it."""
         self._followed: int | None = None
         """The answer whose figures are shown; None for the newest."""
         self._status: dict[Subject, str] = {}
@@ -100,18 +108,28 @@ class MainView:
         if panel is None:  # the chat is closing
             return
         self._show_start()
-        answers, older = self.state.answers, self.state.conversations.branch[:-1]
-        followed = [message for message in older if message.id == self._followed]
-        figures = stored_figures(followed) or answers.figures
-        advice = self.state.adviser.words() if figures is answers.figures else ""
+        figures = self._figures()
+        is_newest = figures is self.state.answers.figures
+        advice = self.state.adviser.words() if is_newest else ""
         panel.show(figures, self.state.pair_controller.facts, advice)
-        key_of = self._setup.key_of
-        self.composer.border_title = composer_title(answers, key_of)
-        self._app.query_one("#stop", Static).update(stop_button(answers, key_of), layout=False)
-        short = "" if panel.display else figures.in_short()
-        width = self._app.size.width if self._has_room else 0
-        line = top_line(self.state, short, width, is_saved=self._setup.history is not None)
-        self._app.query_one("#top", Static).update(line, layout=False)
+        self._app.query_one(Strip).show(figures)
+        self.show_frame()
+        self._show_legend()
+        top = self._app.query_one("#header", Static)
+        is_saved = self._setup.history is not None
+        top.update(header(self.state, top.content_size.width, is_saved=is_saved), layout=False)
+
+    def show_frame(self) -> None:
+        """Update what the composer's frame says."""
+        key_of, composer = self._setup.key_of, self.composer
+        composer.border_title = frame_title(self.state, key_of)
+        answers = self.state.answers
+        composer.border_subtitle = frame_subtitle(answers, key_of, is_behind=self.is_behind)
+
+    def show_notice(self, notice: Notification | None) -> None:
+        """Show a notice on the main screen; None removes it."""
+        if line := self._app.query_one_optional(Notices):
+            line.show(notice)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
@@ -220,14 +238,15 @@ class MainView:
                 view.unfold()
 
     def toggle_panel(self) -> None:
-        """Show or hide the stats panel; on a narrow screen it replaces the list."""
-        panel, sidebar = self._panel, self._sidebar
-        self.wants_panel = self._shows_panel = not panel.display
-        if self._shows_panel and not self._has_room:
-            sidebar.display = False
-        if panel.has_focus or (sidebar.has_focus_within and not sidebar.display):
+        """Show or hide the stats panel, beside the chat or over it."""
+        panel = self._panel
+        if self._has_room:
+            self.wants_panel = not panel.display
+        else:
+            self._opens_panel = not panel.display
+        if panel.has_focus:
             self.composer.focus()
-        self._arrange_panel()
+        self._arrange()
         self.show_state()
         if panel.display and panel.has_class("-over"):
             panel.focus()
@@ -237,13 +256,14 @@ class MainView:
         self.shows_origins = not self.shows_origins
         for view in self.transcript.query(AnswerView):
             view.show_origins(self.shows_origins)
-        self._app.query_one("#legend").display = self.shows_origins
+        self._show_legend()
 
     def toggle_conversations(self) -> None:
         """Show or hide the list of conversations."""
         sidebar = self._sidebar
         sidebar.display = not sidebar.display
-        self._arrange_panel()
+        self._opens_panel = False
+        self._arrange()
         self.show_state()
         self.show_conversations()
         (sidebar if sidebar.display else self.composer).focus()
@@ -295,13 +315,8 @@ class MainView:
 
     def fit(self, width: int) -> None:
         """Adapt the layout to the terminal's width."""
-        self._sidebar.set_class(width < SIDEBAR_WIDTH, "-over")
-        self._panel.set_class(width < NARROWEST, "-over")
-        has_room = width >= PANEL_WIDTH
-        if has_room != self._has_room:
-            self._has_room = has_room
-            self._shows_panel = self.wants_panel and has_room
-            self._arrange_panel()
+        self._sidebar.set_class(width < WIDE_FOR_LIST, "-over")
+        self._arrange()
         self.show_state()
 
     def restyle(self) -> None:
@@ -311,11 +326,7 @@ class MainView:
         self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
         for view in self.transcript.views:
             view.restyle(self._typesetter)
-        labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
-        legend = self._app.query_one("#legend", Static)
-        hides = Text(f" {self._setup.key_of('origins')} hides", "dim")
-        legend.update(Text("  ").join([*labels, hides]))
-        legend.display = self.shows_origins
+        self._show_legend()
 
     def follow(self, focused: Widget | None) -> None:
         """Show the figures of the focused answer, or of the newest one if none has the focus."""
@@ -337,18 +348,48 @@ class MainView:
         view.say_branch(*self.state.conversations.version(number))
         return view
 
+    def _show_legend(self) -> None:
+        """Name the colours of the origins that the answer with the shown figures has, or of all."""
+        legend = self._app.query_one("#legend", Static)
+        legend.display = self.shows_origins
+        if not self.shows_origins:
+            return
+        found = [each for each in origins() if self._figures().origins[each.name]] or origins()
+        labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in found]
+        hides = Text(f" {self._setup.key_of('origins')} hides", "dim")
+        words = Text("  ").join([*labels, hides])
+        if words != legend.content:
+            legend.update(words)
+
+    def _figures(self) -> Figures:
+        """Return the figures to show: those of the focused answer, or of the newest one."""
+        older = self.state.conversations.branch[:-1]
+        followed = [message for message in older if message.id == self._followed]
+        return stored_figures(followed) or self.state.answers.figures
+
     def _show_start(self) -> None:
         """Show the conversation, or the start screen while it is empty."""
         welcome, controller = self._app.query_one(Welcome), self.state.pair_controller
         welcome.display = not self.state.conversations.branch
         self.transcript.display = not welcome.display
+        self._arrange()
         if welcome.display:
-            welcome.show(controller.pair.name, controller.facts)
+            welcome.show(controller.pair.name, controller.facts, controller.has_failed)
 
-    def _arrange_panel(self) -> None:
-        """Show the panel if it is wanted; on a narrow screen only while the list is hidden."""
-        is_in_the_way = not self._has_room and self._sidebar.display
-        self._panel.display = self._shows_panel and not is_in_the_way
+    @property
+    def _has_room(self) -> bool:
+        """Whether the panel has room beside the chat."""
+        taken = LIST_WIDTH if self._sidebar.display else 0
+        return self._app.size.width - taken >= WIDE_FOR_PANEL
+
+    def _arrange(self) -> None:
+        """Show the panel beside the chat, or the strip below it and the panel over it if opened."""
+        has_room = self._has_room
+        self._opens_panel = self._opens_panel and not has_room
+        self._panel.set_class(not has_room, "-over")
+        self._panel.display = self.wants_panel if has_room else self._opens_panel
+        is_empty = not self.state.conversations.branch
+        self._app.query_one(Strip).display = not is_empty and not (has_room and self.wants_panel)
 
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:

@@ -24,7 +24,7 @@ __all__ = [
     "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
-PATIENCE = 60.0
+PATIENCE = 12.0
 """Seconds: longer than anything takes on a machine that runs other things too."""
 
 

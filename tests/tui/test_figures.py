@@ -41,7 +41,7 @@ def test_one_slow_answer_does_not_make_speculation_slow() -> None:
     for slow.num_slow_before in (0, 1):
         assert (slow.tone, slow.speedup, slow.saved_s) == ("", 0.0, 0.0)
         assert slow.verdict() == "Measuring what speculation brings."
-        assert "slower" not in slow.in_short()
+        assert slow.gain_words() == "measuring"
     slow.num_slow_before = 2
     assert slow.tone == "bad"
     assert slow.speedup == pytest.approx(0.5, rel=0.03)
@@ -53,13 +53,12 @@ def test_one_slow_answer_does_not_make_speculation_slow() -> None:
 def test_the_seconds_saved_add_up() -> None:
     """This answer's, those of today and those of ever, each once."""
     fast = Figures(stats(speedup=2.0), saved_before=(60.0, 3600.0))
-    assert fast.savings() == "4.0 s saved · today 1 min 4 s · in all 1 h 0 min"
-    assert fast.in_short() == "100.0 tokens/s · 2.0x faster · 4.0 s saved · 0 % accepted"
-    assert Figures(stats(speedup=2.0)).savings() == "4.0 s saved"
-    assert Figures(stats(speedup=1.0)).savings() == ""
+    assert fast.savings() == ["4.0 s saved", "today 1 min 4 s", "in all 1 h 0 min"]
+    assert Figures(stats(speedup=2.0)).savings() == ["4.0 s saved"]
+    assert Figures(stats(speedup=1.0)).savings() == []
     stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "saved_s": 3.0}, [])
     stored.saved_before = (0.0, 90.0)
-    assert stored.savings() == "3.0 s saved · in all 1 min 30 s"
+    assert stored.savings() == ["3.0 s saved", "in all 1 min 30 s"]
 
 
 def test_a_stored_answer_without_a_verdict_says_so() -> None:
@@ -149,16 +148,6 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
     """The reason follows from the measured costs."""
     assert Figures(stats(**given)).why_this_length() == words
-
-
-def test_the_figures_in_one_line() -> None:
-    """Rate, speedup and acceptance, where there are such."""
-    fast = stats(accepted=40, speedup=2.0)
-
-    assert Figures(fast).in_short() == "100.0 tokens/s · 2.0x faster · 4.0 s saved · 50 % accepted"
-    assert Figures(stats(drafted=0, speculation_off_reason="off")).in_short() == "100.0 tokens/s"
-    assert Figures(stats(drafted=0, speedup=0.8)).in_short() == "100.0 tokens/s"
-    assert Figures().in_short() == ""
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,17 @@ from scripted_chat import COSTS, Script, chat, timed
 from specchat.bench.race_record import Race
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import LARGE_ROWS, figure_texts
+from specchat.tui.cards import MANY_ROWS, figure_texts
 from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
+from specchat.tui.strip_text import strip_rows
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, duration_text, speedup_text
 from tui.driving import panel_text, race, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
-SIZE = (130, 60)
+SIZE = (150, 60)
 Texts = Mapping[str, str]
 
 
@@ -35,6 +36,8 @@ WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
 ROWS = (18, 32, 58)
 """What the panel has on short to high screens."""
+STRIP_WIDTHS = (36, 56, 76, 96, 130)
+"""What the strip has inside on narrow to wide screens."""
 
 
 def note(app: ChatApp) -> str:
@@ -81,41 +84,50 @@ def numbers(text: str) -> list[float]:
 
 
 def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
-    """Yield what contradicts what, in all that the panel, the top line and the note say."""
-    is_large = rows >= LARGE_ROWS
+    """Yield what contradicts what, in all that the panel, the strip and the note say."""
     rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
     for below in lines_below("stop", stored, key_of):
         own = figures.measured_rates[1:] or [figures.statistics.tokens_per_second]
-        yield from _speeds(texts, figures.in_short(), below, own[0], is_large=is_large)
-        yield from _verdicts(texts, figures.in_short(), below)
-        yield from _counts(texts, figures.in_short(), below)
+        for strip in [strip_text(figures, width) for width in STRIP_WIDTHS]:
+            yield from _speeds(texts, strip, below, own[0])
+            yield from _verdicts(texts, strip, below)
+            yield from _counts(texts, strip, below)
     for name, text in texts.items():
         if name not in {"speculation", "draft length"} and max(map(len, text.splitlines())) > width:
             yield f"{name} is wider than {width}"
 
 
-def _speeds(texts: Texts, short: str, below: str, own: float, *, is_large: bool) -> Iterator[str]:
+def strip_text(figures: Figures, width: int) -> str:
+    """Return both rows of the strip."""
+    return "\n".join(row.plain for row in strip_rows(figures, width))
+
+
+def _speeds(texts: Texts, strip: str, below: str, own: float) -> Iterator[str]:
     """Compare the speeds with speculation (`own`) and without, and their ratio."""
     rate = texts.get("tokens per second", "").partition("\n")[0]
-    if not is_large and numbers(rate)[:1] != numbers(below)[:1]:
+    if numbers(rate)[:1] != numbers(below)[:1]:
         yield "another speed below the answer"
-    if numbers(short)[:1] != numbers(below)[:1]:
-        yield "another speed in the top line"
+    rates = re.findall(r"([\d.]+) tokens/s|(?:with|tokens/s) +[▁-█ ]*([\d.]+)", strip)
+    if "tokens per second" in texts and ["".join(each) for each in rates] != [f"{own:.1f}"]:
+        yield f"another speed in the strip: {rates}"
     if "speedup" in texts:
         lines = texts["speedup"].splitlines()
         without, ours = (
             numbers(next(line for line in lines if line.startswith(name)))[-1]
             for name in ("without ", "with ")
         )
+        drawn = re.findall(r"without  +█+ *([\d.]+)|\(([\d.]+) without", strip)
+        if drawn and "".join(drawn[0]) != f"{without:.1f}":
+            yield f"another speed without speculation in the strip: {drawn}"
         if f"{ours:.1f}" != f"{own:.1f}":
             yield "another speed in the bars"
-        words = re.split(r"  +", lines[0])[-1] if not is_large else ""
+        words = re.split(r"  +", lines[0])[-1]
         if words and not could_be(words.strip(), ours, without):
             yield f"{words}, but {ours} with and {without} without"
         bars = [line.count("█") for line in lines if line.startswith("with")]
-        if (bars[0] - bars[1]) * (without - ours) < 0:
+        if (bars[0] - bars[1]) * (ours - without) < 0:
             yield "the longer bar is slower"
 
 
@@ -180,7 +192,7 @@ def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
 
 
 def test_no_two_figures_contradict_each_other() -> None:
-    """Over random answers: all that the panel, the top line and the note below an answer say."""
+    """Over random answers: all that the panel, the strip and the note below an answer say."""
     chance = random.Random(4)
     for number in range(NUM_STATES):
         figures = random_figures(chance)
@@ -209,7 +221,7 @@ async def test_widgets_show_the_text_that_was_compared() -> None:
             app.view.show_state()
             await pilot.pause()
             width = panel.scrollable_content_region.width - panel.query(Card).last().gutter.width
-            texts = figure_texts(figures, app.pair_controller.facts, width, LARGE_ROWS)
+            texts = figure_texts(figures, app.pair_controller.facts, width, MANY_ROWS)
             shown = {each.figure: each for each in panel.query(FigureView) if each.display}
             assert {name: str(each.render()) for name, each in shown.items()} == {
                 name: text.plain for name, text in texts.items()
@@ -244,7 +256,7 @@ async def test_a_measured_speedup_is_the_same_everywhere() -> None:
         await pilot.press("escape")
         words = speedup_text(app.answers.figures.speedup)
         await until(pilot, lambda: words in note(app))
-        assert words in app.answers.figures.in_short()
+        assert words in strip_text(app.answers.figures, 80)
         await app.view.show_branch()
         assert words in note(app)
 
@@ -295,7 +307,7 @@ async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) ->
         await app.conversation_actions.open(number)
         await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
         assert re.search(r"with +█+ 100\.0", panel_text(app))
-        assert "context 1 %" in screen_text(app)
+        assert "▱ 1 %" in screen_text(app)
         assert speedup_text(app.answers.figures.speedup) in note(app)
 
 

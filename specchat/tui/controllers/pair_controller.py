@@ -27,6 +27,11 @@ class PairController:
     """What the engine reports about the pair, None until it is loaded."""
 
     @property
+    def has_failed(self) -> bool:
+        """Whether the pair could not be loaded, or its engine has ended."""
+        return self.facts is None and self.session is None
+
+    @property
     def uses_all_cores(self) -> bool:
         """Whether the engine leaves no processor core for drawing the screen."""
         return self.facts is not None and not self.facts.idle_processors
@@ -83,8 +88,9 @@ class PairController:
         self.session = None
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
-        ways = f"The next question or {restart} restarts it, {models} switches to another pair."
-        self.view.say(f"{reason}  {ways}")
+        ways = f"The next question or {restart} tries again, {models} switches to another pair."
+        self.view.say(f"{reason.rstrip('.')}. {ways}")
+        self.view.show_state()
 
     def _save(self, facts: EngineFacts) -> None:
         try:

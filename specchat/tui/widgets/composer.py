@@ -32,8 +32,8 @@ UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')
 PASTED_SECONDS, QUIET_SECONDS = 0.008, 0.03
 """Where the terminal does not mark pasted text, its lines arrive like typed ones, but faster: an
 Enter this soon after a character sends only if nothing follows for a moment."""
-LONGEST_PASTE = 2000
-"""A pasted text with more characters is folded into a placeholder."""
+LONGEST_PASTE, MOST_LINES = 2000, 20
+"""A pasted text with more characters or lines is folded into a placeholder."""
 
 
 class Composer(TextArea):
@@ -74,6 +74,12 @@ class Composer(TextArea):
         """Set the history, oldest first."""
         self._history = [harmless(text) for text in texts[-LONGEST_HISTORY:]]
         self._index = len(self._history)
+
+    def forget(self, text: str) -> None:
+        """Leave out of the history the text that was sent last, as it was no valid command."""
+        if self._history and self._history[-1] == text:
+            self._history.pop()
+            self._index = len(self._history)
 
     @property
     def first_line(self) -> str:
@@ -238,13 +244,16 @@ class Composer(TextArea):
         files = pasted_files(event.text, Path.cwd())
         if files:
             self._put(" ".join(files) + " ", event)
-        elif len(event.text) > LONGEST_PASTE:
+        elif len(text) > LONGEST_PASTE or text.count("\n") >= MOST_LINES:
             self._put(self._folded(text), event)
         elif harmless(text) != event.text:
             self._put(harmless(text), event)
 
     def _folded(self, text: str) -> str:
-        words = f"[pasted {len(text):,} characters".replace(",", " ")
+        size, unit = len(text), "characters"
+        if size <= LONGEST_PASTE:
+            size, unit = text.count("\n") + 1, "lines"
+        words = f"[pasted {size:,} {unit}".replace(",", " ")
         numbered = (f"{words}, {number}]" for number in count(2))
         candidates = chain([f"{words}]"], numbered)
         placeholder = next(each for each in candidates if each not in self._pasted)

@@ -1,12 +1,19 @@
 """The keys at the bottom of a screen."""
 
 from rich.cells import cell_len
+from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.widget import Widget
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
+from specchat.tui.commands import COMMANDS
+
 KEY_GAP = 2
 """Cells of padding in and after each key."""
+
+
+PLACES = {command.id: place for place, command in enumerate(COMMANDS)}
 
 
 class KeyFooter(Footer):
@@ -19,6 +26,10 @@ class KeyFooter(Footer):
     def __init__(self, *, has_palette: bool = False) -> None:
         super().__init__(compact=True, show_command_palette=has_palette)
         self._keys: list[tuple[Binding, bool]] = []
+
+    def compose(self) -> ComposeResult:
+        """Yield the keys in the order of the table of commands; the one that quits comes last."""
+        yield from sorted(super().compose(), key=_place)
 
     async def recompose(self) -> None:
         """Show the active keys, if they have changed and the screen is in front."""
@@ -39,3 +50,8 @@ class KeyFooter(Footer):
         for key in self.query(FooterKey).exclude(".-command-palette"):
             room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
             key.display = room >= 0
+
+
+def _place(key: Widget) -> int:
+    """Return the place of a key among others; those of no command come first."""
+    return PLACES.get(key.action, -1) if isinstance(key, FooterKey) else -1

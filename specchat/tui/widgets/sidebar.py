@@ -1,5 +1,6 @@
 """The list of conversations, grouped by age, with a filter."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from time import localtime, strftime
@@ -83,11 +84,18 @@ class Sidebar(Vertical):
     def _show(self) -> None:
         words = self.query_one(Input).value
         found = [each for each in self._conversations if has_words(each.title, words)]
+        titles = Counter(each.title for each in found)
         lines = [
-            (_group(each.changed), Option(in_one_line(each.title) or "(empty)", id=str(each.id)))
+            (_group(each.changed), Option(_line(each, titles[each.title] > 1), id=str(each.id)))
             for each in found
         ]
         self.query_one(GroupedList).fill(lines, str(self._current))
+
+
+def _line(conversation: Conversation, is_one_of_several: bool) -> str:
+    """Return a conversation's title; of several with the same one, with the time of the change."""
+    title = in_one_line(conversation.title) or "(empty)"
+    return f"{when(conversation.changed)} {title}" if is_one_of_several else title
 
 
 def _group(moment: float) -> str:

@@ -38,7 +38,7 @@ class _Questions(OptionList):
 class Welcome(VerticalScroll, can_focus=False):
     """A wordmark, a card of the loaded pair, and questions to click."""
 
-    _shown: tuple[str, EngineFacts | None] | None = None
+    _shown: tuple[str, EngineFacts | None, bool] | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the wordmark, the card and the questions."""
@@ -47,12 +47,12 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static("Try a question, or write your own below", classes="label", markup=False)
         yield _Questions(*(f"→ {each}" for each in QUESTIONS), markup=False, compact=True)
 
-    def show(self, pair: str, facts: EngineFacts | None) -> None:
-        """Show the pair; `facts` is None while it loads."""
-        self._shown = pair, facts
+    def show(self, pair: str, facts: EngineFacts | None, has_failed: bool = False) -> None:
+        """Show the pair; `facts` is None while it loads, and if that has failed."""
+        self._shown = pair, facts, has_failed
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
-        text = Text("loading…", "dim")
+        text = Text("not loaded" if has_failed else "loading…", "dim")
         if facts is not None:
             width = card.content_size.width  # 0 until it is laid out
             rows = (
