@@ -143,13 +143,13 @@ class ChatApp(App[None]):
                 yield Transcript(self.view.message_view)
                 with Vertical(id="desk"):
                     yield Strip(self.setup.key_of)
-                    yield Notices()
                     yield Static(id="legend", markup=False)
                     yield Static(id="status", markup=False)
                     yield ClickLine("models", "hint")
                     yield Suggestions()
                     yield Composer()
             yield Panel(self.setup.key_of)
+        yield Notices()
         yield KeyFooter(has_palette=True)
 
     def on_mount(self) -> None:

@@ -4,7 +4,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from specchat.chat.safe_text import harmless, in_one_line
-from specchat.options.declarations import GenerateOptions
+from specchat.options.declarations import AUTO_THINK, GenerateOptions
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
@@ -36,11 +36,10 @@ def frame_subtitle(answers: Answers, key_of: KeyOf, *, is_behind: bool) -> str:
 
 
 def _thinking(chat: ChatState) -> str:
-    """Return the value of the thinking switch, if the model has one."""
-    facts = chat.pair_controller.facts
-    if facts is None or not facts.thinking:
-        return ""
-    return _clickable(f"thinking {chat.answers.thinking}", "think")
+    """Return the value of the thinking switch, if the model has one or the user has set it."""
+    facts, word = chat.pair_controller.facts, chat.answers.thinking
+    has_switch = facts is not None and bool(facts.thinking)
+    return _clickable(f"thinking {word}", "think") if has_switch or word != AUTO_THINK else ""
 
 
 def _prompting(chat: ChatState) -> str:

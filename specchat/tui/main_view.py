@@ -112,12 +112,13 @@ class MainView:
         is_newest = figures is self.state.answers.figures
         advice = self.state.adviser.words() if is_newest else ""
         panel.show(figures, self.state.pair_controller.facts, advice)
-        self._app.query_one(Strip).show(figures)
+        self._app.query_one(Strip).show(figures, advice)
         self.show_frame()
         self._show_legend()
         top = self._app.query_one("#header", Static)
         is_saved = self._setup.history is not None
-        top.update(header(self.state, top.content_size.width, is_saved=is_saved), layout=False)
+        width = self._app.size.width - top.gutter.width
+        top.update(header(self.state, width, is_saved=is_saved), layout=False)
 
     def show_frame(self) -> None:
         """Update what the composer's frame says."""
@@ -238,13 +239,14 @@ class MainView:
                 view.unfold()
 
     def toggle_panel(self) -> None:
-        """Show or hide the stats panel, beside the chat or over it."""
-        panel = self._panel
+        """Show or hide the stats panel; over the chat it replaces the list of conversations."""
+        panel, sidebar = self._panel, self._sidebar
         if self._has_room:
             self.wants_panel = not panel.display
         else:
             self._opens_panel = not panel.display
-        if panel.has_focus:
+            sidebar.display = sidebar.display and panel.display
+        if panel.has_focus or (sidebar.has_focus_within and not sidebar.display):
             self.composer.focus()
         self._arrange()
         self.show_state()

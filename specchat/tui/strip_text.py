@@ -31,11 +31,14 @@ def strip_rule(width: int, key_of: KeyOf) -> Content:
     return Content.assemble(*parts).stylize(MUTED)
 
 
-def strip_rows(figures: Figures, width: int) -> tuple[Content, Content]:
-    """Return both rows for this width."""
+def strip_rows(figures: Figures, width: int, advice: str = "") -> tuple[Content, Content]:
+    """Return both rows for this width; advice takes the place of the second one."""
     if not figures.statistics.generated_tokens:
         return Content.styled(FIRST_WORDS, MUTED), Content()
-    return (_in_words if width < BARS_FROM else _with_bars)(figures, width)
+    first, second = (_in_words if width < BARS_FROM else _with_bars)(figures, width)
+    if advice:
+        second = Content(advice).stylize("$text-primary").stylize_before("@click=app.improve")
+    return first, second
 
 
 def _in_words(figures: Figures, width: int) -> tuple[Content, Content]:

@@ -7,6 +7,7 @@ from time import monotonic
 
 import pytest
 from textual.app import App
+from textual.content import Content
 from textual.events import Key
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
@@ -20,8 +21,8 @@ from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
 
 __all__ = [
-    "PATIENCE", "agree", "ask_twice", "hint", "panel_text", "race", "say", "screen_text", "status",
-    "stop_halfway", "type_keys", "until",
+    "PATIENCE", "agree", "ask_twice", "frame_text", "header_text", "hint", "panel_text", "race",
+    "say", "screen_text", "status", "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
 PATIENCE = 12.0
@@ -110,6 +111,18 @@ def hint(app: ChatApp) -> str:
     """Return the quiet line that offers something, empty while it is hidden."""
     line = app.query_one("#hint", Static)
     return str(line.render()) if line.display else ""
+
+
+def header_text(app: ChatApp) -> str:
+    """Return the header."""
+    return str(app.query_one("#header", Static).content)
+
+
+def frame_text(app: ChatApp) -> str:
+    """Return what the composer's frame says, above and below."""
+    composer = app.query_one(Composer)
+    parts = composer.border_title, composer.border_subtitle
+    return " ".join(Content.from_markup(part or "").plain for part in parts)
 
 
 def panel_text(app: ChatApp) -> str:

@@ -19,7 +19,7 @@ from specchat.tui.setup import Offer, PairChoice
 from tui.driving import agree, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
-SIZE = (120, 40)
+SIZE = (150, 40)
 OTHER = PairChoice("scripted + small", "", Loading(Path("target.gguf"), Path("small.gguf")))
 INSTALLED = Offer(OTHER.name, "draft with small.gguf", choose=lambda: OTHER)
 MISSING = Offer(

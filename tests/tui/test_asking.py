@@ -16,7 +16,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import TextFold
 from specchat.tui.widgets.message_views import AnswerView, MessageView
-from tui.driving import agree, say, screen_text, status, type_keys, until
+from tui.driving import agree, frame_text, header_text, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -25,11 +25,6 @@ SIZE = (120, 40)
 def texts(app: ChatApp) -> list[str]:
     """Return what the messages on the screen say."""
     return [view.text for view in app.view.transcript.views]
-
-
-def top(app: ChatApp) -> str:
-    """Return the line above the conversation."""
-    return str(app.query_one("#top", Static).render())
 
 
 def notes(app: ChatApp) -> str:
@@ -172,7 +167,7 @@ async def test_a_title_cannot_command_the_terminal(
         await app.conversation_actions.open(conversation.id)
         await pilot.press("f2")
         await pilot.pause()
-        assert "PWNED" in top(app)
+        assert "PWNED" in header_text(app)
         assert not set(screen_text(app)) & set("\x1b\x07\u202e")
         await pilot.press("f2", "shift+up", "up", "e")
         await pilot.pause()
@@ -212,10 +207,10 @@ async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: 
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "one")
-        assert "system prompt" not in top(app)
+        assert "system prompt" not in frame_text(app)
         app.conversations.set_system_prompt("Talk like a pirate.")
         await say(pilot, "two")
-        assert "system prompt" in top(app)
+        assert "system prompt" in frame_text(app)
         assert script.asked[1][0][0]["role"] == "system"
         await pilot.press("ctrl+n")
         await say(pilot, "three")
@@ -227,7 +222,7 @@ async def test_the_first_question_is_the_title_at_once() -> None:
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "How do whales sleep?")
-        assert top(app).startswith("How do whales sleep?")
+        assert header_text(app).startswith("How do whales sleep?")
 
 
 async def test_another_conversation_has_no_figures_yet() -> None:
@@ -241,10 +236,11 @@ async def test_another_conversation_has_no_figures_yet() -> None:
         assert script.hold is not None
         script.hold.set()
         await until(pilot, lambda: app.answers.current is None)
-        assert "context" in top(app)
+        assert "▰▱▱▱▱▱" in header_text(app)
         await pilot.press("ctrl+n")
         await pilot.pause()
-        assert "context" not in top(app) + status(app)
+        assert "▱▱▱▱▱▱" in header_text(app)
+        assert "context" not in status(app)
         assert app.answers.figures.statistics.generated_tokens == 0
         assert list(app.answers.figures.rates) == []
 

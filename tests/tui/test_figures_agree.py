@@ -89,7 +89,8 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
     for below in lines_below("stop", stored, key_of):
-        own = figures.measured_rates[1:] or [figures.statistics.tokens_per_second]
+        measured = figures.measured_rates[1:] if figures.speedup else ()
+        own = measured or [figures.statistics.tokens_per_second]
         for strip in [strip_text(figures, width) for width in STRIP_WIDTHS]:
             yield from _speeds(texts, strip, below, own[0])
             yield from _verdicts(texts, strip, below)

@@ -86,7 +86,7 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         lay_out(screen, *how, **more)
 
     app = chat(Script(["abc def " * 40]))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(150, 40)) as pilot:
         await say(pilot, "Quick")
         await pilot.pause(0.2)
         monkeypatch.setattr(Screen, "_refresh_layout", lay_out_and_count)

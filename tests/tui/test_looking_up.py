@@ -10,22 +10,16 @@ from textual.widgets import OptionList, Static
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.hub.client import OFFLINE
-from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import TextFold
-from tui.driving import hint, say, screen_text, type_keys, until
+from tui.driving import header_text, hint, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
 OFFERS = (Offer("big", "Everyday questions", "3.14 GB", "small", is_recommended=True),)
-
-
-def top(app: ChatApp) -> str:
-    """Return the top line."""
-    return str(app.query_one("#top", Static).render())
 
 
 async def test_search_results_have_a_date_a_role_and_one_line(tmp_path: Path) -> None:
@@ -78,7 +72,7 @@ async def test_offline_nothing_is_offered_for_download(monkeypatch: pytest.Monke
     monkeypatch.setenv(OFFLINE[0], "1")
     app = chat(Script(), offers=lambda: OFFERS, is_first_run=True)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: "offline" in top(app))
+        await until(pilot, lambda: "offline" in header_text(app))
         assert "downloads" not in hint(app)
         await pilot.press("f8")
         await until(pilot, lambda: "Available online (specchat is offline)" in screen_text(app))
@@ -94,7 +88,7 @@ async def test_what_is_not_saved_says_so(tmp_path: Path) -> None:
     for history in (None, tmp_path / "history.db"):
         app = chat(Script(), history)
         async with app.run_test(size=SIZE):
-            assert ("not saved" in top(app)) == (history is None)
+            assert ("not saved" in header_text(app)) == (history is None)
 
 
 async def test_every_answer_names_its_pair(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_a_click_stops_the_answer() -> None:
         assert "stop" not in screen_text(app)
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: "■ stop" in screen_text(app) and len(script.asked) == 1)
-        await pilot.click("#stop")
+        await pilot.click(offset=place_of(app, "■ stop"))
         await until(pilot, lambda: app.answers.current is None)
         assert app.conversations.branch[-1].finish == "cancelled"
         await pilot.pause()

@@ -10,7 +10,10 @@ from textual.widgets._toast import Toast
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import TextScreen
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.notices import Notices
 from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import say, screen_text, until
 
@@ -26,7 +29,7 @@ def shown_toasts(app: ChatApp) -> list[Toast]:
 async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
     size: tuple[int, int],
 ) -> None:
-    """They lie over the top line, the newest one alone."""
+    """The newest one alone is shown: in lines of its own, or over the header beside a dialog."""
     app = chat(Script(["an answer"]))
     async with app.run_test(size=size, notifications=True) as pilot:
         await say(pilot, "A question")
@@ -34,10 +37,11 @@ async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
         for number in range(3):
             app.notify(f"Notice number {number}.")
         await until(pilot, lambda: "Notice number 2." in screen_text(app))
-        await until(pilot, lambda: len(shown_toasts(app)) == 1)
-        (toast,) = shown_toasts(app)
-        for covered in (app.query_one(Sidebar), app.query_one(Transcript)):
-            assert not toast.region.overlaps(covered.region)
+        assert not shown_toasts(app)
+        assert "Notice number 1." not in screen_text(app)
+        line = app.query_one(Notices).region
+        for covered in (Sidebar, Transcript, Strip, Composer):
+            assert not line.overlaps(app.query_one(covered).region)
         app.push_screen(TextScreen("A title", "text"))
         app.notify("Notice over a dialog.")
         await until(pilot, lambda: "Notice over a dialog." in screen_text(app))

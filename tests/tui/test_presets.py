@@ -11,8 +11,8 @@ from textual.widgets import Input, TextArea
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
-from tui.driving import say, screen_text, type_keys, until
-from tui.test_asking import SIZE, top
+from tui.driving import frame_text, say, screen_text, type_keys, until
+from tui.test_asking import SIZE
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert await write(pilot, "Sampling", "top_k = many") == ""
         await until(pilot, lambda: "top_k must be" in screen_text(app))
         assert await write(pilot, "Sampling", "top_k = 7\nseed = random\n") == "top_k = many"
-        await until(pilot, lambda: "poet" in top(app))
+        await until(pilot, lambda: "poet" in frame_text(app))
         (kept,) = app.conversations.store.presets()
         assert kept == Preset("poet\ufffd", "Answer in verse.", {"top_k": 7, "seed": None})
         await say(pilot, "one")
@@ -123,13 +123,13 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
         app.conversation_actions.use_preset(preset)
         await say(pilot, "one")
         await app.conversation_actions.new()
-        assert "cold" not in top(app)
+        assert "cold" not in frame_text(app)
         await say(pilot, "two")
     for opened, is_cold in ((1, True), (2, False)):
         again = chat(script, path)
         async with again.run_test(size=SIZE) as pilot:
             await again.conversation_actions.open(opened)
-            assert ("preset cold" in top(again)) == is_cold
+            assert ("preset cold" in frame_text(again)) == is_cold
             await say(pilot, "more")
             turns, options = script.asked[-1]
             assert (options.get("temperature") == 0.0) == is_cold
@@ -148,7 +148,7 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
     again = chat(script, path)
     async with again.run_test(size=SIZE) as pilot:
         await again.conversation_actions.open(1)
-        assert "gone" not in top(again)
+        assert "gone" not in frame_text(again)
         await say(pilot, "more")
         turns, options = script.asked[-1]
         assert "temperature" not in options

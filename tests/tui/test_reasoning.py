@@ -20,7 +20,7 @@ from specchat.tui.widgets.message_views import AnswerView
 from tui.driving import panel_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
-SIZE = (120, 40)
+SIZE = (150, 40)
 THOUGHTS = "Hidden thoughts of the model."
 
 

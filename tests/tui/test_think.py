@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from scripted_chat import FACTS, Script, chat
 from specchat.decoding.statistics import Statistics
@@ -19,18 +19,13 @@ from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.suggestions import Suggestions
-from tui.driving import say, screen_text, type_keys, until
+from tui.driving import frame_text, say, screen_text, type_keys, until
 from tui.test_asking import notes
 from tui.test_settings import choose, file, says
 
 __all__ = ["file"]
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
-
-
-def top(app: ChatApp) -> str:
-    """Return the top line."""
-    return str(app.query_one("#top", Static).content)
 
 
 def listed(app: ChatApp) -> list[str]:
@@ -50,14 +45,14 @@ async def test_a_word_sets_the_switch_for_the_session() -> None:
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await load(pilot, app)
-        assert "think:" not in top(app)
+        assert "thinking auto" in frame_text(app)
         await say(pilot, "/think OFF")
-        assert "think: off" in top(app)
+        assert "thinking off" in frame_text(app)
         assert "Reasoning: off from the next answer." in notes(app)
         await say(pilot, "Hello")
         assert script.asked[-1][1]["think"] == "off"
         await say(pilot, "/think auto")
-        assert "think:" not in top(app)
+        assert "thinking auto" in frame_text(app)
         await say(pilot, "Hello")
         assert script.asked[-1][1]["think"] == "auto"
 
@@ -71,7 +66,7 @@ async def test_without_a_word_the_models_own_levels_are_offered() -> None:
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         assert listed(app) == ["auto", "low", "medium", "high"]
         await pilot.press("down", "enter")
-        await until(pilot, lambda: "think: high" in top(app))
+        await until(pilot, lambda: "thinking high" in frame_text(app))
 
 
 async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
@@ -90,7 +85,7 @@ async def test_a_model_may_take_a_number_of_tokens() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await load(pilot, app)
         await say(pilot, "/think 512")
-        assert "think: 512" in top(app)
+        assert "thinking 512" in frame_text(app)
         await say(pilot, "/think number")
         refusal = "/think does not accept number: use auto, on, off or a number of tokens."
         assert refusal in notes(app)
@@ -149,7 +144,7 @@ async def test_f9_offers_the_words_of_the_model(
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         assert find_setting("chat.think").help in screen_text(app)
         await pilot.press("escape")
-        assert f"think: {word}" in top(app)
+        await until(pilot, lambda: f"thinking {word}" in frame_text(app))
         await say(pilot, "Hello")
     assert script.asked[-1][1]["think"] == word
 
@@ -164,7 +159,7 @@ async def test_an_argument_typed_quickly_is_sent() -> None:
         await until(pilot, lambda: app.query_one(Suggestions).display)
         composer.text = "/think high"
         composer.on_key(Key("enter", None))
-        await until(pilot, lambda: "think: high" in top(app))
+        await until(pilot, lambda: "thinking high" in frame_text(app))
 
 
 async def test_what_the_engine_could_not_do_is_reported_once(

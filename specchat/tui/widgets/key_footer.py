@@ -53,5 +53,7 @@ class KeyFooter(Footer):
 
 
 def _place(key: Widget) -> int:
-    """Return the place of a key among others; those of no command come first."""
+    """Return the place of a key among others: before the commands', but the palette's is last."""
+    if key.has_class("-command-palette"):
+        return len(PLACES)
     return PLACES.get(key.action, -1) if isinstance(key, FooterKey) else -1

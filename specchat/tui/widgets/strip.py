@@ -20,15 +20,15 @@ class Strip(Static):
         """Start empty; `key_of` returns the keys in effect."""
         super().__init__(id="strip", markup=False)
         self._key_of = key_of
-        self._figures: Figures | None = None
+        self._shown: tuple[Figures, str] | None = None
 
-    def show(self, figures: Figures) -> None:
-        """Show the figures of an answer, unless the strip is hidden."""
-        self._figures = figures
+    def show(self, figures: Figures, advice: str = "") -> None:
+        """Show the figures of an answer, and advice in the last row, unless the strip is hidden."""
+        self._shown = figures, advice
         width = self.content_size.width
         if not self.display or width <= 0:  # `on_resize` shows them after the layout
             return
-        rows = [*strip_rows(figures, width)]
+        rows = [*strip_rows(figures, width, advice)]
         if self.app.size.height >= self.FEW_ROWS:
             rows.insert(0, strip_rule(self.size.width, self._key_of))
         text = Content("\n").join(rows)
@@ -37,5 +37,5 @@ class Strip(Static):
 
     def on_resize(self) -> None:
         """Fit the new size."""
-        if self._figures is not None:
-            self.show(self._figures)
+        if self._shown is not None:
+            self.show(*self._shown)
