@@ -143,3 +143,8 @@ def exact_drafts(longest: int, cost: float | None) -> str:
     if not cost or cost < NOTABLE_COST:
         return f"drafts up to {longest}"
     return f"drafts up to {longest}, verified in up to {percent(cost - 1)} more time"
+
+
+def waited(seconds: float) -> str:
+    """Return for how long a stage of work lasts, to stand behind it; empty within a second."""
+    return f" · {int(seconds)} s" if seconds >= 1 else ""

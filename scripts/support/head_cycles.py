@@ -64,6 +64,9 @@ class Follower:
         if facts.draft_kind != "head":
             self.lost("loaded without its head")
 
+    def measured(self, facts: EngineFacts) -> None:
+        """Do nothing."""
+
     def lost(self, reason: str) -> None:
         """Keep the reason."""
         self.reason = reason

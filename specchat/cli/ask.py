@@ -27,7 +27,7 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
     with_known_think,
 )
-from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say
+from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say, show_line
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
@@ -59,10 +59,24 @@ def run(arguments: argparse.Namespace) -> int:
         with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
         _report(engine, answer, arguments, hides_reasoning=painter.hides_reasoning)
-    if answer[-1].finish == "cancelled":
-        return INTERRUPTED
+        if answer[-1].finish == "cancelled":
+            return INTERRUPTED
+        _learn_exact_drafts(engine, arguments)
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
+
+
+def _learn_exact_drafts(engine: Engine, arguments: argparse.Namespace) -> None:
+    """Measure which drafts are exact, if nothing was drafted because that is not known.
+
+    This comes after the first answer with `--exact on`, so that later ones are drafted. All else is
+    learned from the passes of answers. Ctrl+C skips it.
+    """
+    if arguments.exact == "on" and engine.facts.exact_draft is None:
+        sys.stdout.flush()
+        with stopping_on_interrupt(engine.stop):
+            engine.prepare(show_loading)
+        show_line()
 
 
 def _prompt(arguments: argparse.Namespace) -> str:

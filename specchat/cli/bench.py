@@ -13,7 +13,12 @@ from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
-from specchat.cli.model_arguments import chosen_pair, open_engine, stopping_on_interrupt
+from specchat.cli.model_arguments import (
+    chosen_pair,
+    open_engine,
+    show_loading,
+    stopping_on_interrupt,
+)
 from specchat.cli.terminal import (
     DONE,
     INTERRUPTED,
@@ -61,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
     """Measure everything; Ctrl+C ends it early, with incomplete results."""
     results = Results()
+    engine.prepare(show_loading)
     with stopping_on_interrupt(engine.stop) as is_interrupted, suppress(KeyboardInterrupt):
         for results in measure(engine, plan, _show_measuring):  # noqa: B007  # only the last one is used
             if is_interrupted():

@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     loading = loading_of(arguments, pair)
     try_out(loading, show_loading)
     with LocalEngine(loading, show_loading) as engine:
+        engine.prepare(show_loading)
         facts = engine.facts
         if off := facts.draft_off_reason if loading.draft else facts.speculation_off_reason:
             raise SpecchatError(f"nothing to check: {off}")

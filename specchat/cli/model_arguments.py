@@ -23,7 +23,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.cli.terminal import say, show_line
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
-from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
+from specchat.engine.api import STAGES, EngineFacts, Loading, Stage, StageClock
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.gguf.draft_kinds import kind_of_file
@@ -36,7 +36,7 @@ from specchat.options.declarations import (
     think_values,
 )
 from specchat.settings.sources import wrong_setting
-from specchat.wording import percent
+from specchat.wording import percent, waited
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"
@@ -197,9 +197,21 @@ def asked(arguments: argparse.Namespace, question: str) -> list[ChatMessage]:
     return [{"role": "system", "content": system}, user] if system else [user]
 
 
+_clock = StageClock()
+
+
 def show_loading(stage: Stage, share: float) -> None:
-    """Show the progress of loading a model or reading a prompt; clear the line at the end."""
-    show_line("" if share >= 1 else f"{STAGES[stage]} {percent(share):>5}")
+    """Show the progress of loading a model, measuring it or reading a prompt.
+
+    The line is cleared at the end. The engine reports progress again while it stands still: then
+    the seconds move.
+    """
+    seconds = _clock.seconds(stage)
+    if share >= 1:
+        _clock.reset()
+        show_line()
+    else:
+        show_line(f"{STAGES[stage]} {percent(share):>5}{waited(seconds)}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from specchat.cli.model_arguments import (
     generate_options,
     is_demo,
     open_engine,
+    show_loading,
     stopping_on_interrupt,
 )
 from specchat.cli.terminal import print_result, require_output, say, show_line
@@ -62,8 +63,10 @@ def _run(arguments: argparse.Namespace) -> Race:
 
     usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
-    with open_engine(arguments, pair, drafter) as engine, stopping_on_interrupt(engine.stop):
-        race = run_race(engine, messages, options, show_progress)
+    with open_engine(arguments, pair, drafter) as engine:
+        engine.prepare(show_loading)
+        with stopping_on_interrupt(engine.stop):
+            race = run_race(engine, messages, options, show_progress)
     show_line()
     return race
 

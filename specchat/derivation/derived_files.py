@@ -106,10 +106,11 @@ def _loaded(loading: Loading, draft: Path) -> Iterator[tuple[LoadedPair, Costs]]
         pair = load_pair(own, AbortFlag(), stack, report)
         if reason := pair.facts.draft_off_reason:
             raise SpecchatError(f"the draft cannot be used: {reason}")
-        rounds = [
-            costs_of(PairPacing(pair, report).knowledge, pass_origin(pair.draft_kind))
-            for _ in range(NUM_ROUNDS)
-        ]
+        rounds = list[Costs]()
+        for _ in range(NUM_ROUNDS):
+            pacing = PairPacing(pair)
+            pacing.measure(pair, report)
+            rounds.append(costs_of(pacing.knowledge, pass_origin(pair.draft_kind)))
         yield pair, cheapest(rounds)
 
 

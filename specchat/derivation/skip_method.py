@@ -146,6 +146,7 @@ class SkipDerivation:
         loading, options = replace(request.loading, head=False), request.sampling.values(Sampling)
         try_out(loading)
         with LocalEngine(loading) as engine:
+            engine.prepare()
             texts = sample_texts(engine, options, self._report_sampling)
             costs = costs_of(engine.pacing.knowledge, ORIGIN)
             chosen, held_out = texts[::2], texts[1::2]  # for the choice, and for the prediction

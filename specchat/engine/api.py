@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from specchat.chat.conversation import ChatMessage
@@ -20,7 +21,7 @@ from specchat.options.option_fields import takes
 
 Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
 """A stage of work: loading the target or the draft model, comparing a new target's passes,
-measuring a new pair's passes, or evaluating the prompt."""
+measuring a new pair's passes, or evaluating the prompt. Measuring waits until it is asked for."""
 
 STAGES: dict[Stage, str] = {
     "target": "loading the target",
@@ -32,7 +33,7 @@ STAGES: dict[Stage, str] = {
 """The stages in words."""
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
-"""Called with the stage and the share done; return False to stop loading."""
+"""Called with the stage and the share done; return False to stop loading or measuring."""
 
 ProgressReport: TypeAlias = Callable[[Stage, float], None]
 """Called with the stage and the share done; raises Cancelled to stop loading."""
@@ -141,6 +142,24 @@ class EngineFacts:
         return not self.thinking or word.lower() in {each.lower() for each in words}
 
 
+class StageClock:
+    """Counts the seconds of the present stage of work."""
+
+    def __init__(self) -> None:
+        """Begin without a stage."""
+        self._stage, self._since = "", 0.0
+
+    def seconds(self, stage: Stage) -> float:
+        """Return for how long this stage lasts, 0.0 the first time it is named."""
+        if stage != self._stage:
+            self._stage, self._since = stage, monotonic()
+        return monotonic() - self._since
+
+    def reset(self) -> None:
+        """End the present stage."""
+        self._stage = ""
+
+
 class Engine(ABC):
     """A loaded pair that answers one request at a time.
 
@@ -195,6 +214,17 @@ class Engine(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
+
+    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+        """Measure what is not known of the pair here; return True if nothing is left to measure.
+
+        That is what passes cost and which of them are exact; `facts` say so afterwards. Without
+        it, answers learn what their own passes cost, and `exact="on"` drafts nothing. No text is
+        forgotten. If the callback returns False, or on `stop`, this ends after a pass at most, and
+        the next call goes on from there. Raises EngineFailed.
+        """
+        del on_progress
+        return True
 
     @abstractmethod
     def forget(self) -> None:

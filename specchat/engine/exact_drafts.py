@@ -1,57 +1,81 @@
-"""Finds the longest draft that a loaded target verifies with the bits of plain decoding."""
+"""The longest draft that a loaded target verifies with the bits of plain decoding."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from specchat.engine.api import EngineFacts, ProgressReport
+from specchat.engine.api import EngineFacts
 from specchat.engine.loader import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.library import build
-from specchat.passes.exact_passes import depths_of
-from specchat.passes.exactness import Exactness, measure_exactness
+from specchat.passes.exact_passes import LONGEST_PASS, depths_of
+from specchat.passes.exactness import ExactnessMeasurement
 from specchat.passes.learned_cache import LearnedCache
 
 NOT_EXACT = (
     "--exact is on, but no pass over several tokens gives the same bits as single-token passes"
     " here: use --exact auto"
 )
+NOT_MEASURED = (
+    "--exact is on, and which drafts are exact here is not measured yet: the chat measures it when"
+    " idle, `specchat check` at once"
+)
 
 
-def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFacts:
-    """Return a pair's facts with its exact draft length, which limits drafts with `--exact on`.
+class ExactDrafts:
+    """Which drafts of a pair are exact: read from the cache, or measured when asked to.
 
-    The length is read from the cache or measured; `report` may stop the measurement.
+    With `--exact on` nothing is drafted until that is known. Its kernels are then the exact ones
+    from the start, so that measuring changes no text.
     """
-    facts, loading = pair.facts, pair.loading
-    is_wanted = loading.exact == "on" or (loading.exact == "auto" and loading.learn)
-    if not is_wanted or facts.speculation_off_reason:
-        return facts
-    found = _exactness(pair, report)
-    tinyblas.leave_out(found.longest)
-    facts = replace(facts, exact_draft=found.longest - 1, exact_cost=found.largest_cost)
-    if loading.exact == "auto":
-        return facts
-    pair.context.longest_replay = found.longest
-    off = NOT_EXACT if found.longest == 1 else None
-    return replace(
-        facts,
-        longest_draft=min(facts.longest_draft, found.longest - 1),
-        speculation_off_reason=off,
-        draft_off_reason=off or facts.draft_off_reason,
-    )
 
+    def __init__(self, pair: LoadedPair) -> None:
+        """Read what is known of a pair."""
+        loading = pair.loading
+        is_auto = loading.exact == "auto" and loading.learn
+        self._is_wanted = loading.exact == "on" or is_auto
+        self._is_wanted &= not pair.facts.speculation_off_reason
+        self._exact, self._way = loading.exact, f"--exact {loading.exact}, {_way(pair)}"
+        self._cache = LearnedCache(loading.target, build()) if loading.learn else None
+        self.found = self._cache.exactness().get(self._way) if self._cache else None
+        self.is_settled = not self._is_wanted or bool(self.found and self.found.is_final)
+        self._measurement: ExactnessMeasurement | None = None
 
-def _exactness(pair: LoadedPair, report: ProgressReport) -> Exactness:
-    """Read or measure the exactness of the loaded target's passes."""
-    exact, on_share = pair.loading.exact, partial(report, "comparing")
-    if not pair.loading.learn:
-        return measure_exactness(pair.context, tinyblas, exact, None, on_share)
-    cache, way = LearnedCache(pair.loading.target, build()), f"--exact {exact}, {_way(pair)}"
-    known = cache.exactness().get(way)
-    if known is None or not known.is_final:
-        known = measure_exactness(pair.context, tinyblas, exact, known, on_share)
-        cache.keep_exactness(way, known)
-    return known
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing may be drafted until it is known which drafts are exact."""
+        return self._is_wanted and self._exact == "on" and self.found is None
+
+    def measure(self, pair: LoadedPair, on_share: Callable[[float], None]) -> None:
+        """Measure with a pair whose memory is empty; an exception from `on_share` stops this."""
+        if self._measurement is None:
+            self._measurement = ExactnessMeasurement(self._exact, self.found)
+        self.found = self._measurement.run(pair.context, tinyblas, on_share)
+        self.is_settled = True
+        if self._cache:
+            self._cache.keep_exactness(self._way, self.found)
+
+    def apply(self, pair: LoadedPair, facts: EngineFacts) -> EngineFacts:
+        """Take the kernels that follow from what is known, and return the facts with it."""
+        if not self._is_wanted:
+            return facts
+        is_on, found = self._exact == "on", self.found
+        if is_on:
+            tinyblas.leave_out(LONGEST_PASS)
+        elif found:
+            tinyblas.leave_out(found.longest)
+        if found:
+            facts = replace(facts, exact_draft=found.longest - 1, exact_cost=found.largest_cost)
+        if not is_on:
+            return facts
+        longest = found.longest if found else 1
+        pair.context.longest_replay = longest
+        off = None if longest > 1 else NOT_EXACT if found else NOT_MEASURED
+        return replace(
+            facts,
+            longest_draft=min(facts.longest_draft, longest - 1),
+            speculation_off_reason=off,
+            draft_off_reason=off or facts.draft_off_reason,
+        )
 
 
 def _way(pair: LoadedPair) -> str:

@@ -1,13 +1,13 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 from specchat.drafter_registry import resolve
 from specchat.engine.api import EngineFacts, Loading, ProgressReport
-from specchat.errors import OutOfMemory
+from specchat.errors import Cancelled, OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
 from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.header import Header
@@ -21,13 +21,15 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus, used_and_total
-from specchat.planning.host_resources import num_processors, num_threads
-from specchat.planning.memory import Sizes
+from specchat.planning.host_resources import available_bytes, num_processors, num_threads
+from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 
 TO_REBUILD = "`specchat doctor` prints how to rebuild it"
+SPARE_SHARE = 0.25
+"""A pair's spare contexts may take this share of the memory that is available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class LoadedPair:
     GPUs. `kind` is that of the draft, loaded or not, None without one. The target's weights may be
     repacked on the CPU if it `is_repacked`. Models of different vocabularies have a
     `common_vocabulary`. `no_head_reason` says why a head was left out, which `loading` then lacks;
-    None if there was none to leave out.
+    None if there was none to leave out. `options` are those of the models, the target's first.
     """
 
     loading: Loading
@@ -48,8 +50,49 @@ class LoadedPair:
     is_repacked: bool
     common_vocabulary: CommonVocabulary | None
     no_head_reason: str | None
+    options: Sequence[ModelOptions]
     context: Context
     draft_context: DraftContext | None = None
+
+    @contextmanager
+    def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
+        """Yield this pair, or with small contexts of `ctx` tokens if its own hold a text.
+
+        Raises OutOfMemory if there is no memory for those, and Cancelled if stopped meanwhile.
+        """
+        with ExitStack() as stack:
+            pair = self._spare(ctx, abort, stack) if self.context.length else self
+            if pair is self:
+                stack.callback(self.empty)
+            if abort.is_set():  # how to roll back was tried, perhaps in vain
+                raise Cancelled("measuring was stopped")
+            yield pair
+
+    def empty(self) -> None:
+        """Forget every text."""
+        for context in filter(None, (self.context, self.draft_context)):
+            context.prefill([])
+
+    def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
+        """Return this pair with small contexts of their own, of the same shape otherwise."""
+        first, draft = self.context, self.draft_context
+        small = min(ctx, first.capacity)
+        models = [each.model for each in (first, draft) if each]
+        shape = replace(first.shape, ctx=small)
+        needed = 0
+        for model in models:
+            devices = devices_of_layers(model.sizes.num_layers, 0, ())
+            (need,) = model.sizes.needs(shape, devices)
+            needed += need.cache + need.work
+        free = available_bytes()
+        if free is not None and needed > SPARE_SHARE * free:
+            raise OutOfMemory("there is no memory to measure passes in: start a new chat")
+        target_options, *draft_options = self.options
+        context = stack.enter_context(Context(first.model, target_options, abort, shape=shape))
+        beside: DraftContext | None = None
+        for options in draft_options if draft else ():
+            beside = _draft_context(models[1], replace(options, ctx=small), context, abort, stack)
+        return replace(self, context=context, draft_context=beside)
 
     @property
     def draft_kind(self) -> str:
@@ -144,10 +187,10 @@ def load_pair(
                 planned = planner.models(plan)
                 contexts = _load_planned(planned, abort, attempt, report)
                 stack.push(attempt.pop_all())
-                is_repacked = planned[0][1].is_repacked
-                return LoadedPair(
-                    loading, plan, names, kind, is_repacked, common, no_head_reason, *contexts
-                )
+                options = [each for _, each in planned]
+                is_repacked = options[0].is_repacked
+                known = (loading, plan, names, kind, is_repacked, common, no_head_reason, options)
+                return LoadedPair(*known, *contexts)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
@@ -177,10 +220,18 @@ def _load_planned(
             models.append(stack.enter_context(own))
     context = stack.enter_context(Context(model, options, abort))
     beside: DraftContext | None = None
-    for (draft, of_draft), own in zip(drafts, models[1:], strict=True):
-        beside = resolve(draft.kind.runs)(own, of_draft, context, abort)
-        stack.callback(beside.close)
+    for (_, of_draft), own in zip(drafts, models[1:], strict=True):
+        beside = _draft_context(own, of_draft, context, abort, stack)
     return context, beside
+
+
+def _draft_context(
+    model: Model, options: ModelOptions, target: Context, abort: AbortFlag, stack: ExitStack
+) -> DraftContext:
+    """Return the context of a draft, as its kind makes it beside the target's."""
+    context: DraftContext = resolve(model.sizes.kind.runs)(model, options, target, abort)
+    stack.callback(context.close)
+    return context
 
 
 def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from specchat import drafter_registry
 from specchat.chat.formats.answer_reader import AnswerReader
@@ -21,22 +21,27 @@ from specchat.engine.api import (
     Engine,
     Loading,
     ProgressCallback,
+    ProgressReport,
     stopping_report,
 )
 from specchat.engine.chat_reading import read_parts
-from specchat.engine.exact_drafts import facts_with_exactness
+from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import Prompt, facts_with_format, num_shared, tokenize_request
+from specchat.errors import Cancelled, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
+from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
 
 REASON_INTERVAL = 8
 """While nothing is drafted, the reason is updated every this many chunks, which also makes pacing
 learn from plain passes before the end of the answer."""
+MEASURED_CONTEXT = DEPTHS[-1] + 2 * COMPARED_LENGTHS[-1]
+"""The tokens of a context to measure in, where the pair's own holds a text."""
 
 
 class LocalEngine(Engine):
@@ -52,10 +57,11 @@ class LocalEngine(Engine):
             pair = load_pair(loading, self._abort, stack, report)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
-            facts = facts_with_exactness(pair, report)
-            self.facts = facts_with_format(facts, self.model)
-            self._materials = self._make_materials(pair)
-            self.pacing = PairPacing(pair, report)
+            self._pair = pair
+            self._plain_facts = facts_with_format(pair.facts, self.model)
+            self._exact_drafts = ExactDrafts(pair)
+            self._apply_exactness()
+            self.pacing = PairPacing(pair)
             self._waits = ThreadWaits(pair.num_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
@@ -74,6 +80,7 @@ class LocalEngine(Engine):
                 request.on_progress("prompt", done / max(1, total))
 
         name = choose_drafter(request.drafter, self._materials)
+        name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
         pacer = self.pacing.pacer(name, request)
         self._describe(name, request)
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
@@ -105,11 +112,25 @@ class LocalEngine(Engine):
         """Stop the answer in progress."""
         self._abort.set()
 
+    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+        """Measure what is not known of the pair, from this thread."""
+        self._require_idle()
+        if self._exact_drafts.is_settled and self.pacing.is_settled:
+            return True
+        self._abort.clear()
+        self._is_busy = True
+        try:
+            self._measure(stopping_report(on_progress))
+        except (Cancelled, OutOfMemory):
+            return False
+        finally:
+            self._is_busy = False
+        return True
+
     def forget(self) -> None:
         """Forget every text."""
         self._require_idle()
-        for context in filter(None, (self.context, self._draft_context)):
-            context.prefill([])
+        self._pair.empty()
         self._close_drafters()
 
     def close(self) -> None:
@@ -161,6 +182,22 @@ class LocalEngine(Engine):
         finally:
             self._waits.close()
             self._is_busy = False
+
+    def _measure(self, report: ProgressReport) -> None:
+        """Measure what is not known, in contexts that hold no text."""
+        with self._pair.with_empty_memory(MEASURED_CONTEXT, self._abort) as pair:
+            if not self._exact_drafts.is_settled:
+                self._exact_drafts.measure(pair, partial(report, "comparing"))
+                self._apply_exactness()
+                self.pacing.follow_kernels()
+            self.pacing.measure(pair, report)
+        report("measuring", 1.0)
+
+    def _apply_exactness(self) -> None:
+        """Take over what is known of exact drafts."""
+        self._close_drafters()  # what they are made from may change
+        self.facts = self._exact_drafts.apply(self._pair, self._plain_facts)
+        self._materials = self._make_materials(self._pair)
 
     @cached_property
     def _draft_label(self) -> str:

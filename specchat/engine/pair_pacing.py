@@ -13,7 +13,7 @@ from specchat.llama.context import Context
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
-from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
 from specchat.passes.padded_target import PaddedTarget
@@ -21,31 +21,47 @@ from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
     TARGET_LENGTHS,
+    PassTimes,
     measure_passes,
     measure_plain,
 )
 
 MOST_SECONDS = 2.5
-"""How long a new model may be measured while it is loaded."""
+"""How long the passes of a new model may be measured."""
 
 
 class PairPacing:
     """What is known of a pair, read from the cache or measured, and the pacers that use it."""
 
-    def __init__(self, pair: LoadedPair, report: ProgressReport) -> None:
-        """Read or measure what passes cost; `report` may stop that."""
+    def __init__(self, pair: LoadedPair) -> None:
+        """Read what is known of a pair."""
+        self._pair = pair
         self.cache = LearnedCache(pair.loading.target, build()) if pair.loading.learn else None
+        self._longest_draft = pair.context.longest_draft
         self.subject = _subject(pair)
-        learned = self.cache.pair(self.subject) if self.cache else LearnedPair()
+        self._times: dict[str, PassTimes] = {}
+        self._begin_with(self.cache.pair(self.subject) if self.cache else LearnedPair())
+
+    def follow_kernels(self) -> None:
+        """Go on with what is known of the kernels in use, or else measure them anew."""
+        subject = _subject(self._pair)
+        if subject == self.subject:
+            return
+        self.subject, self._times = subject, {}
+        known = self.cache.pair(subject) if self.cache else LearnedPair()
+        if not known.target:
+            known = self.knowledge.as_record()
+            known.measured = []
+        self._begin_with(known)
+
+    def _begin_with(self, learned: LearnedPair) -> None:
+        pair = self._pair
         self.knowledge = Knowledge.of_record(learned)
         kind = pair.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
-        self._draft_kind = pair.draft_kind
-        self._longest_draft = pair.context.longest_draft
         self.knowledge.target.longest_padded = _longest_padded(pair)
-        self._measure(pair, report)
         self._expect(pair.loading.first_guess)
 
     def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
@@ -79,41 +95,58 @@ class PairPacing:
         if self.cache:
             self.cache.keep_pair(self.subject, self.knowledge.as_record())
 
-    def _measure(self, pair: LoadedPair, report: ProgressReport) -> None:
-        """Measure what passes cost, unless it is known."""
+    @property
+    def is_settled(self) -> bool:
+        """Whether the passes of both models were measured."""
+        return self._names <= self.knowledge.measured
+
+    @property
+    def _names(self) -> set[str]:
+        """The names of the models whose passes are to be measured."""
+        return {TARGET, self._origin} if self._pair.draft_context else {TARGET}
+
+    @property
+    def _origin(self) -> str:
+        return drafter_registry.pass_origin(self._pair.draft_kind)
+
+    def measure(self, pair: LoadedPair, report: ProgressReport) -> None:
+        """Measure what passes cost with a pair whose memory is empty, unless it is known.
+
+        `report` may stop that, and the next call goes on from there.
+        """
         most_rows = pair.context.longest_draft + 1
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
         prepare: Callable[[int], None] | None = None
         context: DraftContext = pair.context
-        measured = [(context, self.knowledge.target, lengths, most_rows, prepare)]
+        measured = [(TARGET, context, self.knowledge.target, lengths, most_rows, prepare)]
         if draft := pair.draft_context:
-            costs = self.knowledge.costs_of(drafter_registry.pass_origin(self._draft_kind))
             lengths = DRAFT_LENGTHS
             if pair.kind and pair.kind.is_chain_head:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
-            measured.append((draft, costs, lengths, 1, prepare))
-        unknown = [each for each in measured if not each[1].is_known]
-        for number, (context, costs, lengths, most_rows, prepare) in enumerate(unknown):
+            costs = self.knowledge.costs_of(self._origin)
+            measured.append((self._origin, draft, costs, lengths, 1, prepare))
+        unknown = [each for each in measured if each[0] not in self.knowledge.measured]
+        for number, (name, context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
                 report("measuring", (done + share) / len(unknown))
 
-            on_share(0.0)
             size = context.model.vocabulary.size
+            times = self._times.setdefault(name, PassTimes())
             measure_passes(
-                context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare
+                context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare, times
             )
-            if context is pair.context:
-                measure_plain(context, costs, size)
+            self.knowledge.measured.add(name)
+            if name == TARGET:
+                measure_plain(context, costs, size, partial(on_share, 1.0))
+            self.save()
         pair.context.prefill([])
-        if unknown:
-            report("measuring", 1.0)
 
     def _expect(self, first_guess: float | None) -> None:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""
         if first_guess is None:
             return
-        origin = drafter_registry.pass_origin(self._draft_kind)
+        origin = self._origin
         for is_greedy in (True, False):
             acceptance = self.knowledge.acceptance_of(origin, is_greedy)
             if not acceptance.num_observed:

@@ -40,6 +40,8 @@ KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
 """How a process ends if the system kills it for lack of memory."""
 POLL_SECONDS = 0.25
 """Seconds between two calls of the progress callback while the process reports nothing."""
+STOP_POLL_SECONDS = 0.03
+"""The same while it measures, which the callback may stop because of a question."""
 
 
 class RemoteEngine(Engine):
@@ -49,8 +51,9 @@ class RemoteEngine(Engine):
         """Start the process and wait until the pair is loaded; clean up on failure."""
         self.stats = Statistics()
         self._loading = loading
-        self._current = 0  # the answer in progress
-        self._latest = 0  # the last requested answer, which may not have begun yet
+        self._current = 0  # the request in progress
+        self._latest = 0  # the last request, which may not have begun yet
+        self._is_prepared = False
         self._is_killed = False  # by this process, not by the system
         self._sending = threading.Lock()
         self._log_begins = log_size(worker.LOG)
@@ -90,6 +93,41 @@ class RemoteEngine(Engine):
         with suppress(OSError):  # a process that is gone has stopped
             self._stops.send(self._current or self._latest)
 
+    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+        """Let the process measure; the callback is also called while it reports nothing."""
+        self._require_idle()
+        if self._is_prepared:
+            return True
+        self._latest += 1
+        self._is_busy, self._current = True, self._latest
+        is_over = True
+        try:
+            self._send(worker.Prepare(self._latest))
+            is_over = False
+            message = self._wait_until_prepared(self._latest, on_progress)
+            is_over, self.facts = True, message.facts
+            if message.error is not None:
+                raise message.error
+            self._is_prepared = message.is_complete
+        finally:
+            self._end_request(is_over=is_over)
+        return self._is_prepared
+
+    def _wait_until_prepared(
+        self, number: int, on_progress: ProgressCallback | None
+    ) -> worker.Prepared:
+        latest, is_stopped = worker.Progress("comparing", 0.0), False
+        while True:
+            message = self._receive() if self._connection.poll(STOP_POLL_SECONDS) else latest
+            if isinstance(message, worker.Prepared) and message.number == number:
+                return message
+            if isinstance(message, worker.Progress):
+                latest = message
+                is_wanted = on_progress is None or on_progress(latest.stage, latest.share)
+                if is_wanted is False and not is_stopped:
+                    is_stopped = True
+                    self.stop()
+
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
@@ -122,28 +160,35 @@ class RemoteEngine(Engine):
         self._is_busy, self._current = True, request.number
         self.stats = Statistics()
         is_over = True
+        latest: worker.Progress | None = None
         try:
             self._send(request)
             is_over = False
             while not is_over:
-                message = self._receive()
+                is_silent = latest is not None and not self._connection.poll(POLL_SECONDS)
+                message = latest if is_silent else self._receive()
                 if isinstance(message, worker.Part) and message.number == request.number:
                     is_over = message.is_last
                     if message.error is not None:
                         raise message.error
-                    self.stats = message.stats
+                    self.stats, latest = message.stats, None
                     yield from message.chunks
                 elif isinstance(message, worker.Progress) and on_progress:
                     on_progress(message.stage, message.share)
+                    latest = message if message.share < 1 else None
         finally:
-            try:
-                if not is_over and self._process.is_alive():
-                    self._abandon(request.number)
-            finally:
-                self._is_busy, self._current = False, 0
+            self._end_request(is_over=is_over)
+
+    def _end_request(self, *, is_over: bool) -> None:
+        """End the request in progress, at once if it is not over."""
+        try:
+            if not is_over and self._process.is_alive():
+                self._abandon(self._current)
+        finally:
+            self._is_busy, self._current = False, 0
 
     def _abandon(self, number: int) -> None:
-        """Stop an answer that is no longer wanted, and discard its last messages.
+        """Stop a request that is no longer wanted, and discard its last messages.
 
         If that takes too long the process is killed, which the next request reports.
         """
@@ -151,7 +196,10 @@ class RemoteEngine(Engine):
         deadline = monotonic() + JOIN_TIMEOUT_SECONDS
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
-            if isinstance(message, worker.Part) and message.number == number and message.is_last:
+            is_end = isinstance(message, worker.Prepared) and message.number == number
+            if isinstance(message, worker.Part) and message.number == number:
+                is_end = message.is_last
+            if is_end:
                 return
         self._kill()
 
@@ -218,6 +266,7 @@ def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> No
     The next engine need not measure the pair again; pacing learns nothing from fixed draft lengths.
     """
     with RemoteEngine(loading, on_progress) as engine:
+        engine.prepare(on_progress)
         for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):
             pass
 

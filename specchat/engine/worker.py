@@ -1,7 +1,7 @@
 """The engine process: loads a pair and answers one request at a time until its client is gone.
 
 Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it. The numbers
-of answers to stop have their own connection, so that they never wait.
+of requests to stop have their own connection, so that they never wait.
 """
 
 import os
@@ -18,7 +18,7 @@ from specchat import drafter_registry
 from specchat.chat.template import TEMPLATES
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
+from specchat.engine.api import AnswerRequest, Engine, EngineFacts, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.gguf import draft_kinds
 from specchat.logs import log_internal_error, open_log
@@ -40,8 +40,28 @@ class Decode:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """To the process: measure what is not known of the pair."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """From the process: measuring has ended, with everything measured or before that.
+
+    `error` is what it failed with, if anything.
+    """
+
+    number: int
+    facts: EngineFacts
+    is_complete: bool
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """From the process: progress of loading or of an answer's prompt."""
+    """From the process: progress of loading, of measuring, or of an answer's prompt."""
 
     stage: Stage
     share: float
@@ -106,6 +126,8 @@ class _Worker:
             while (request := self._connection.recv()) != CLOSE:
                 if request == FORGET:
                     engine.forget()
+                elif isinstance(request, Prepare):
+                    self._prepare(engine, request.number)
                 else:
                     self._answer(engine, request)
 
@@ -138,6 +160,20 @@ class _Worker:
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
         self.send(Part(number, engine.stats, tuple(waiting), True, error))
+
+    def _prepare(self, engine: Engine, number: int) -> None:
+        """Measure until that is done, or stopped like an answer."""
+        self._current = number
+        is_complete, error = False, None
+
+        def report(stage: Stage, share: float) -> bool:
+            return self.report(stage, share) and self._stopped != number
+
+        try:
+            is_complete = self._stopped != number and engine.prepare(report)
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self.send(Prepared(number, engine.facts, is_complete, error))
 
     def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""

@@ -86,10 +86,12 @@ class Context(AbstractContextManager["Context"]):
         abort: AbortFlag | None = None,
         beside: BesideTarget | None = None,
         hook: Any = None,
+        shape: ContextShape | None = None,
     ) -> None:
         """Make a context, for a prediction head beside its target's; ModelWontLoad without memory.
 
-        InvalidOption for a KV cache of a type that the model cannot have.
+        InvalidOption for a KV cache of a type that the model cannot have. The `shape` follows from
+        the options unless it is given.
         llama.cpp calls `hook` with the results of a pass while it is computed.
         """
         self.tokens: list[int] = []
@@ -99,7 +101,8 @@ class Context(AbstractContextManager["Context"]):
         self._abort = abort or AbortFlag()
         require_cache_types(model.sizes, options)
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
-        self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
+        shape = shape or shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
+        self.shape = shape
         self.handle: Any = _make(model, options, shape, beside, hook)
         self._abort.attach(self.handle)
         self.capacity = shape.ctx  # llama.cpp rounds up

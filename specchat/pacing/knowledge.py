@@ -16,6 +16,7 @@ POSITION_WEIGHT = 0.7
 to 0.9 were measured, at acceptance rates from 0.5 to 0.9."""
 FEW_ACCEPTED = 4
 """The tokens of a pass that says what reading an accepted token takes."""
+TARGET = "target"
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 
@@ -33,11 +34,13 @@ class Knowledge:
     reads_accepted: bool = False
     """Whether the first draft pass of a step reads all tokens that the last step accepted: what a
     prediction head made of them was made of its own rows."""
+    measured: set[str] = field(default_factory=set)
+    """The models whose passes were measured: TARGET, or the origin of their proposals."""
 
     @classmethod
     def of_record(cls, record: LearnedPair) -> Knowledge:
         """Return what an earlier session learned."""
-        knowledge = cls()
+        knowledge = cls(measured=set(record.measured))
         knowledge.target.learn_record(record.target)
         for origin, costs in record.drafts.items():
             knowledge.costs_of(origin).learn_record(costs)
@@ -52,6 +55,7 @@ class Knowledge:
             self.target.as_record(),
             {origin: costs.as_record() for origin, costs in self.drafts.items() if costs.is_known},
             {name: each.as_record() for name, each in self.acceptance.items() if each.num_observed},
+            sorted(self.measured),
         )
 
     def add_origin(self, origin: str) -> None:

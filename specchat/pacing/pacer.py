@@ -32,6 +32,8 @@ from specchat.wording import percent
 class LearningPacer:
     """Decides how much of what to draft, step by step, and learns from every step.
 
+    While nothing is known of what target passes cost, a step is plain: after one, it is.
+
     It distinguishes proposals that cost draft passes, which ask for each token, from passages that
     cost none. Draft passes of one origin are considered at a time, the last one that asked.
     """
@@ -59,7 +61,7 @@ class LearningPacer:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._exploration.begin_answer()
         self.begin_step(depth, 4)
-        return not self._knowledge.target.is_known or self._step.pays_for_pass()
+        return self._step.pays_for_pass()
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
@@ -241,7 +243,8 @@ class LearningPacer:
             costs, expected = self._knowledge.draft_costs(origin, depth), self._passes.expected()
         chances = means(expected)
         rate = self._rate(depth, limit, costs, chances)
-        limit = 0 if self._exploration.is_plain_due(target, depth, rate) else limit
+        is_plain = not rate or self._exploration.is_plain_due(target, depth, rate)
+        limit = 0 if is_plain else limit
         row = target.optimistic_row(depth) if is_exploration else target.row(depth)
         price = rate * target.speed
         return DraftEconomics(

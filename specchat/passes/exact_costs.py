@@ -1,6 +1,7 @@
 """What exact kernels cost: passes with and without fast, inexact kernels, timed in turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from specchat.passes.exact_passes import ComparedModel, InexactKernels, depths_of, fill, text_of
@@ -11,26 +12,52 @@ CHEAP = 1.05
 """Exact kernels are cheap if passes take up to this many times as long."""
 
 
+@dataclass(slots=True)
+class TimedCosts:
+    """The costs timed so far, at `num_depths` depths in `spent` seconds: timing may be stopped."""
+
+    costs: dict[int, float] = field(default_factory=dict)
+    num_depths: int = 0
+    spent: float = 0.0
+
+
 def exact_costs(
-    model: ComparedModel, kernels: InexactKernels, longest: int, most_seconds: float
+    model: ComparedModel,
+    kernels: InexactKernels,
+    longest: int,
+    most_seconds: float,
+    on_share: Callable[[float], None] | None = None,
+    timed: TimedCosts | None = None,
 ) -> dict[int, float]:
     """Return how many times as long passes take with exact kernels, by their number of tokens.
 
     The larger figure of a shallow and a deep context counts. Passes of up to `longest` tokens are
     timed, as far as the time allows. Empty if this build has no choice. The memory is empty
     afterwards.
+
+    `on_share` is called before each pass with the share of the time that is spent. An exception
+    from it stops this, and it goes on with the same depth if it is given what was `timed` again.
     """
     if not kernels.is_optional():
         return {}
-    began, depths = perf_counter(), depths_of(model)
+    depths = depths_of(model)
     depths = list(dict.fromkeys([*depths[:1], *depths[-1:]]))
-    found = {length: 0.0 for length in TIMED_LENGTHS if length <= longest and depths}
-    for number, depth in enumerate(depths, 1):
+    timed = timed or TimedCosts()
+    if not timed.num_depths:
+        timed.costs = {length: 0.0 for length in TIMED_LENGTHS if length <= longest and depths}
+    for number, depth in list(enumerate(depths, 1))[timed.num_depths :]:
+        began = perf_counter() - timed.spent
         deadline = began + most_seconds * number / len(depths)
-        here = costs_at(model, kernels, depth, list(found), deadline)
-        found = {length: max(found[length], cost) for length, cost in here.items()}
+
+        def on_pass(began: float = began) -> None:
+            if on_share:
+                on_share(min(1.0, (perf_counter() - began) / most_seconds))
+
+        here = costs_at(model, kernels, depth, list(timed.costs), deadline, on_pass)
+        timed.costs = {length: max(timed.costs[length], cost) for length, cost in here.items()}
+        timed.num_depths, timed.spent = number, perf_counter() - began
     model.prefill([])
-    return found
+    return timed.costs
 
 
 def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
@@ -52,9 +79,14 @@ def costs_at(
     depth: int,
     lengths: Sequence[int],
     deadline: float,
+    on_pass: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
-    """Return the costs of passes at a depth, of those lengths that the time allows."""
+    """Return the costs of passes at a depth, of those lengths that the time allows.
+
+    `on_pass` is called before each pass.
+    """
     found: dict[int, float] = {}
+    on_pass()
     if not fill(model, depth, deadline):
         return found
     took = 0.0
@@ -65,6 +97,7 @@ def costs_at(
         taken: tuple[list[float], list[float]] = ([], [])
         for _ in range(NUM_TIMED):
             for seconds, exact in zip(taken, (1, length), strict=True):
+                on_pass()
                 with kernels.left_out(exact):
                     seconds.append(_seconds(model, depth, length))
         took = perf_counter() - began

@@ -9,6 +9,7 @@ measured.
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -75,34 +76,61 @@ class InexactKernels(Protocol):
         """Disable these kernels in passes of up to `longest` tokens inside a `with` block."""
 
 
+@dataclass(slots=True)
+class Compared:
+    """What comparing passes has found so far: it may be stopped, and then goes on.
+
+    Passes of up to `longest` tokens are exact at `num_depths` depths. `spent` are the seconds that
+    this took.
+    """
+
+    longest: int = COMPARED_LENGTHS[-1]
+    num_depths: int = 0
+    has_reached_all: bool = True
+    spent: float = 0.0
+
+
 def longest_exact_pass(
     model: ComparedModel,
     kernels: InexactKernels,
     most_seconds: float,
     on_share: Callable[[float], None] | None = None,
+    compared: Compared | None = None,
 ) -> tuple[int, bool]:
     """Return the longest pass whose logits, and those after it, are those of single tokens.
 
     All shorter ones are exact too; 1 means that none of several tokens is. Lengths are compared
     from the shortest on, at several depths, for up to `most_seconds`: what is not reached counts as
     inexact, and then the second value is False. The memory is empty afterwards.
+
+    `on_share` is called before each pass with the share of the work or time that is spent. An
+    exception from it stops the comparison, which goes on with the same depth if it is given what
+    was `compared` again.
     """
-    began, has_reached_all = perf_counter(), True
-    longest = min(model.longest_draft + 1, COMPARED_LENGTHS[-1], kernels.longest_without())
+    compared = compared or Compared()
+    longest = min(model.longest_draft + 1, kernels.longest_without(), compared.longest)
     depths = depths_of(model)
     if not depths or not model.rollback_kind.can_speculate:
         return 1, True
-    for number, depth in enumerate(depths, 1):
+    for number, depth in list(enumerate(depths, 1))[compared.num_depths :]:
         if longest == 1:
             break
+        began = perf_counter() - compared.spent
         deadline = began + most_seconds * number / len(depths)
+
+        def on_pass(began: float = began, least: float = (number - 1) / len(depths)) -> None:
+            spent = (perf_counter() - began) / most_seconds if most_seconds else 1.0
+            if on_share:
+                on_share(min(1.0, max(least, spent)))
+
+        on_pass()
         if fill(model, depth, deadline):
-            longest, is_all = _longest_here(model, longest, deadline)
-            has_reached_all &= is_all
-        if on_share:
-            on_share(number / len(depths))
+            longest, is_all = _longest_here(model, longest, deadline, on_pass)
+            compared.has_reached_all &= is_all
+        compared.longest, compared.num_depths = longest, number
+        compared.spent = perf_counter() - began
     model.prefill([])
-    return longest, has_reached_all
+    return longest, compared.has_reached_all
 
 
 def depths_of(model: ComparedModel) -> list[int]:
@@ -130,15 +158,17 @@ def text_of(model: ComparedModel, start: int, stop: int) -> list[int]:
     return [1 + place * SPREAD % (model.vocabulary_size - 1) for place in range(start, stop)]
 
 
-def _longest_here(model: ComparedModel, most: int, deadline: float) -> tuple[int, bool]:
+def _longest_here(
+    model: ComparedModel, most: int, deadline: float, on_pass: Callable[[], None]
+) -> tuple[int, bool]:
     """Return the longest exact pass at the present depth, and if there was time for all lengths."""
     depth, began = model.length, perf_counter()
-    comparison = _Comparison(model, depth)
+    comparison = _Comparison(model, depth, on_pass)
     longest = comparison.longest(most, deadline)
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
-            further = _Comparison(model, depth + number * COMPARED_LENGTHS[-1])
+            further = _Comparison(model, depth + number * COMPARED_LENGTHS[-1], on_pass)
             longest = further.longest(longest, math.inf)
     return longest, comparison.has_reached_all
 
@@ -146,9 +176,13 @@ def _longest_here(model: ComparedModel, most: int, deadline: float) -> tuple[int
 class _Comparison:
     """Passes of several lengths at one depth, compared with the rows of single tokens."""
 
-    def __init__(self, model: ComparedModel, first: int) -> None:
-        """Compare passes after the current memory, over the text from its token `first` on."""
+    def __init__(self, model: ComparedModel, first: int, on_pass: Callable[[], None]) -> None:
+        """Compare passes after the current memory, over the text from its token `first` on.
+
+        `on_pass` is called before each.
+        """
         self._model = model
+        self._on_pass = on_pass
         self._base = model.length
         self._tokens = text_of(model, first, first + COMPARED_LENGTHS[-1] + 1)
         self._rows: list[Logits] = []
@@ -189,6 +223,7 @@ class _Comparison:
         return all(map(np.array_equal, found, self._rows[start:]))
 
     def _evaluate(self, start: int, length: int) -> list[Logits]:
+        self._on_pass()
         tokens = self._tokens[start : start + length]
         return [row.copy() for row in self._model.evaluate(tokens, length)]
 

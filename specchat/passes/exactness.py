@@ -8,9 +8,8 @@ if TYPE_CHECKING:  # NumPy, which `specchat show` does without
     from specchat.passes.exact_passes import ComparedModel, InexactKernels
 
 MOST_SECONDS = {"auto": 2.0, "on": 15.0}
-"""How long passes of a new model are compared while it is loaded: what is not reached is not
-drafted with "on". With "auto" it only decides about kernels, so it must not delay the first answer
-much."""
+"""How long passes of a new model are compared: what is not reached is not drafted with "on". With
+"auto" it only decides about kernels, so it must not take much of a machine's time."""
 MOST_SECONDS_OF_COSTS = 4.0
 MAX_ATTEMPTS = 3
 
@@ -47,25 +46,56 @@ class Exactness:
         return Exactness(max(longest, self.longest), self.costs, attempts + 1)
 
 
-def measure_exactness(
-    model: "ComparedModel",
-    kernels: "InexactKernels",
-    exact: str,
-    earlier: Exactness | None = None,
-    on_share: Callable[[float], None] | None = None,
-) -> Exactness:
-    """Return the longest exact pass of a model, and what exact kernels cost.
+class ExactnessMeasurement:
+    """Measures how exact a model's passes are; if it is stopped, it goes on from there.
 
-    If `exact` is "auto", exact kernels are only taken where they are cheap. `earlier` is a result
+    With `exact` "auto", exact kernels are only taken where they are cheap. `earlier` is a result
     that lacked time.
     """
-    from specchat.passes.exact_costs import exact_costs, longest_cheap
-    from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 
-    with kernels.left_out(LONGEST_PASS):
-        longest, is_complete = longest_exact_pass(model, kernels, MOST_SECONDS[exact], on_share)
-    costs = exact_costs(model, kernels, longest, MOST_SECONDS_OF_COSTS)
-    if kernels.is_optional():
-        is_complete &= bool(costs) or longest == 1
-        longest = longest_cheap(costs, longest) if exact == "auto" else longest
-    return Exactness(longest, tuple(costs.items())).after(earlier, is_complete=is_complete)
+    def __init__(self, exact: str, earlier: Exactness | None = None) -> None:
+        """Prepare to measure; nothing is known yet."""
+        from specchat.passes.exact_costs import TimedCosts
+        from specchat.passes.exact_passes import Compared
+
+        self._exact, self._earlier = exact, earlier
+        self._compared: Compared = Compared()
+        self._timed: TimedCosts = TimedCosts()
+
+    def run(
+        self,
+        model: "ComparedModel",
+        kernels: "InexactKernels",
+        on_share: Callable[[float], None] | None = None,
+    ) -> Exactness:
+        """Return the longest exact pass of a model, and what exact kernels cost.
+
+        `on_share` is called before each pass with the share that is done; an exception from it
+        stops the measurement.
+        """
+        from specchat.passes import exact_costs, exact_passes
+
+        most_seconds, is_optional = MOST_SECONDS[self._exact], kernels.is_optional()
+        share = most_seconds / (most_seconds + MOST_SECONDS_OF_COSTS) if is_optional else 1.0
+
+        def on_compared(part: float) -> None:
+            if on_share:
+                on_share(share * part)
+
+        def on_timed(part: float) -> None:
+            if on_share:
+                on_share(share + (1.0 - share) * part)
+
+        with kernels.left_out(exact_passes.LONGEST_PASS):
+            longest, is_complete = exact_passes.longest_exact_pass(
+                model, kernels, most_seconds, on_compared, self._compared
+            )
+        costs = exact_costs.exact_costs(
+            model, kernels, longest, MOST_SECONDS_OF_COSTS, on_timed, self._timed
+        )
+        if is_optional:
+            is_complete &= bool(costs) or longest == 1
+            is_auto = self._exact == "auto"
+            longest = exact_costs.longest_cheap(costs, longest) if is_auto else longest
+        found = Exactness(longest, tuple(costs.items()))
+        return found.after(self._earlier, is_complete=is_complete)

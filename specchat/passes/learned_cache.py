@@ -31,11 +31,16 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class LearnedPair:
-    """What was learned of a pair: what passes cost, and how likely drafts are accepted."""
+    """What was learned of a pair: what passes cost, and how likely drafts are accepted.
+
+    `measured` names the models whose passes were measured, "target" or the origin of their drafts;
+    what else is known of costs was learned from answers.
+    """
 
     target: CostRows = field(default_factory=list)
     drafts: dict[str, CostRows] = field(default_factory=dict)
     acceptance: dict[str, list[float]] = field(default_factory=dict)
+    measured: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
-"""Measuring what a new model's passes cost, while it is loaded."""
+"""Measuring what a new model's passes cost, before anything is timed or while the chat is idle."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from statistics import median_low
 from time import perf_counter
 
@@ -18,6 +19,17 @@ NUM_PLAIN, LONGEST_PLAIN = 32, 0.5
 needs longer is too large for the processor's caches to matter."""
 
 
+@dataclass(slots=True)
+class PassTimes:
+    """The seconds that passes took so far, by their number of tokens: measuring may be stopped.
+
+    `spent` are those that measuring them has taken in all.
+    """
+
+    taken: dict[int, list[float]] = field(default_factory=dict)
+    spent: float = 0.0
+
+
 def measure_passes(
     model: LanguageModel,
     costs: PassCosts,
@@ -27,6 +39,7 @@ def measure_passes(
     most_seconds: float,
     on_share: Callable[[float], None] | None = None,
     prepare: Callable[[int], object] | None = None,
+    times: PassTimes | None = None,
 ) -> None:
     """Measure passes of these lengths on an empty memory, for up to `most_seconds`.
 
@@ -36,40 +49,60 @@ def measure_passes(
     Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Lengths
     are repeated in rounds, so that a program that disturbs for a moment spoils none of them, and
     the median counts. Each pass is made twice and the faster one counts: the first of a kind also
-    sets things up. `on_share` is called with the share of the work or time that is spent.
+    sets things up. `on_share` is called between passes with the share of the work or time that is
+    spent. An exception from it stops the measurement, which goes on from there if it is given the
+    same `times` again.
     """
     prepare = prepare or (lambda _: model.prefill([]))
-    began = perf_counter()
-    taken: dict[int, list[float]] = {length: [] for length in lengths if length <= model.capacity}
+    times = times or PassTimes()
+    fitting = [length for length in lengths if length <= model.capacity]
+    rounds = [
+        [length for length in fitting if number == 0 or length <= LONGEST_REPEATED]
+        for number in range(MAX_ROUNDS)
+    ]
+    num_passes = 2 * sum(map(len, rounds))
     num_done = 0
-    for number in range(MAX_ROUNDS):
-        for length, known in taken.items():
-            spent = (perf_counter() - began) / most_seconds
-            if spent > 1:
-                break
-            if number == 0 or length <= LONGEST_REPEATED:
-                pair = list[float]()
+
+    def report() -> None:
+        if on_share:
+            on_share(min(1.0, max(times.spent / most_seconds, num_done / num_passes)))
+
+    for number, known_lengths in enumerate(rounds):
+        for length in known_lengths:
+            known = times.taken.setdefault(length, [])
+            if times.spent <= most_seconds and len(known) <= number:
+                began, pair = perf_counter(), list[float]()
                 for _ in range(2):
+                    report()
                     prepare(length)
                     pair.append(_pass_seconds(model, vocabulary, length, most_rows))
                 known.append(min(pair))
-            num_done += 1
-            if on_share:
-                on_share(max(spent, num_done / (MAX_ROUNDS * len(taken))))
-    for length, known in taken.items():
+                times.spent += perf_counter() - began
+            num_done += 2
+    for length, known in times.taken.items():
         if known:
             costs.observe(length, 0, median_low(known))
     model.prefill([])
 
 
-def measure_plain(model: LanguageModel, costs: PassCosts, vocabulary: int) -> None:
+def measure_plain(
+    model: LanguageModel,
+    costs: PassCosts,
+    vocabulary: int,
+    on_pass: Callable[[], None] | None = None,
+) -> None:
     """Measure passes over one token among others of the kind, as plain decoding makes them.
 
     Token ids are below `vocabulary`. Nothing is measured if it would take too long, or if the
-    context is too short.
+    context is too short. `on_pass` is called before each pass; an exception from it stops this.
     """
     if model.capacity > NUM_PLAIN and costs.seconds(1, 0) * NUM_PLAIN < LONGEST_PLAIN:
-        taken = [_pass_seconds(model, vocabulary, 1, 1) for _ in range(NUM_PLAIN)]
+        model.prefill([])
+        taken = list[float]()
+        for _ in range(NUM_PLAIN):
+            if on_pass:
+                on_pass()
+            taken.append(_pass_seconds(model, vocabulary, 1, 1))
         costs.observe(PLAIN, 0, median_low(taken[-SETTLED:]))
         model.prefill([])
 

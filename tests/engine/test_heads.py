@@ -453,6 +453,7 @@ def test_what_a_head_reads_is_part_of_what_it_costs(
     monkeypatch.setattr(Context, "encode", count)
     monkeypatch.setattr(pair_pacing, "HEAD_LENGTHS", (1, 2, 4))
     with opened(heads("llama with EAGLE-3")) as engine:
+        assert engine.prepare()
         assert engine.pacing.knowledge.reads_accepted
     assert {1, 2, 4} <= set(num_read)
 
@@ -719,6 +720,7 @@ def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> Non
     It has nothing to read while it is measured, either: its passes take their time all the same.
     """
     with opened(heads("gemma4 in two files")) as engine:
+        assert engine.prepare()
         known = engine.pacing.knowledge
         assert known.draft_seconds("head", 1, 0) > 0.1 * known.target.seconds(1, 0)
         for token in (40, 75, 111):

@@ -304,7 +304,7 @@ def test_a_late_load_failure_frees_everything(
         raise EngineFailed("no")
 
     monkeypatch.setattr(Context, "close", noted)
-    monkeypatch.setattr(PairPacing, "_measure", failing)
+    monkeypatch.setattr(PairPacing, "_expect", failing)
     with pytest.raises(EngineFailed):
         LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT))
     assert len(set(map(id, closed))) == 2

@@ -72,6 +72,7 @@ def test_suffix_drafts_change_nothing_either(shallow: WriteModel, architecture: 
     """A repetitive text is drafted from its past and stays the same."""
     prompt = PROMPT * 6
     with Engine.load(shallow(architecture), **EXACT) as engine:
+        assert engine.prepare()
         plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
         drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="suffix")
 

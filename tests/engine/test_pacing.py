@@ -14,7 +14,7 @@ import pytest
 from conftest import WriteModel
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import Cancelled, InvalidOption
+from specchat.errors import InvalidOption
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
@@ -31,8 +31,10 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 
 
 def load(tiny: WriteModel, kind: str = "half right", **options: Any) -> LocalEngine:
-    """Load a tiny pair."""
-    return LocalEngine(Loading(*pair_files(tiny, kind), **OPTIONS | options))
+    """Load and measure a tiny pair."""
+    engine = LocalEngine(Loading(*pair_files(tiny, kind), **OPTIONS | options))
+    assert engine.prepare()
+    return engine
 
 
 def pair_files(tiny: WriteModel, kind: str = "half right") -> tuple[Path, Path]:
@@ -237,6 +239,8 @@ def test_measuring_a_new_pair_reports_progress(
                 found.append(share)
 
         with LocalEngine(Loading(*pair_files(tiny), **OPTIONS), report) as engine:
+            assert found == []  # loading measures nothing
+            assert engine.prepare(report)
             answer(engine)
 
     assert shares[0][0] == 0.0
@@ -249,14 +253,18 @@ def test_measuring_a_new_pair_reports_progress(
 def test_measuring_can_be_stopped(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The callback returns False, as it can during loading."""
+    """The callback returns False, as it can during loading; nothing is then taken for measured."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def refuse(stage: str, share: float) -> bool:
         return stage != "measuring" or share < 0.3
 
-    with pytest.raises(Cancelled):
-        LocalEngine(Loading(*pair_files(tiny), **OPTIONS), refuse)
+    with LocalEngine(Loading(*pair_files(tiny), **OPTIONS)) as engine:
+        assert not engine.prepare(refuse)
+        assert not engine.pacing.is_settled
+        assert engine.context.length == 0
+        assert engine.prepare()
+        assert engine.pacing.is_settled
 
 
 def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
@@ -307,6 +315,7 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
     """No pass has a token that is not there."""
     path = tiny("llama", vocabulary=vocabulary, tokenizer=False)
     with LocalEngine(Loading(path, **OPTIONS)) as engine:
+        assert engine.prepare()
         assert engine.pacing.knowledge.target.is_known
 
 

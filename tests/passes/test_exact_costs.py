@@ -16,7 +16,7 @@ from specchat.passes import exact_costs as costs
 from specchat.passes import exact_passes
 from specchat.passes.exact_costs import exact_costs, longest_cheap
 from specchat.passes.exact_passes import NUM_COPIED
-from specchat.passes.exactness import Exactness, measure_exactness
+from specchat.passes.exactness import Exactness, ExactnessMeasurement
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_build_without_the_choice_has_no_costs(
     monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (7, True))
 
     assert exact_costs(context, tinyblas, 33, 1e6) == {}
-    assert measure_exactness(context, tinyblas, "auto") == Exactness(7)
+    assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7)
 
 
 @pytest.mark.parametrize(

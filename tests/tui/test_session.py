@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from time import sleep
 from typing import Any
 
 import pytest
@@ -29,6 +31,9 @@ class Listener:
         self.shares.append(share)
 
     def loaded(self, facts: EngineFacts) -> None:
+        """Nothing to remember."""
+
+    def measured(self, facts: EngineFacts) -> None:
         """Nothing to remember."""
 
     def lost(self, reason: str) -> None:
@@ -86,3 +91,71 @@ def test_the_progress_of_a_long_prompt_is_reported_to_its_end(
 ) -> None:
     """Reports start after a moment, again for each answer."""
     assert ask(monkeypatch, 0.2) == [0.4, 0.6, 0.8, 1.0] * 2
+
+
+class Unmeasured(ScriptedEngine):
+    """Measures until it is told to stop, or until it was asked three times."""
+
+    num_asked = 0
+
+    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+        """Wait for a question the first two times."""
+        self.num_asked += 1
+        assert on_progress is not None
+        while self.num_asked < 3:
+            if on_progress("measuring", 0.5) is False:
+                return False
+        self.facts = replace(self.facts, exact_draft=6)
+        return True
+
+
+def test_an_idle_session_measures_until_a_question_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on once it is idle again, and the facts that it found are reported."""
+    monkeypatch.setattr(session, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(session, "SECONDS_TO_MEASURE", 0.02)
+    engine, facts = Unmeasured(Script(["An answer"])), SimpleQueue[EngineFacts]()
+    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
+    monkeypatch.setattr(listener, "measured", facts.put)
+
+    def post(act: Callable[..., object], *arguments: object) -> None:
+        act(*arguments)
+
+    asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
+    for number in (1, 2):
+        while engine.num_asked < number:
+            sleep(0.001)
+        turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
+        asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end)))
+        assert ends.get(timeout=10)[0] == "stop"
+        assert facts.empty()
+    assert facts.get(timeout=10).exact_draft == 6
+    asked.close()
+    asked.wait(5)
+
+
+def test_a_timed_question_waits_for_the_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A race needs it; its progress is shown, and stopping the question stops it."""
+    monkeypatch.setattr(session, "SECONDS_TO_MEASURE", 1e9)
+    engine = Unmeasured(Script(["An answer"]))
+    engine.num_asked = 2
+    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
+
+    def post(act: Callable[..., object], *arguments: object) -> None:
+        act(*arguments)
+
+    asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
+    turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
+    asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end), is_timed=True))
+    assert ends.get(timeout=10)[0] == "stop"
+    assert engine.num_asked == 3
+
+    engine.num_asked = 0
+    question = Question(turns, {}, lambda: None, lambda *end: ends.put(end), is_timed=True)
+    asked.ask(question)
+    while engine.num_asked < 1:
+        sleep(0.001)
+    asked.stop()
+    assert ends.get(timeout=10)[0] == "cancelled"
+    assert listener.shares[-1] == 0.5
+    asked.close()
+    asked.wait(5)

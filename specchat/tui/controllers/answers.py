@@ -283,7 +283,8 @@ class Answers:
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self.options, **options}
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
-        session.ask(Question(turns, options, arrived, ended, self._explain))
+        asked = Question(turns, options, arrived, ended, self._explain, writing.is_lane)
+        session.ask(asked)
         self._view.show_state()
 
     def _steps_arrived(self, writing: Writing) -> None:

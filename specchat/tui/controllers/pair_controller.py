@@ -1,14 +1,14 @@
 """The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from specchat.engine.api import STAGES, EngineFacts, Stage
+from specchat.engine.api import STAGES, EngineFacts, Stage, StageClock
 from specchat.errors import SpecchatError
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session
 from specchat.tui.setup import PairChoice
-from specchat.wording import percent
+from specchat.wording import percent, waited
 
 BAR_WIDTH = 20
 
@@ -25,6 +25,8 @@ class PairController:
     session: Session | None = None
     facts: EngineFacts | None = None
     """What the engine reports about the pair, None until it is loaded."""
+    _clock: StageClock = field(default_factory=StageClock)
+    _progress: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -70,14 +72,33 @@ class PairController:
             self.session.wait(seconds)
 
     def progressed(self, stage: Stage, share: float) -> None:
-        """Show the progress of loading the pair or reading a prompt."""
+        """Show the progress of loading the pair, measuring it or reading a prompt.
+
+        The engine reports it again while it stands still: then the seconds move.
+        """
         bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
-        words = "" if share >= 1 else f"{STAGES[stage]} {bar} {percent(share)}"
-        self.view.say(words, "progress")
+        seconds = self._clock.seconds(stage)
+        words = f"{STAGES[stage]} {bar} {percent(share)}{waited(seconds)}"
+        is_over = share >= 1 and self.facts is not None
+        if is_over:
+            self._clock.reset()
+        self._say_progress("" if is_over else words)
+
+    def _say_progress(self, words: str) -> None:
+        if words != self._progress:
+            self._progress = words
+            self.view.say(words, "progress")
+
+    def measured(self, facts: EngineFacts) -> None:
+        """Show what the engine has measured."""
+        self.facts = facts
+        self.view.show_state()
 
     def loaded(self, facts: EngineFacts) -> None:
         """Show what the engine reports about the pair."""
         self.facts = facts
+        self._clock.reset()
+        self._progress = ""
         self.view.say("", "progress")
         self.view.say("; ".join(facts.notices))
         self._save(facts)
@@ -86,6 +107,7 @@ class PairController:
     def lost(self, reason: str) -> None:
         """Show why there is no engine."""
         self.session = None
+        self._progress = ""
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
         ways = f"The next question or {restart} tries again, {models} switches to another pair."

@@ -29,6 +29,8 @@ PROMPT_DELAY = 0.3
 """Seconds before the first progress report of a prompt; most prompts are read sooner."""
 IDLE_SECONDS = 0.5
 """How often an idle session checks that its engine is alive."""
+SECONDS_TO_MEASURE = 2.0
+"""After how long without a question the pair's passes are measured, if they are not known."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
@@ -45,6 +47,8 @@ class Question:
     """Called at the end with the finish, the statistics, and the reason if it failed."""
     explain: Callable[[SpecchatError], str] = str
     """Returns an error as text, with what the user can do about it."""
+    is_timed: bool = False
+    """Whether the answer is compared with another: the pair is measured before it."""
     is_stopped: bool = False
 
 
@@ -56,6 +60,9 @@ class Listener(Protocol):
 
     def loaded(self, facts: EngineFacts) -> None:
         """Report that the pair is loaded."""
+
+    def measured(self, facts: EngineFacts) -> None:
+        """Report that more is known of the pair."""
 
     def lost(self, reason: str) -> None:
         """Report that the pair could not be loaded, or that the engine has ended."""
@@ -156,16 +163,30 @@ class Session:
                     return
 
     def _next(self, engine: Engine) -> Question | None:
-        """Wait for a question; return None if the session is closed or the engine has ended."""
+        """Wait for a question; return None if the session is closed or the engine has ended.
+
+        The engine measures the pair meanwhile, until a question comes.
+        """
+        since, is_done = monotonic(), False
         while True:
             try:
                 return self._questions.get(timeout=IDLE_SECONDS)
             except queue.Empty:
                 try:
                     engine.check()
+                    if not is_done and monotonic() - since >= SECONDS_TO_MEASURE:
+                        is_done = True  # what did not work now may after the next answer
+                        self._measure(engine, lambda *_: self._questions.empty())
                 except EngineFailed as error:
                     self._report(self._lost, str(error))
                     return None
+
+    def _measure(self, engine: Engine, on_progress: Callable[[Stage, float], bool]) -> None:
+        """Let the engine measure the pair while the callback allows it; report what it found."""
+        before = engine.facts
+        engine.prepare(on_progress)
+        if engine.facts != before:
+            self._report(self._listener.measured, engine.facts)
 
     def _answer(self, engine: Engine, question: Question) -> bool:
         """Stream one answer; return False if the engine is gone."""
@@ -187,6 +208,13 @@ class Session:
         self._asked_at, self._has_reported = monotonic(), False
         if question.is_stopped:
             return finish
+        if question.is_timed:
+            self._measure(
+                engine,
+                lambda stage, share: self._on_progress(stage, share) and not question.is_stopped,
+            )
+            if question.is_stopped:
+                return finish
         options = question.options
         if not engine.facts.takes_think(options.get("think", AUTO_THINK)):
             options = {**options, "think": AUTO_THINK}  # the value was chosen for another model
