@@ -61,6 +61,7 @@ def is_exact(target: Path, drafter: str, options: argparse.Namespace) -> bool:
     parted = inexact = drafted = checked = 0
     rates: list[float] = []
     with LocalEngine(loading) as engine:
+        engine.prepare()
         longest = engine.facts.exact_draft or 0
         for number, tokens in enumerate(prompts(engine, options.prompts) if longest else ()):
             length = min(LENGTHS[number % len(LENGTHS)], longest)

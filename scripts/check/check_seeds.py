@@ -40,6 +40,7 @@ def main() -> int:
     load: dict[str, Any] = {"ctx": 1024, "threads": options.threads, "gpu_layers": 0}
     draft = options.draft or options.target
     with LocalEngine(Loading(options.target, draft, exact="on", learn=False, **load)) as engine:
+        engine.prepare()
         exact = engine.facts.exact_draft
         print(f"{machine_record()}; {options.seeds} seeds; exact up to drafts of {exact}")
         (passage,) = prompts(engine, 1, [DEPTH])

@@ -36,6 +36,7 @@ def race(words: argparse.Namespace) -> Race:
     turns: list[ChatMessage] = [{"role": "system", "content": words.system}] if words.system else []
     *before, last = words.question or QUESTIONS
     with Engine.load(*files, threads=words.threads) as engine:
+        engine.prepare()
         for question in before:
             turns.append({"role": "user", "content": question})
             answer = "".join(chunk.text for chunk in engine.chat(turns, **options))

@@ -87,6 +87,8 @@ def serve(folder: Path, threads: int) -> None:
 
     target, draft = folder / "target.gguf", folder / "draft.gguf"
     with Engine.load(target, draft, process=True, ctx=1024, threads=threads) as engine:
+        if hasattr(engine, "prepare"):  # the other checkout may be older
+            engine.prepare()
         for line in sys.stdin:
             request = json.loads(line)
             engine.forget()

@@ -131,6 +131,7 @@ def measure(cell: Cell, options: argparse.Namespace) -> None:
     """Fill in a cell, all contestants in turn."""
     target, draft = Path(cell.folder) / "target.gguf", Path(cell.folder) / "draft.gguf"
     with Engine.load(target, draft, process=True, ctx=1024, threads=options.threads) as engine:
+        engine.prepare()
         for turn in range(options.rounds):
             cell.plain.append(run_specchat(engine, cell, options, turn, 0))
             fixed = contenders(cell.fixed, options.lengths)

@@ -58,6 +58,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     load = partial(Engine.load, path, process=True, ctx=2048, threads=options.threads)
     tool = options.tools / "llama-server"
     with measured_server(tool, path, options.threads, more) as server, load() as engine:
+        engine.prepare()
         for number in range(options.rounds + 1):
             prompt = [int(each) for each in random.integers(10, options.vocabulary, NUM_PROMPT)]
             ask = partial(ask_specchat, engine, prompt, **shared)

@@ -29,6 +29,7 @@ import json, sys, time
 from specchat import Engine
 target, draft, prompt, drafter, length, temperature, tokens, threads, seed = sys.argv[1:]
 with Engine.load(target, draft, process=True, ctx=2048, threads=int(threads)) as engine:
+    engine.prepare()
     chunks = engine.generate(
         prompt, drafter=drafter, draft_length=int(length), temperature=float(temperature),
         top_k=40, top_p=1.0, min_p=0.0, max_tokens=int(tokens), seed=int(seed), ignore_end=True,

@@ -252,6 +252,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state  # what is known of the model is learned here
         with Engine.load(options.model, process=True, ctx=2048, threads=options.threads) as engine:
+            engine.prepare()
             for part in options.parts:
                 results[part] = compare[part](options, engine)
     if options.json:

@@ -37,7 +37,9 @@ def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEng
     if not natively:
         names["choose_rollback"] = lambda handle, *_: Rollback(handle, "checkpoint")
     try:
-        return LocalEngine(Loading(target, draft, ctx=2048, threads=threads))
+        engine = LocalEngine(Loading(target, draft, ctx=2048, threads=threads))
+        engine.prepare()
+        return engine
     finally:
         names["choose_rollback"] = choose
 

@@ -54,6 +54,7 @@ def main() -> None:
         "| draft length | | acceptance rate | tokens per target pass |\n| --- | --- | --- | --- |"
     )
     with Engine.load(target, draft, ctx=1024, threads=1, learn=False) as engine:
+        engine.prepare()
         for length in lengths:
             found: dict[str, list[int]] = {"coupling": [0] * 4, "block verification": [0] * 4}
             for number in range(options.rounds):

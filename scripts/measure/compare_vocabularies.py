@@ -26,6 +26,7 @@ def measure(draft: Path, options: argparse.Namespace) -> dict[str, tuple[float, 
     """Return the acceptance of all tokens and of first ones, and tokens per pass, by setting."""
     found: dict[str, tuple[float, float, float]] = {}
     with Engine.load(target=options.target, draft=draft, ctx=2048, learn=False) as engine:
+        engine.prepare()
         print(f"{draft.name}: {engine.facts.common_tokens or 1.0:.4f} in common", flush=True)
         for name, (temperature, seed) in SETTINGS.items():
             counts: Counter[str] = Counter()

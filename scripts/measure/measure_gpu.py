@@ -168,6 +168,7 @@ def contestants(options: argparse.Namespace, stack: ExitStack) -> dict[str, Cont
     target, draft = options.folder / "target.gguf", options.folder / "draft.gguf"
     prompt, num_tokens = prompt_tokens(24, options.shape.vocabulary, 7), options.tokens
     engine = stack.enter_context(Engine.load(target, draft, process=True, ctx=2048))
+    engine.prepare()
     say(f"loaded: {engine.facts.plan}")
     found = {"plain": specchat(engine, prompt, num_tokens, "none", "auto")}
     found["auto"] = specchat(engine, prompt, num_tokens, "auto", "auto")

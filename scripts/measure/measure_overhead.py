@@ -89,6 +89,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_big_vocabulary(Path(folder) / "big.gguf")
         with Engine.load(path, path, ctx=1024, threads=1) as engine:
+            engine.prepare()
             print("| sampling | draft length | overhead_s, us per token | outside llama.cpp |")
             print("| --- | --- | --- | --- |")
             for name, sampling in SAMPLINGS.items():

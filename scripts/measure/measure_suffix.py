@@ -118,6 +118,7 @@ def main() -> None:
     print(f"100 000 tokens: {appending:.1f} us to append a token, {looking:.1f} us per lookup")
     target = options.folder / "target.gguf"
     with LocalEngine(Loading(target, ctx=4096, threads=options.threads)) as engine:
+        engine.prepare()
         script = Script(engine.context)
         for editing in (*EDITING, None):
             name = "text without repeats"

@@ -86,6 +86,7 @@ def main() -> None:
         path = write_pair(Path(folder), 0.05, options)
         loading = Loading(target=path, ctx=2048, threads=options.threads)
         with LocalEngine(loading) as engine, patch.object(ThreadWaits, "follow", lambda _: None):
+            engine.prepare()
             for (work, sleep), share in OTHERS.items():
                 program = [sys.executable, "-c", PROGRAM, str(work), str(sleep)]
                 with subprocess.Popen(program) as other:

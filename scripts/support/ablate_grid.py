@@ -60,6 +60,7 @@ def contest(
     """
     pair = folder / "target.gguf", folder / "draft.gguf"
     with LocalEngine(Loading(*pair, ctx=1024, threads=threads)) as engine:
+        engine.prepare()
         names = [("", None), (NOTHING, None), *((each, each) for each in mechanisms)]
         all_of_it, *others = [
             Contestant(name, mechanism, _copy(engine.pacing.knowledge)) for name, mechanism in names

@@ -16,6 +16,7 @@ from specchat.engine.loader import LoadedPair
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, OutOfMemory
 from specchat.llama import tinyblas
+from specchat.llama.context import Batch
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes.learned_cache import LearnedCache
 
@@ -57,9 +58,12 @@ def test_the_first_answer_waits_for_no_measuring(
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
         passes: list[int] = []
         run = engine.context.run
-        monkeypatch.setattr(
-            engine.context, "run", lambda batch: passes.append(batch.count) or run(batch)
-        )
+
+        def noted(batch: Batch) -> None:
+            passes.append(batch.count)
+            run(batch)
+
+        monkeypatch.setattr(engine.context, "run", noted)
         assert engine.facts.exact_draft is None
         assert not engine.pacing.knowledge.target.is_known
         tokens_of(engine)
@@ -87,9 +91,7 @@ def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str
     assert cached >= len(held) - 1 or not engine.context.rollback_kind.can_speculate
 
 
-def test_interrupted_measuring_goes_on(
-    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_measuring_goes_on(shallow: WriteModel) -> None:
     """With questions in between, the same lengths are measured, at the same depths, as at once."""
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:

@@ -33,6 +33,7 @@ def main() -> None:
     prompts = held_out_prompts()
     drafter = kind_of_file(read_header(options.draft)).sort
     with Engine.load(target=loading.target, draft=loading.draft, threads=options.threads) as engine:
+        engine.prepare()
         for temperature in TEMPERATURES:
             runs = options.runs if temperature else 1
             measure_acceptance(engine, prompts, drafter, temperature, runs)
