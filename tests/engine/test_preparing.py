@@ -10,7 +10,7 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.engine import Engine, Loading, exact_drafts, local_engine
+from specchat.engine import Engine, Loading, exact_drafts, local_engine, pair_pacing
 from specchat.engine.api import Stage
 from specchat.engine.loader import LoadedPair
 from specchat.engine.local_engine import LocalEngine
@@ -18,6 +18,7 @@ from specchat.errors import EngineFailed, OutOfMemory
 from specchat.llama import tinyblas
 from specchat.llama.context import Batch
 from specchat.options.declarations import LONGEST_DRAFT
+from specchat.passes import exact_costs, exact_passes, exactness
 from specchat.passes.learned_cache import LearnedCache
 
 OPTIONS: dict[str, Any] = {"ctx": 2048, "threads": 1, "gpu_layers": 0}
@@ -91,8 +92,17 @@ def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str
     assert cached >= len(held) - 1 or not engine.context.rollback_kind.can_speculate
 
 
-def test_interrupted_measuring_goes_on(shallow: WriteModel) -> None:
+def test_interrupted_measuring_goes_on(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With questions in between, the same lengths are measured, at the same depths, as at once."""
+    monkeypatch.setattr(exact_passes, "MAX_STARTS", 1)
+    monkeypatch.setattr(exact_passes, "NUM_TEXTS", 1)
+    monkeypatch.setattr(exact_costs, "CHEAP", 1e9)
+    for name in ("MOST_SECONDS_OF_COSTS", "MOST_SECONDS"):  # whatever else runs meanwhile
+        limits = {"auto": 600.0} if name == "MOST_SECONDS" else 600.0
+        monkeypatch.setattr(exactness, name, limits)
+    monkeypatch.setattr(pair_pacing, "MOST_SECONDS", 600.0)
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
         assert engine.prepare()
@@ -101,7 +111,7 @@ def test_interrupted_measuring_goes_on(shallow: WriteModel) -> None:
 
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
         num_calls = 0
-        while not engine.prepare(stopping_after(700)):
+        while not engine.prepare(stopping_after(60)):
             num_calls += 1
             assert num_calls < 50
             if num_calls in (1, 2, 5):
