@@ -136,9 +136,9 @@ class PairPacing:
             measure_passes(
                 context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare, times
             )
-            self.knowledge.measured.add(name)
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
+            self.knowledge.measured.add(name)
             self.save()
         pair.context.prefill([])
 
