@@ -25,7 +25,7 @@ __all__ = [
     "say", "screen_text", "status", "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
-PATIENCE = 12.0
+PATIENCE = 60.0
 """Seconds: longer than anything takes on a machine that runs other things too."""
 
 
