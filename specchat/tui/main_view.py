@@ -57,6 +57,7 @@ class MainView:
         """Whether the panel lies beside the chat where there is room."""
         self.is_behind = False
         """Whether the reader has scrolled away from the newest message."""
+        self._width = 0
         self._opens_panel = False
         """Whether the panel lies over the chat where there is no room beside it."""
         self._followed: int | None = None
@@ -101,6 +102,7 @@ class MainView:
         shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
         if line is not None and line.content != shown:
             line.update(shown)
+            line.set_class(not shown, "-empty")
 
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""
@@ -117,7 +119,7 @@ class MainView:
         self._show_legend()
         top = self._app.query_one("#header", Static)
         is_saved = self._setup.history is not None
-        width = self._app.size.width - top.gutter.width
+        width = self._width - top.gutter.width
         top.update(header(self.state, width, is_saved=is_saved), layout=False)
 
     def show_frame(self) -> None:
@@ -317,6 +319,7 @@ class MainView:
 
     def fit(self, width: int) -> None:
         """Adapt the layout to the terminal's width."""
+        self._width = width
         self._sidebar.set_class(width < WIDE_FOR_LIST, "-over")
         self._arrange()
         self.show_state()
@@ -382,7 +385,7 @@ class MainView:
     def _has_room(self) -> bool:
         """Whether the panel has room beside the chat."""
         taken = LIST_WIDTH if self._sidebar.display else 0
-        return self._app.size.width - taken >= WIDE_FOR_PANEL
+        return self._width - taken >= WIDE_FOR_PANEL
 
     def _arrange(self) -> None:
         """Show the panel beside the chat, or the strip below it and the panel over it if opened."""

@@ -259,9 +259,9 @@ async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
         assert [bool(underline) for underline, _ in styles] == [True, True, False]
         assert [bool(italic) for _, italic in styles] == [False, True, False]
         legend = app.query_one("#legend", Static)
-        assert "draft model  prediction head  suffix lookup  target" in str(legend.render())
+        assert "draft model  suffix lookup  target" in str(legend.render())
         await say(pilot, "Again")
-        assert "prediction head  suffix lookup" in screen_text(app)
+        assert "draft model  suffix lookup" in screen_text(app)
         await pilot.press("f4")
         await pilot.pause()
         assert not legend.display

@@ -232,7 +232,7 @@ async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> 
     """Also of a stored answer, whose tokens without text count too."""
     path = tmp_path / "history.db"
     app = chat(Script(["Yes, it is."], reasoning=THOUGHTS), path)
-    async with app.run_test(size=(130, 60)) as pilot:
+    async with app.run_test(size=(150, 60)) as pilot:
         await say(pilot, "Think")
         assert "8 reasoning" in panel_text(app)
         before = app.answers.figures.origins
@@ -268,7 +268,7 @@ async def test_the_context_counts_reasoning_while_it_is_there() -> None:
             app.pair_controller.facts = replace(facts, keeps_reasoning=is_kept)
             app.view.show_state()
             await pilot.pause()
-            assert f"context {round(100 * used / facts.context)} %" in screen_text(app)
+            assert f" {round(100 * used / facts.context)} %" in screen_text(app)
 
 
 async def test_a_search_that_finds_reasoning_opens_it(tmp_path: Path) -> None:

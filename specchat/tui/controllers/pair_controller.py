@@ -110,7 +110,7 @@ class PairController:
         self._progress = ""
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
-        ways = f"The next question or {restart} tries again, {models} switches to another pair."
+        ways = f"The next question or {restart} restarts it, {models} switches to another pair."
         self.view.say(f"{reason.rstrip('.')}. {ways}")
         self.view.show_state()
 
