@@ -139,7 +139,7 @@ def speculation_line(speculation: Mapping[str, Any]) -> str:
 def exact_drafts(longest: int, cost: float | None) -> str:
     """Return which draft lengths are exact, and how much longer exact passes take."""
     if not longest:
-        return "not with drafts"
+        return "no drafts"
     if not cost or cost < NOTABLE_COST:
         return f"drafts up to {longest}"
     return f"drafts up to {longest}, verified in up to {percent(cost - 1)} more time"

@@ -20,6 +20,7 @@ from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.events import DescendantFocus, Event, Key, Paste, Resize
+from textual.notifications import Notification
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -54,7 +55,7 @@ from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
-from specchat.tui.widgets.notices import Notices
+from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
@@ -102,6 +103,7 @@ class ChatApp(App[None]):
         """Why the chat failed, in one line; empty if it did not."""
         self.setup = setup
         self._copied = ""
+        self._notices: list[Notification] = []
         self._error_until = self._interrupted_at = 0.0
         self.view = MainView(self, setup)
         self._compose_controllers(setup, load)
@@ -149,7 +151,7 @@ class ChatApp(App[None]):
                     yield Suggestions()
                     yield Composer()
             yield Panel(self.setup.key_of)
-        yield Notices()
+        yield NoticeLine()
         yield KeyFooter(has_palette=True)
 
     def on_mount(self) -> None:
@@ -207,17 +209,21 @@ class ChatApp(App[None]):
         """Show a notice as plain text: names of files and presets may look like markup."""
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
-        super().notify(harmless(message), **{**how, "markup": False})
+        how = {"timeout": self.NOTIFICATION_TIMEOUT, **how, "markup": False}
+        super().notify(harmless(message), **how)
+        self._notices.append(Notification(harmless(message), **how))
         self.call_later(self._show_newest_notice)
 
     def clear_notifications(self) -> None:
         """Remove all notices."""
         super().clear_notifications()
+        self._notices.clear()
         self._show_newest_notice()
 
     def _show_newest_notice(self) -> None:
         """Show the newest notice until it expires, and then the one before it."""
-        newest = next(reversed([*self._notifications]), None)
+        self._notices = [each for each in self._notices if not each.has_expired]
+        newest = self._notices[-1] if self._notices else None
         self.view.show_notice(newest)
         if newest is not None:
             self.set_timer(max(0.0, newest.time_left) + 0.1, self._show_newest_notice)

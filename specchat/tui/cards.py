@@ -215,6 +215,7 @@ def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
     texts = {"weights": _lines(weights, on_gpu), "KV cache": _lines(cache, *notices)}
     if facts.exact_draft is not None:
         exact = exact_drafts(facts.exact_draft, facts.exact_cost)
+        exact = exact if facts.exact_draft else "not with drafts"
         texts["bit-exact"] = _row("bit-exact", exact, width)
     return texts
 

@@ -14,17 +14,17 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.chat_header import header
 from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.figures import Figures, stored_figures
-from specchat.tui.header import header
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.notices import Notices
+from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
@@ -131,7 +131,7 @@ class MainView:
 
     def show_notice(self, notice: Notification | None) -> None:
         """Show a notice on the main screen; None removes it."""
-        if line := self._app.query_one_optional(Notices):
+        if line := self._app.query_one_optional(NoticeLine):
             line.show(notice)
 
     def show_conversations(self) -> None:

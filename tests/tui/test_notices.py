@@ -11,7 +11,7 @@ from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import TextScreen
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.notices import Notices
+from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
@@ -39,12 +39,13 @@ async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
         await until(pilot, lambda: "Notice number 2." in screen_text(app))
         assert not shown_toasts(app)
         assert "Notice number 1." not in screen_text(app)
-        line = app.query_one(Notices).region
+        line = app.query_one(NoticeLine).region
         for covered in (Sidebar, Transcript, Strip, Composer):
             assert not line.overlaps(app.query_one(covered).region)
         app.push_screen(TextScreen("A title", "text"))
         app.notify("Notice over a dialog.")
-        await until(pilot, lambda: "Notice over a dialog." in screen_text(app))
+        await until(pilot, lambda: len(shown_toasts(app)) == 1)
+        assert "Notice over a dialog." in screen_text(app)
         (toast,) = shown_toasts(app)
         assert not toast.region.overlaps(app.screen.query_one(".title").region)
 

@@ -4,7 +4,7 @@ from textual.notifications import Notification
 from textual.widgets import Static
 
 
-class Notices(Static):
+class NoticeLine(Static):
     """The newest of the app's notices, until it expires; a click removes it."""
 
     def __init__(self) -> None:
