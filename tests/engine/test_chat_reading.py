@@ -26,7 +26,7 @@ CALL = '<call>{"name": "f", "arguments": {}}</call>'
 def read(*pieces: str, last: str = "", finish: Finish = "stop") -> tuple[list[Chunk], Statistics]:
     """Return the chunks of an answer, a token each; the last has text but no token."""
     chunks = [Chunk(piece, (7,), ("target",), (piece,)) for piece in pieces]
-    statistics = Statistics()
+    statistics = Statistics(generated_tokens=len(pieces))
     chunks.append(Chunk(last, finish=finish))
     return list(read_parts(chunks, AnswerReader(FORM), statistics)), statistics
 

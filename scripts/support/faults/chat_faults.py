@@ -27,7 +27,7 @@ def to_moment(chat: Chat, moment: str, chance: random.Random) -> None:
         chat.engine()
         chat.read(chance.uniform(0, 0.5))
         return
-    chat.see("weights")  # once the pair is loaded
+    chat.see("▱▱")  # once the pair is loaded
     chat.ask(QUESTION)
     if moment == "prompt":
         chat.read(chance.uniform(0, 0.1))

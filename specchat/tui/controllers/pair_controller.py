@@ -25,13 +25,10 @@ class PairController:
     session: Session | None = None
     facts: EngineFacts | None = None
     """What the engine reports about the pair, None until it is loaded."""
+    has_failed: bool = False
+    """Whether the pair could not be loaded, or its engine has ended by itself."""
     _clock: StageClock = field(default_factory=StageClock)
     _progress: str = ""
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the pair could not be loaded, or its engine has ended."""
-        return self.facts is None and self.session is None
 
     @property
     def uses_all_cores(self) -> bool:
@@ -43,7 +40,7 @@ class PairController:
         before = self.session
         if before is not None:
             before.close()
-        self.facts = None
+        self.facts, self.has_failed = None, False
         self.view.say("")
         self.session = Session(self.pair.loading, self, self.post, self.load, before)
         return self.session
@@ -106,7 +103,7 @@ class PairController:
 
     def lost(self, reason: str) -> None:
         """Show why there is no engine."""
-        self.session = None
+        self.session, self.has_failed = None, True
         self._progress = ""
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
