@@ -94,7 +94,7 @@ def test_settings_that_cannot_be_written_cost_nothing(
     terminals.append(terminal)
     terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("F9")
-    terminal.wait_for(lambda screen: "temperature" in screen)
+    terminal.wait_for(lambda screen: "Type to search" in screen)
     terminal.press("Enter")
     terminal.wait_for(lambda screen: "leave empty for the default" in screen)
     terminal.press("1")
