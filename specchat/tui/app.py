@@ -146,7 +146,7 @@ class ChatApp(App[None]):
                 with Vertical(id="desk"):
                     yield Strip(self.setup.key_of)
                     yield Static(id="legend", markup=False)
-                    yield Static(id="status", classes="-empty", markup=False)
+                    yield Static(id="status", markup=False)
                     yield ClickLine("models", "hint")
                     yield Suggestions()
                     yield Composer()

@@ -102,7 +102,7 @@ class MainView:
         shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
         if line is not None and line.content != shown:
             line.update(shown)
-            line.set_class(not shown, "-empty")
+            line.display = bool(shown) or self._app.size.height >= Strip.FEW_ROWS
 
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""
@@ -124,7 +124,9 @@ class MainView:
 
     def show_frame(self) -> None:
         """Update what the composer's frame says."""
-        key_of, composer = self._setup.key_of, self.composer
+        key_of, composer = self._setup.key_of, self._app.query_one_optional(Composer)
+        if composer is None:  # the chat is closing
+            return
         composer.border_title = frame_title(self.state, key_of)
         answers = self.state.answers
         composer.border_subtitle = frame_subtitle(answers, key_of, is_behind=self.is_behind)
@@ -320,6 +322,8 @@ class MainView:
     def fit(self, width: int) -> None:
         """Adapt the layout to the terminal's width."""
         self._width = width
+        line = self._app.query_one("#status", Static)
+        line.display = bool(line.content) or self._app.size.height >= Strip.FEW_ROWS
         self._sidebar.set_class(width < WIDE_FOR_LIST, "-over")
         self._arrange()
         self.show_state()
