@@ -363,7 +363,8 @@ class MainView:
         legend.display = self.shows_origins
         if not self.shows_origins:
             return
-        found = [each for each in origins() if self._figures().origins[each.name]] or origins()
+        counts = self._figures().origins
+        found = [each for each in origins() if counts[each.name]] or origins()
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in found]
         hides = Text(f" {self._setup.key_of('origins')} hides", "dim")
         words = Text("  ").join([*labels, hides])
