@@ -3,9 +3,10 @@ r"""Draw the chat after the answers to some questions, as an SVG picture.
 The picture in README.md shows a real model, SmolLM2-135M-Instruct in Q4_1, without a draft model:
 
     python scripts/lab/draw_chat.py --target SmolLM2-135M-Instruct.Q4_1.gguf --threads 2 --compare
-        --system "Reply with code only." --stop "\n\n"
-        --question "Write a Python function that checks whether a number is prime."
-        --question "Add type hints to the function."
+        --system "Reply with code only."
+        --question "Write a Python class for a bank account with deposit, withdraw and transfer
+        methods."
+        --question "Add type hints to the class."
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ class ChatApp(App[None]):
         gc.enable()
 
     def on_resize(self, event: Resize) -> None:
-        """Adapt the layout to the terminal's width."""
-        self.view.fit(event.size.width)
+        """Adapt the layout to the terminal's size."""
+        self.view.fit(event.size)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show the figures of the focused answer."""

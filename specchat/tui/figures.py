@@ -266,7 +266,7 @@ class Figures:
             return speedup_text(self.speedup)
         if not self.is_counted:
             return "measuring"
-        return "too short" if self.statistics.decode_s < MIN_SECONDS else "not clear"
+        return "too short to tell" if self.statistics.decode_s < MIN_SECONDS else "cannot tell"
 
     def context_share(self, size: int, *, with_reasoning: bool = True) -> float:
         """Return how full a context of this size is, 0 before the first answer.

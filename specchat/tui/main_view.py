@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from rich.text import Text
 from textual.app import App
+from textual.geometry import Size
 from textual.notifications import Notification
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -57,7 +58,7 @@ class MainView:
         """Whether the panel lies beside the chat where there is room."""
         self.is_behind = False
         """Whether the reader has scrolled away from the newest message."""
-        self._width = 0
+        self._size = Size()
         self._opens_panel = False
         """Whether the panel lies over the chat where there is no room beside it."""
         self._followed: int | None = None
@@ -102,7 +103,7 @@ class MainView:
         shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
         if line is not None and line.content != shown:
             line.update(shown)
-            line.display = bool(shown) or self._app.size.height >= Strip.FEW_ROWS
+            line.display = self._shows_status(shown)
 
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""
@@ -119,7 +120,7 @@ class MainView:
         self._show_legend()
         top = self._app.query_one("#header", Static)
         is_saved = self._setup.history is not None
-        width = self._width - top.gutter.width
+        width = self._size.width - top.gutter.width
         top.update(header(self.state, width, is_saved=is_saved), layout=False)
 
     def show_frame(self) -> None:
@@ -315,16 +316,16 @@ class MainView:
         self.restyle()
         self._sidebar.display = screen.conversations
         self.composer.focus()
-        self.fit(self._app.size.width)
+        self.fit(self._app.size)
         self.show_state()
         self.show_hint()
 
-    def fit(self, width: int) -> None:
-        """Adapt the layout to the terminal's width."""
-        self._width = width
+    def fit(self, size: Size) -> None:
+        """Adapt the layout to the terminal's size."""
+        self._size = size
         line = self._app.query_one("#status", Static)
-        line.display = bool(line.content) or self._app.size.height >= Strip.FEW_ROWS
-        self._sidebar.set_class(width < WIDE_FOR_LIST, "-over")
+        line.display = self._shows_status(str(line.content))
+        self._sidebar.set_class(size.width < WIDE_FOR_LIST, "-over")
         self._arrange()
         self.show_state()
 
@@ -386,11 +387,15 @@ class MainView:
         if welcome.display:
             welcome.show(controller.pair.name, controller.facts, controller.has_failed)
 
+    def _shows_status(self, words: str) -> bool:
+        """Whether the status row is there: without words it is left out on a short screen."""
+        return bool(words) or self._size.height >= Strip.FEW_ROWS
+
     @property
     def _has_room(self) -> bool:
         """Whether the panel has room beside the chat."""
         taken = LIST_WIDTH if self._sidebar.display else 0
-        return self._width - taken >= WIDE_FOR_PANEL
+        return self._size.width - taken >= WIDE_FOR_PANEL
 
     def _arrange(self) -> None:
         """Show the panel beside the chat, or the strip below it and the panel over it if opened."""

@@ -59,7 +59,7 @@ def test_the_strip_says_why_there_is_no_gain(width: int) -> None:
     assert second == "No drafts: the draft model is paused."
     unsure = Statistics(drafted=9, accepted=3, generated_tokens=40, steps=9, decode_s=0.4)
     assert rows(Figures(unsure), width)[0].startswith("measuring")
-    assert rows(Figures(unsure, is_counted=True), width)[0].startswith("too short")
+    assert rows(Figures(unsure, is_counted=True), width)[0].startswith("too short to tell")
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36), (139, 50)], ids=str)
