@@ -15,6 +15,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.arrangement import Arrangement
 from specchat.tui.chat_header import header
 from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
@@ -33,11 +34,6 @@ from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.widgets.welcome import Welcome
 
-WIDE_FOR_LIST, WIDE_FOR_PANEL = 80, 140
-"""Screen widths from which the list of conversations and the panel lie beside the chat; below, they
-lie over it, and the strip has the most important figures."""
-LIST_WIDTH = 32
-"""Columns that the list takes, as in the style sheet."""
 NUM_LISTED = 500
 
 Result = TypeVar("Result")
@@ -54,13 +50,9 @@ class MainView:
 
     def __init__(self, app: App[None], setup: Setup) -> None:
         self.shows_origins = setup.screen.colour_tokens
-        self.wants_panel = setup.screen.statistics
-        """Whether the panel lies beside the chat where there is room."""
+        self.arrangement = Arrangement(app, wants_panel=setup.screen.statistics)
         self.is_behind = False
         """Whether the reader has scrolled away from the newest message."""
-        self._size = Size()
-        self._opens_panel = False
-        """Whether the panel lies over the chat where there is no room beside it."""
         self._followed: int | None = None
         """The answer whose figures are shown; None for the newest."""
         self._status: dict[Subject, str] = {}
@@ -103,7 +95,7 @@ class MainView:
         shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
         if line is not None and line.content != shown:
             line.update(shown)
-            line.display = self._shows_status(shown)
+            self.arrangement.place_status(line)
 
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""
@@ -120,7 +112,7 @@ class MainView:
         self._show_legend()
         top = self._app.query_one("#header", Static)
         is_saved = self._setup.history is not None
-        width = self._size.width - top.gutter.width
+        width = self.arrangement.size.width - top.gutter.width
         top.update(header(self.state, width, is_saved=is_saved), layout=False)
 
     def show_frame(self) -> None:
@@ -246,14 +238,9 @@ class MainView:
     def toggle_panel(self) -> None:
         """Show or hide the stats panel; over the chat it replaces the list of conversations."""
         panel, sidebar = self._panel, self._sidebar
-        if self._has_room:
-            self.wants_panel = not panel.display
-        else:
-            self._opens_panel = not panel.display
-            sidebar.display = sidebar.display and panel.display
+        self.arrangement.toggle_panel()
         if panel.has_focus or (sidebar.has_focus_within and not sidebar.display):
             self.composer.focus()
-        self._arrange()
         self.show_state()
         if panel.display and panel.has_class("-over"):
             panel.focus()
@@ -268,9 +255,7 @@ class MainView:
     def toggle_conversations(self) -> None:
         """Show or hide the list of conversations."""
         sidebar = self._sidebar
-        sidebar.display = not sidebar.display
-        self._opens_panel = False
-        self._arrange()
+        self.arrangement.toggle_list()
         self.show_state()
         self.show_conversations()
         (sidebar if sidebar.display else self.composer).focus()
@@ -322,11 +307,13 @@ class MainView:
 
     def fit(self, size: Size) -> None:
         """Adapt the layout to the terminal's size."""
-        self._size = size
-        line = self._app.query_one("#status", Static)
-        line.display = self._shows_status(str(line.content))
-        self._sidebar.set_class(size.width < WIDE_FOR_LIST, "-over")
-        self._arrange()
+        self.arrangement.fit(size)
+        self.show_state()
+
+    def want_panel(self, *, wants: bool) -> None:
+        """Show the stats panel beside the chat where there is room, or never there."""
+        self.arrangement.wants_panel = wants
+        self.arrangement.place()
         self.show_state()
 
     def restyle(self) -> None:
@@ -383,28 +370,9 @@ class MainView:
         welcome, controller = self._app.query_one(Welcome), self.state.pair_controller
         welcome.display = not self.state.conversations.branch
         self.transcript.display = not welcome.display
-        self._arrange()
+        self.arrangement.place()
         if welcome.display:
             welcome.show(controller.pair.name, controller.facts, controller.has_failed)
-
-    def _shows_status(self, words: str) -> bool:
-        """Whether the status row is there: without words it is left out on a short screen."""
-        return bool(words) or self._size.height >= Strip.FEW_ROWS
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether the panel has room beside the chat."""
-        taken = LIST_WIDTH if self._sidebar.display else 0
-        return self._size.width - taken >= WIDE_FOR_PANEL
-
-    def _arrange(self) -> None:
-        """Show the panel beside the chat, or the strip below it and the panel over it if opened."""
-        has_room = self._has_room
-        self._opens_panel = self._opens_panel and not has_room
-        self._panel.set_class(not has_room, "-over")
-        self._panel.display = self.wants_panel if has_room else self._opens_panel
-        is_empty = not self.state.conversations.branch
-        self._app.query_one(Strip).display = not is_empty and not (has_room and self.wants_panel)
 
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:

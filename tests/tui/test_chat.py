@@ -497,6 +497,24 @@ async def test_settings_are_changed_from_the_screen(
     assert path.read_text("utf-8") == "# mine\n[screen]\nstatistics = false  # keep this\n"
 
 
+async def test_no_setting_opens_the_panel_over_the_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it has no room, the setting counts from the next wider screen on."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
+    app = chat(Script())
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.press("f9")
+        await type_keys(pilot, *"screen.statistics")
+        await pilot.press("enter")
+        await until(pilot, lambda: not app.view.arrangement.wants_panel)
+        assert not app.query_one(Panel).display
+        await pilot.press("escape")
+        await pilot.resize_terminal(*SIZE)
+        await pilot.pause()
+        assert not app.query_one(Panel).display
+
+
 async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
     """Choosing the preset restores its system prompt."""
     script = Script()

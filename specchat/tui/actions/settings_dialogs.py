@@ -106,8 +106,8 @@ class SettingsDialogs:
             self.view.use_theme(str(value))
         elif name == "screen.colour_tokens" and self.view.shows_origins != value:
             self.view.toggle_origins()
-        elif name == "screen.statistics" and self.view.wants_panel != value:
-            self.view.toggle_panel()
+        elif name == "screen.statistics":
+            self.view.want_panel(wants=value)
 
 
 def _entry(setting: Option, value: object) -> ListEntry:
