@@ -27,7 +27,8 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
     if answers.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
-    return _joined([_thinking(chat), _prompting(chat), _temperature(answers)])
+    settings = [_thinking(chat), _prompting(chat), _temperature(answers)]
+    return _joined([Content("Message"), *settings])
 
 
 def frame_subtitle(answers: Answers, key_of: KeyOf, *, is_behind: bool) -> Content:
@@ -48,7 +49,7 @@ def _prompting(chat: ChatState) -> Content | None:
     preset = chat.conversations.preset
     if preset is not None:
         return _clickable(f"preset {_cut(preset.name, NAME_WIDTH)}", "presets")
-    return _clickable("system prompt", "system") if chat.conversations.system_prompt else None
+    return _clickable("own system prompt", "system") if chat.conversations.system_prompt else None
 
 
 def _temperature(answers: Answers) -> Content:

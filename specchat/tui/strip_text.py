@@ -8,7 +8,7 @@ from textual.content import Content
 
 from specchat.tui.cards import MEASURED, MUTED, TONES
 from specchat.tui.commands import KeyOf
-from specchat.tui.figures import Figures, spark
+from specchat.tui.figures import ESTIMATED, Figures, spark
 from specchat.wording import percent, rate_text
 
 BARS_FROM = 84
@@ -23,7 +23,8 @@ KEYS = {"steps": "steps", "compare": "race", "panel": "all figures"}
 
 def strip_rule(width: int, key_of: KeyOf) -> Content:
     """Return the line above the rows, which names the keys for more."""
-    title = "─ this answer "
+    title = "─ this answer: tokens/s with and without speculation "
+    title = title if width >= BARS_FROM else "─ this answer "
     words = [f"[@click=app.{name}]{key_of(name)} {shown}[/]" for name, shown in KEYS.items()]
     keys = Content.from_markup(f" {SEPARATOR.join(words)} ─")
     room = width - len(title) - keys.cell_length
@@ -44,7 +45,8 @@ def strip_rows(figures: Figures, width: int, advice: str = "") -> tuple[Content,
 def _in_words(figures: Figures, width: int) -> tuple[Content, Content]:
     """Return gain, rate and acceptance, and below them the seconds saved or the reason."""
     without, own = figures.rates_compared()
-    rates = [f"{rate_text(own)} ({without:.1f} without)"] * bool(without) + [rate_text(own)]
+    both = f"{rate_text(own)} ({_sign(figures)}{without:.1f} without)"
+    rates = [both] * bool(without) + [rate_text(own)]
     forms = [
         Content.assemble(_gain(figures), SEPARATOR, SEPARATOR.join(filter(None, (rate, kept))))
         for rate in rates
@@ -57,13 +59,13 @@ def _in_words(figures: Figures, width: int) -> tuple[Content, Content]:
 def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
     """Return the rate with speculation as a bar, and below it the one without."""
     without, own = figures.rates_compared()
-    digits = max(len(f"{rate:.1f}") for rate in (without, own))
+    digits = len(_sign(figures)) + max(len(f"{rate:.1f}") for rate in (without, own))
     rest = width - GAIN_WIDTH - LABEL_WIDTH - digits - 1 - len(GAP)
     room = max(1, min(LONGEST_BAR, rest - REST_WIDTH))
 
-    def rated(label: str, rate: float, bar: str, style: str) -> Content:
+    def rated(label: str, rate: str, bar: str, style: str) -> Content:
         words = f"{label:<{LABEL_WIDTH}}", MUTED
-        return Content.assemble(words, (f"{bar:<{room}}", style), f" {rate:>{digits}.1f}{GAP}")
+        return Content.assemble(words, (f"{bar:<{room}}", style), f" {rate:>{digits}}{GAP}")
 
     def drawn(rate: float) -> str:
         return "█" * max(1, round(room * rate / max(without, own)))
@@ -74,17 +76,23 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
         rates = list(figures.rates)[-room:]
         bars = spark(rates, max(rates, default=0.0))
         words = Content.styled(kept, "") if kept else Content()
-        return gain + rated("tokens/s", own, bars, MEASURED) + words, _reason(figures)
+        return gain + rated("tokens/s", f"{own:.1f}", bars, MEASURED) + words, _reason(figures)
     saved = figures.savings()
     own_saved = Content.styled(saved[0] if figures.saved_s > 0 and saved else "", _good(figures))
     cost = figures.checking() if figures.tone == "bad" else ""
-    more = SEPARATOR.join(saved[bool(own_saved) :]) or cost
+    others = SEPARATOR.join(saved[bool(own_saved) :])
+    more = f"saved {others}" if others else cost
     return (
-        gain + rated("with", own, drawn(own), TONES[figures.tone]) + kept,
+        gain + rated("with", f"{own:.1f}", drawn(own), TONES[figures.tone]) + kept,
         _padded(own_saved, GAIN_WIDTH)
-        + rated("without", without, drawn(without), MUTED)
+        + rated("without", f"{_sign(figures)}{without:.1f}", drawn(without), MUTED)
         + Content.styled(more, MUTED),
     )
+
+
+def _sign(figures: Figures) -> str:
+    """Return the mark of a rate without speculation that was estimated, not measured."""
+    return "≈" if figures.speedup_source == ESTIMATED else ""
 
 
 def _gain(figures: Figures) -> Content:

@@ -119,7 +119,7 @@ def _speeds(texts: Texts, strip: str, below: str, own: float) -> Iterator[str]:
             numbers(next(line for line in lines if line.startswith(name)))[-1]
             for name in ("without ", "with ")
         )
-        drawn = re.findall(r"without  +█+ *([\d.]+)|\(([\d.]+) without", strip)
+        drawn = re.findall(r"without  +█+ *≈?([\d.]+)|\(≈?([\d.]+) without", strip)
         if drawn and "".join(drawn[0]) != f"{without:.1f}":
             yield f"another speed without speculation in the strip: {drawn}"
         if f"{ours:.1f}" != f"{own:.1f}":
