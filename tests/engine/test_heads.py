@@ -901,6 +901,7 @@ def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) 
     target = heads("qwen35 in two files")["target"]
     draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
     with opened({"target": target, "draft": draft}) as engine:
+        assert engine.prepare()
         plain = tokens_of(engine, drafter="none", max_tokens=200)
         for _ in range(3):
             assert tokens_of(engine, draft_length="auto", max_tokens=200) == plain
@@ -1046,6 +1047,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
     draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
     options = WHOLE | {"max_tokens": 400, "top_k": 0, "seed": 1}
     with opened({"target": target, "draft": draft}) as engine:
+        assert engine.prepare()
         plain = tokens_of(engine, drafter="none", **options)
         options |= {"drafter": drafter, "draft_length": draft_length}
         for _ in range(8):
@@ -1075,6 +1077,7 @@ def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
 ) -> None:
     """One draft in six is right: too few to pay, but more than guessing."""
     with opened(heads("qwen35", noise=0.8)) as engine:
+        assert engine.prepare()
         random = np.random.default_rng(0)
         for _ in range(8):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
@@ -1117,6 +1120,7 @@ def test_a_head_that_does_not_pay_is_not_used_and_says_why(
 
     monkeypatch.setattr(Context, "run", run_slowly)
     with opened(heads("qwen35", noise=ALMOST_RIGHT)) as engine:
+        assert engine.prepare()
         tokens_of(engine, draft_length="auto", max_tokens=100)
         stats = engine.stats
 

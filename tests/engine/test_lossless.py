@@ -176,7 +176,7 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let target passes take 3 ms longer by the clocks that pacing reads: then drafting pays.
 
-    What they took while the engine was loaded is forgotten.
+    What was measured of them is forgotten.
     """
     engine.pacing.knowledge.target = PassCosts(LONGEST_KNOWN)
     num_passes = 0
@@ -199,6 +199,7 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
 ) -> None:
     """Where the draft length follows the clock, the text still fits (false alarm 1e-6)."""
     with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
+        assert engine.prepare()
         slow_down(engine, monkeypatch)
         paced, num_drafted = first_tokens(engine, drafter, 1500, draft_length="auto")
 
