@@ -17,6 +17,7 @@ from specchat.docs import topics
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import key_rows
+from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets import transcript
@@ -505,6 +506,7 @@ async def test_no_setting_opens_the_panel_over_the_chat(
     app = chat(Script())
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         await type_keys(pilot, *"screen.statistics")
         await pilot.press("enter")
         await until(pilot, lambda: not app.view.arrangement.wants_panel)
