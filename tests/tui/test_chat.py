@@ -502,7 +502,8 @@ async def test_no_setting_opens_the_panel_over_the_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it has no room, the setting counts from the next wider screen on."""
-    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
+    (path := tmp_path / "config.toml").touch()
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
     app = chat(Script())
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.press("f9")
