@@ -155,18 +155,19 @@ def test_memory_that_another_process_holds_is_not_planned_with(
     assert device.free - now.free == pytest.approx(held, rel=0.1)
 
 
-def test_passes_are_measured_when_a_pair_is_loaded_first(
+def test_passes_are_measured_once_for_a_device_and_its_layers(
     pair: WritePair, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For this device and these layers: a pair on the CPU has costs of its own."""
+    """A pair on the CPU has costs of its own."""
     files = pair("llama")
     reports: list[str] = []
 
     def load(layers: int) -> dict[int, float]:
-        """Load the pair and return the seconds of its passes."""
+        """Load and prepare the pair, and return the seconds of its passes."""
         reports.clear()
         options = EXACT | {"learn": True, "gpu_layers": layers}
-        with LocalEngine(Loading(*files, **options), lambda stage, _: reports.append(stage)) as it:
+        with LocalEngine(Loading(*files, **options)) as it:
+            assert it.prepare(lambda stage, _: reports.append(stage))
             assert (device.name in it.facts.plan) == bool(layers)
             assert sum(len(chunk.tokens) for chunk in it.generate([5, 6, 7], max_tokens=12)) == 12
             return it.pacing.pass_costs(8)
