@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         keys=settings.key_bindings,
         other_drafts=find_other_drafts,
         notice=left_out(),
+        idle_minutes=settings["chat.unload_after"],
     )
     gc.disable()  # until the first screen is shown: collections take an eighth of the startup time
     from specchat.tui.app import ChatApp

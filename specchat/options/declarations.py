@@ -29,6 +29,7 @@ NO_DRAFT = Path("none")
 MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
+MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 32
 LARGEST_BIAS = 1e6
 """Far beyond any logit, and far below the limit of single precision."""
@@ -308,6 +309,12 @@ class ChatOptions(Options):
         example="Answer briefly.",
     )
     history: bool = declare(True, "Save conversations.")
+    unload_after: int = declare(
+        0,
+        "Minutes without a question after which the chat frees the model's memory; 0: never.",
+        minimum=0,
+        maximum=MOST_IDLE_MINUTES,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,7 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.races import Races
@@ -121,6 +122,7 @@ class ChatApp(App[None]):
         self.answers = Answers(view, chat, pair, key_of)
         self.adviser = Adviser(view, self.answers, pair, setup.other_drafts, post, key_of)
         self.races = Races(view, chat, pair, self.answers)
+        self.idle = IdleUnloader(view, self.answers, pair, setup.idle_minutes)
         view.state = ChatState(chat, pair, self.pulls, self.hint, self.answers, self.adviser)
 
     def _compose_actions(self, setup: Setup) -> None:
@@ -132,7 +134,7 @@ class ChatApp(App[None]):
         self.race_actions = RaceActions(view, self.races, answers)
         self.pair_actions = PairActions(view, setup, chat, answers, pair, pulls, hint, self.adviser)
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
-        self.settings_dialogs = SettingsDialogs(view, chat, answers, pair)
+        self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
 
     def compose(self) -> ComposeResult:
@@ -170,6 +172,7 @@ class ChatApp(App[None]):
     def _begin(self) -> None:
         """Load the pair, and do whatever else can wait until the first screen is shown."""
         self.pair_controller.require_session()
+        self.idle.watch()
         if self.setup.is_first_run:
             self.view.run(self.hint_actions.find_first_pairs(), "offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
@@ -344,6 +347,7 @@ class ChatApp(App[None]):
             "undo": self.conversation_actions.undo,
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
+            "unload": self.pair_actions.unload,
             "hide": self.hint_actions.hide,
             "accept": partial(self.hint_actions.accept, 0),
             "accept_second": partial(self.hint_actions.accept, 1),

@@ -105,6 +105,10 @@ COMMANDS = (
         "ctrl+l", ("improve",),
     ),
     Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
+    Command(
+        "unload", "Unload the model", "Free the model's memory; the next question loads it again",
+        slash=("unload",), while_answering=False,
+    ),
     Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),
     Command(
         "accept", "Accept", "Take what the hint offers: a download, or a switch to the new pair",

@@ -372,7 +372,8 @@ class MainView:
         self.transcript.display = not welcome.display
         self.arrangement.place()
         if welcome.display:
-            welcome.show(controller.pair.name, controller.facts, controller.has_failed)
+            is_loading = not (controller.has_failed or controller.is_unloaded)
+            welcome.show(controller.pair.name, controller.facts, is_loading=is_loading)
 
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:

@@ -75,6 +75,8 @@ class Setup:
     """Finds other draft models for a pair's target, installed or downloadable, best first."""
     notice: str = ""
     """A notice to show first."""
+    idle_minutes: int = 0
+    """Minutes without a question after which the pair is unloaded; 0 for never."""
 
     def key_of(self, command: str) -> str:
         """Return the display names of a command's keys, as set in the settings."""

@@ -69,7 +69,7 @@ async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
     setup = chat(Script()).setup
     none = cast(Any, SimpleNamespace(facts=None))
-    dialogs = SettingsDialogs(MainView(app, setup), none, none, none)
+    dialogs = SettingsDialogs(MainView(app, setup), none, none, none, none)
     app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()

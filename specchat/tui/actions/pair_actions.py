@@ -102,6 +102,10 @@ class PairActions:
             changed.pop("drafter", None)
             self.use(advice.offer)
 
+    def unload(self) -> None:
+        """Free the memory of the models until the next question."""
+        self.pair_controller.unload("Unloaded: the memory is free.")
+
     def restart(self) -> None:
         """Restart the engine."""
         self.answers.end("cancelled")

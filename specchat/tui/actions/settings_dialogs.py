@@ -11,6 +11,7 @@ from specchat.settings.sources import Settings, read_settings
 from specchat.tui.actions.think_switch import NUMBER, thinking_words
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
@@ -33,6 +34,7 @@ class SettingsDialogs:
     conversations: Conversations
     answers: Answers
     pair_controller: PairController
+    idle: IdleUnloader
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
@@ -106,6 +108,8 @@ class SettingsDialogs:
             self.view.use_theme(str(value))
         elif name == "screen.colour_tokens" and self.view.shows_origins != value:
             self.view.toggle_origins()
+        elif name == "chat.unload_after":
+            self.idle.minutes = value
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 

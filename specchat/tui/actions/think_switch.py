@@ -39,6 +39,7 @@ class ThinkSwitch:
         facts, word = self.pair_controller.facts, word.lower()
         known = thinking_words(facts)
         if facts is None:
+            self.pair_controller.require_session()  # it may have been unloaded
             self.view.notify("The model is not loaded yet. Try again once it is.")
         elif not known and word != AUTO_THINK:
             self.view.notify(f"The chat template of {facts.target} cannot switch reasoning.")

@@ -167,6 +167,7 @@ class Answers:
         if not target:
             self._view.notify(f"{self._key_of('go_on')} continued this answer: it cannot branch.")
         elif facts is None:
+            self._pair_controller.require_session()  # it may have been unloaded
             self._view.notify("The pair is still loading: try again in a moment.")
         elif facts.target != target:
             models = self._key_of("models")

@@ -1,6 +1,7 @@
-"""The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
+"""The loaded pair: loading it, switching, restarting, unloading; no Textual here."""
 
 from dataclasses import dataclass, field
+from time import monotonic
 
 from specchat.engine.api import STAGES, EngineFacts, Stage, StageClock
 from specchat.errors import SpecchatError
@@ -27,6 +28,12 @@ class PairController:
     """What the engine reports about the pair, None until it is loaded."""
     has_failed: bool = False
     """Whether the pair could not be loaded, or its engine has ended by itself."""
+    is_unloaded: bool = False
+    """Whether its memory was freed on purpose, until the next question."""
+    asked_at: float = 0.0
+    """When the session was last asked for, by `monotonic`."""
+    _ending: Session | None = None
+    """The unloaded session, which may still be freeing its memory."""
     _clock: StageClock = field(default_factory=StageClock)
     _progress: str = ""
 
@@ -37,16 +44,22 @@ class PairController:
 
     def start(self) -> Session:
         """End the previous session and load the pair."""
-        before = self.session
-        if before is not None:
-            before.close()
-        self.facts, self.has_failed = None, False
+        before = self._end_session()
+        self.facts, self.has_failed, self.is_unloaded = None, False, False
         self.view.say("")
         self.session = Session(self.pair.loading, self, self.post, self.load, before)
         return self.session
 
+    def _end_session(self) -> Session | None:
+        """Close the session without waiting for it; return the one that ended last, if any."""
+        if self.session is not None:
+            self.session.close()
+            self._ending, self.session = self.session, None
+        return self._ending
+
     def require_session(self) -> Session:
         """Return the session, starting one if there is none or if its engine has ended."""
+        self.asked_at = monotonic()
         if self.session is None or self.session.has_died():
             return self.start()
         return self.session
@@ -62,11 +75,22 @@ class PairController:
         self.start()
         self.view.say("restarting the engine")
 
+    def unload(self, reason: str) -> None:
+        """Free the memory of the models; the next question loads them again."""
+        if self.session is None:
+            self.view.notify("No model is loaded.")
+            return
+        self._end_session()
+        self.facts, self.is_unloaded = None, True
+        self._progress = ""
+        self.view.say("", "progress")
+        self.view.say(f"{reason} The next question loads {self.pair.name} again.")
+        self.view.show_state()
+
     def close(self, seconds: float) -> None:
         """End the engine; kill it if that takes longer than some seconds."""
-        if self.session is not None:
-            self.session.close()
-            self.session.wait(seconds)
+        if (ending := self._end_session()) is not None:
+            ending.wait(seconds)
 
     def progressed(self, stage: Stage, share: float) -> None:
         """Show the progress of loading the pair, measuring it or reading a prompt.

@@ -47,12 +47,12 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static("Try a question, or write your own below", classes="label", markup=False)
         yield _Questions(*(f"→ {each}" for each in QUESTIONS), markup=False, compact=True)
 
-    def show(self, pair: str, facts: EngineFacts | None, has_failed: bool = False) -> None:
-        """Show the pair; `facts` is None while it loads, and if that has failed."""
-        self._shown = pair, facts, has_failed
+    def show(self, pair: str, facts: EngineFacts | None, *, is_loading: bool) -> None:
+        """Show the pair; `facts` is None unless it is loaded."""
+        self._shown = pair, facts, is_loading
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
-        text = Text("not loaded" if has_failed else "loading…", "dim")
+        text = Text("loading…" if is_loading else "not loaded", "dim")
         if facts is not None:
             width = card.content_size.width  # 0 until it is laid out
             rows = (
@@ -67,7 +67,8 @@ class Welcome(VerticalScroll, can_focus=False):
     def on_resize(self) -> None:
         """Fit the new size."""
         if self._shown:
-            self.show(*self._shown)
+            pair, facts, is_loading = self._shown
+            self.show(pair, facts, is_loading=is_loading)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Ask the chosen question."""
