@@ -48,6 +48,10 @@ class SettingsError(SpecchatError):
     """Raised when the settings file is invalid, or cannot be read or written."""
 
 
+class EditorFailed(SpecchatError):
+    """Raised when the user's editor cannot be started or fails."""
+
+
 class TemplateError(SpecchatError):
     """Raised when a chat template cannot be rendered."""
 

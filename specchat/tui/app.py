@@ -31,6 +31,7 @@ from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.actions.conversation_actions import ConversationActions
+from specchat.tui.actions.external_editor import ExternalEditor
 from specchat.tui.actions.hint_actions import HintActions
 from specchat.tui.actions.message_actions import MessageActions
 from specchat.tui.actions.pair_actions import PairActions
@@ -136,6 +137,7 @@ class ChatApp(App[None]):
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
+        self.external_editor = ExternalEditor(view)
 
     def compose(self) -> ComposeResult:
         """Yield the header, the sidebar, the conversation, the panel and the footer."""
@@ -339,6 +341,7 @@ class ChatApp(App[None]):
             "system": lambda: self.view.run(self.conversation_actions.edit_system_prompt()),
             "think": self.think_switch.act,
             "presets": lambda: self.view.run(self.conversation_actions.choose_preset()),
+            "edit": self.external_editor.act,
             "new": self.conversation_actions.new,
             "rename": lambda: self.view.run(self.conversation_actions.rename()),
             "search": lambda: self.view.run(self.conversation_actions.search()),

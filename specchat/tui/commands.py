@@ -85,6 +85,10 @@ COMMANDS = (
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
+        "edit", "Editor", "Write the message in the editor that $VISUAL or $EDITOR names",
+        "ctrl+e", ("edit",),
+    ),
+    Command(
         "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
         while_answering=False,
     ),

@@ -1,6 +1,7 @@
 """The main screen: carries out what controllers and actions request, with the right widget."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from rich.text import Text
@@ -193,6 +194,17 @@ class MainView:
     async def ask(self, screen: Screen[Result]) -> Result | None:
         """Open a screen and return its result; only in a worker (`run`)."""
         return await self._app.push_screen_wait(screen)
+
+    def suspended(self) -> AbstractContextManager[None]:
+        """Give the terminal to another program; nothing may be raised meanwhile."""
+        return self._app.suspend()
+
+    def rewrite(self, text: str) -> None:
+        """Replace the text in the composer, with the cursor at its end; undo restores it."""
+        composer = self.composer
+        composer.replace(text, (0, 0), composer.document.end)
+        composer.move_cursor(composer.document.end)
+        composer.focus()
 
     def copy(self, text: str) -> None:
         """Copy a text to the clipboard."""

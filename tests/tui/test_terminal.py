@@ -142,3 +142,25 @@ def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     assert said.startswith(expected)
     assert "chat.log" in said
     assert said.endswith("ended with 1")
+
+
+def test_an_editor_gets_the_terminal_and_gives_it_back(tmp_path: Path) -> None:
+    """It reads keys and Ctrl+C itself; afterwards the chat is drawn with the text in it."""
+    script = tmp_path / "editor.sh"
+    script.write_text(
+        "trap 'echo interrupted' INT; clear; echo the editor; read line; read line;"
+        ' echo "$line" >> "$2"\n'
+    )
+    terminal = start(tmp_path, ["-m", "specchat"], f"VISUAL=sh {script} --wait")
+    try:
+        terminal.wait_for(lambda screen: "Ask anything" in screen)
+        terminal.press("first", "C-e")
+        terminal.wait_for(lambda screen: screen.startswith("the editor"))
+        terminal.press("C-c")
+        terminal.wait_for(lambda screen: "interrupted" in screen)
+        terminal.press("Enter", "second", "Enter")
+        terminal.wait_for(lambda screen: "│ second" in screen and "│ first" in screen)
+        terminal.press("C-q")
+        assert "ended with 0" in terminal.wait_for(lambda screen: "ended with" in screen)
+    finally:
+        terminal.close()
