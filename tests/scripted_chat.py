@@ -14,10 +14,12 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import (
     AnswerRequest,
+    ChatRequest,
     Engine,
     EngineFacts,
     Loading,
     ProgressCallback,
+    PromptSize,
     Stage,
 )
 from specchat.tui.app import ChatApp
@@ -203,6 +205,12 @@ class ScriptedEngine(Engine):
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)
+
+    def size(self, request: ChatRequest) -> PromptSize:
+        """Count four characters as a token."""
+        counts = [len(in_tokens(each["content"])) for each in request.messages]
+        is_too_long = counts[-1] > self.facts.context
+        return PromptSize(counts[-1], self._script.left_out, is_too_long)
 
     def stop(self) -> None:
         """Stop the answer."""

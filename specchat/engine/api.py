@@ -142,6 +142,19 @@ class EngineFacts:
         return not self.thinking or word.lower() in {each.lower() for each in words}
 
 
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """How much of the context a conversation takes.
+
+    The content of its last message has `message_tokens`. `num_left_out` messages do not fit. With
+    `is_too_long` the last message does not fit even without them.
+    """
+
+    message_tokens: int
+    num_left_out: int = 0
+    is_too_long: bool = False
+
+
 class StageClock:
     """Counts the seconds of the present stage of work."""
 
@@ -225,6 +238,11 @@ class Engine(ABC):
         """
         del on_progress
         return True
+
+    def size(self, request: ChatRequest) -> PromptSize | None:
+        """Return how much of the context a conversation would take; None if that is not known."""
+        del request
+        return None
 
     @abstractmethod
     def forget(self) -> None:

@@ -22,13 +22,14 @@ from specchat.engine.api import (
     Loading,
     ProgressCallback,
     ProgressReport,
+    PromptSize,
     stopping_report,
 )
 from specchat.engine.chat_reading import read_parts
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.prompts import Prompt, facts_with_format, num_shared, tokenize_request
+from specchat.engine.prompts import Prompt, facts_with_format, num_shared, size_of, tokenize_request
 from specchat.errors import Cancelled, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
@@ -126,6 +127,11 @@ class LocalEngine(Engine):
         finally:
             self._is_busy = False
         return True
+
+    def size(self, request: ChatRequest) -> PromptSize:
+        """Return how much of the context a conversation would take."""
+        self._require_idle()
+        return size_of(self.model, request, self.context.capacity)
 
     def forget(self) -> None:
         """Forget every text."""

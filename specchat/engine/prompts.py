@@ -16,7 +16,13 @@ from specchat.chat.formats import ChatFormat, format_of
 from specchat.chat.formats.marks import State
 from specchat.chat.formats.messages import SYSTEM_ROLES, checked, with_objects
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import AnswerRequest, EngineFacts, GenerateRequest
+from specchat.engine.api import (
+    AnswerRequest,
+    ChatRequest,
+    EngineFacts,
+    GenerateRequest,
+    PromptSize,
+)
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
@@ -65,6 +71,20 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
         limit = capacity - num_begun - min(request.max_tokens or LEAST_ROOM, capacity // 4)
         messages = newest_turns(messages, lambda kept: len(prompt(kept).tokens), limit)
     return replace(prompt(messages), num_left_out=len(request.messages) - len(messages))
+
+
+def size_of(model: Model, request: ChatRequest, capacity: int) -> PromptSize:
+    """Return how much of a context a conversation takes, with or without a chat template.
+
+    Raises InvalidOption or TemplateError.
+    """
+    content = request.messages[-1]["content"]
+    message_tokens = len(model.vocabulary.tokenize(content, add_special=False, parse_special=False))
+    if model.header.chat_template is None:
+        return PromptSize(message_tokens, is_too_long=message_tokens > capacity)
+    prompt = tokenize_request(model, request, capacity)
+    is_too_long = len(prompt.tokens) > capacity
+    return PromptSize(message_tokens, prompt.num_left_out, is_too_long)
 
 
 def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:

@@ -16,11 +16,13 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
 from specchat.engine.api import (
     AnswerRequest,
+    ChatRequest,
     Engine,
     EngineFacts,
     Loading,
     ProgressCallback,
     ProgressReport,
+    PromptSize,
     stopping_report,
 )
 from specchat.engine.engine_process import start_process
@@ -127,6 +129,23 @@ class RemoteEngine(Engine):
                 if is_wanted is False and not is_stopped:
                     is_stopped = True
                     self.stop()
+
+    def size(self, request: ChatRequest) -> PromptSize | None:
+        """Ask the process how much of the context a conversation would take."""
+        self._require_idle()
+        self._latest += 1
+        self._is_busy = True
+        try:
+            self._send(worker.Size(self._latest, replace(request, on_progress=None)))
+            while True:
+                message = self._receive()
+                if isinstance(message, worker.Sized) and message.number == self._latest:
+                    break
+        finally:
+            self._is_busy = False
+        if message.error is not None:
+            raise message.error
+        return message.size
 
     def forget(self) -> None:
         """Forget every text before the next answer starts."""

@@ -18,7 +18,15 @@ from specchat import drafter_registry
 from specchat.chat.template import TEMPLATES
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest, Engine, EngineFacts, Loading, Stage
+from specchat.engine.api import (
+    AnswerRequest,
+    ChatRequest,
+    Engine,
+    EngineFacts,
+    Loading,
+    PromptSize,
+    Stage,
+)
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.gguf import draft_kinds
 from specchat.logs import log_internal_error, open_log
@@ -56,6 +64,23 @@ class Prepared:
     number: int
     facts: EngineFacts
     is_complete: bool
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """To the process: tell how much of the context a conversation would take."""
+
+    number: int
+    request: ChatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """From the process: the answer to `Size`, or the error it failed with."""
+
+    number: int
+    size: PromptSize | None
     error: Exception | None = None
 
 
@@ -128,6 +153,8 @@ class _Worker:
                     engine.forget()
                 elif isinstance(request, Prepare):
                     self._prepare(engine, request.number)
+                elif isinstance(request, Size):
+                    self._size(engine, request)
                 else:
                     self._answer(engine, request)
 
@@ -174,6 +201,15 @@ class _Worker:
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
         self.send(Prepared(number, engine.facts, is_complete, error))
+
+    def _size(self, engine: Engine, asked: Size) -> None:
+        """Send the size of a prompt."""
+        size, error = None, None
+        try:
+            size = engine.size(asked.request)
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self.send(Sized(asked.number, size, error))
 
     def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""

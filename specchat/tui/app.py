@@ -46,6 +46,7 @@ from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.idle import IdleUnloader
+from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.races import Races
@@ -124,7 +125,10 @@ class ChatApp(App[None]):
         self.adviser = Adviser(view, self.answers, pair, setup.other_drafts, post, key_of)
         self.races = Races(view, chat, pair, self.answers)
         self.idle = IdleUnloader(view, self.answers, pair, setup.idle_minutes)
-        view.state = ChatState(chat, pair, self.pulls, self.hint, self.answers, self.adviser)
+        self.message_size = size = MessageSize(view, chat, self.answers, pair, post)
+        size.written = lambda: self.view.composer.written
+        answers, adviser = self.answers, self.adviser
+        view.state = ChatState(chat, pair, self.pulls, self.hint, answers, adviser, size)
 
     def _compose_actions(self, setup: Setup) -> None:
         """Create the groups of actions, each with the controllers it acts on."""
@@ -375,6 +379,10 @@ class ChatApp(App[None]):
         self._drop_notices()
         self.view.composer.focus()
         self.call_later(self.answers.ask, event.written, event.text)
+
+    @on(Composer.Changed, "#composer")
+    def _message_changed(self) -> None:
+        self.message_size.changed()
 
     @on(Suggestions.Taken)
     def _suggestion_taken(self, event: Suggestions.Taken) -> None:

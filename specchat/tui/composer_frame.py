@@ -31,11 +31,30 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
     return _joined([Content("Message"), *settings])
 
 
-def frame_subtitle(answers: Answers, key_of: KeyOf, *, is_behind: bool) -> Content:
-    """Return the way to stop the answer, and the way back to the newest message, to click."""
-    is_writing = answers.current is not None
+def frame_subtitle(chat: ChatState, key_of: KeyOf, *, is_behind: bool) -> Content:
+    """Return the message's size, and what to click: stop the answer, or show the newest message."""
+    is_writing = chat.answers.current is not None
     stop = _clickable(f"■ stop {key_of('stop')}", "stop") if is_writing else None
-    return _joined([stop, _clickable("▼ latest", "latest") if is_behind else None])
+    latest = _clickable("▼ latest", "latest") if is_behind else None
+    return _joined([_size(chat), stop, latest])
+
+
+def _size(chat: ChatState) -> Content | None:
+    """Return how many tokens the message has, and what that means for the context."""
+    size, facts = chat.message_size.size, chat.pair_controller.facts
+    if size is None:
+        return None
+    count = size.message_tokens
+    words = f"~{count}" if chat.message_size.is_estimate else f"{count}"
+    words = f"{words} token{'s' * (count != 1)}"
+    if size.is_too_long or (facts is not None and count > facts.context):
+        limit = f" of {facts.context}" if facts else ""
+        return Content.styled(f"{words}: too long for the context{limit}", "$text-warning")
+    if size.num_left_out > chat.answers.figures.statistics.left_out:
+        return Content.styled(
+            f"{words}: {size.num_left_out} older messages drop out", "$text-warning"
+        )
+    return Content(words)
 
 
 def _thinking(chat: ChatState) -> Content | None:

@@ -81,6 +81,9 @@ class FakeView:
     def show_state(self) -> None:
         """Nothing to show."""
 
+    def show_frame(self) -> None:
+        """Nothing to show."""
+
     def show_conversations(self) -> None:
         """Nothing to show."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from specchat.chat.conversation import Message
+from specchat.chat.conversation import ChatMessage, Message
 from specchat.chat.safe_text import harmless
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
@@ -287,6 +287,15 @@ class Answers:
         asked = Question(turns, options, arrived, ended, self._explain, writing.is_lane)
         session.ask(asked)
         self._view.show_state()
+
+    def next_turns(self, content: str) -> list[ChatMessage]:
+        """Return the turns to send if a question with this content were asked now."""
+        chat = self._conversations
+        edited = chat.tree.get(self.editing or 0)
+        turns = chat.tree.turns(edited.parent if edited else chat.leaf, chat.system_prompt)
+        if turns and turns[-1]["role"] == "user":  # its answer is empty so far
+            turns.pop()
+        return [*turns, {"role": "user", "content": content}]
 
     def _steps_arrived(self, writing: Writing) -> None:
         """Show the new steps, at the next update if the last one was too recent."""

@@ -6,6 +6,7 @@ from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 
@@ -20,3 +21,4 @@ class ChatState:
     hint: Hint
     answers: Answers
     adviser: Adviser
+    message_size: MessageSize

@@ -35,6 +35,9 @@ class ChatView(Protocol):
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""
 
+    def show_frame(self) -> None:
+        """Update what the composer's frame says."""
+
     def show_conversations(self) -> None:
         """Update the list of conversations."""
 

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, Protocol
@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, Loading, Stage
+from specchat.engine.api import ChatRequest, Engine, EngineFacts, Loading, PromptSize, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
@@ -52,6 +52,16 @@ class Question:
     is_stopped: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """A request to a session for the size of a prompt; a newer request replaces it."""
+
+    turns: Sequence[ChatMessage]
+    options: Mapping[str, Any]
+    on_size: Callable[[PromptSize | None], None]
+    """Called with the size; with None if it is not known."""
+
+
 class Listener(Protocol):
     """Gets the events of a session, on the UI thread."""
 
@@ -88,7 +98,7 @@ class Session:
         self._post = post
         self._load = load
         self._before = before
-        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[Question | Sizing | None] = queue.SimpleQueue()
         self._last: Question | None = None
         self._engine: Engine | None = None
         self._is_closing = False
@@ -117,6 +127,10 @@ class Session:
         """Queue a question; it is answered once the pair is loaded."""
         self._last = question
         self._questions.put(question)
+
+    def size(self, sizing: Sizing) -> None:
+        """Queue a request for a prompt's size, which is answered while no question waits."""
+        self._questions.put(sizing)
 
     def stop(self) -> None:
         """Stop the last answer, whether it is waiting or in progress."""
@@ -165,13 +179,14 @@ class Session:
     def _next(self, engine: Engine) -> Question | None:
         """Wait for a question; return None if the session is closed or the engine has ended.
 
-        The engine measures the pair meanwhile, until a question comes.
+        The engine measures the pair meanwhile, until a request comes, and tells sizes.
         """
         since, is_done = monotonic(), False
         while True:
             try:
-                return self._questions.get(timeout=IDLE_SECONDS)
+                asked = self._questions.get(timeout=IDLE_SECONDS)
             except queue.Empty:
+                asked = None
                 try:
                     engine.check()
                     if not is_done and monotonic() - since >= SECONDS_TO_MEASURE:
@@ -180,6 +195,22 @@ class Session:
                 except EngineFailed as error:
                     self._report(self._lost, str(error))
                     return None
+                continue
+            if not isinstance(asked, Sizing):
+                return asked
+            self._size(engine, asked)
+            since, is_done = monotonic(), False  # it may have interrupted measuring
+
+    def _size(self, engine: Engine, sizing: Sizing) -> None:
+        """Report the size of a prompt, unless another request is waiting."""
+        if not self._questions.empty():
+            return
+        try:
+            size = engine.size(ChatRequest(messages=sizing.turns, make_room=True, **sizing.options))
+        except Exception as error:  # noqa: BLE001  # the next question says what is wrong
+            reason_of(error)
+            size = None
+        self._report(sizing.on_size, size)
 
     def _measure(self, engine: Engine, on_progress: Callable[[Stage, float], bool]) -> None:
         """Let the engine measure the pair while the callback allows it; report what it found."""

@@ -70,6 +70,11 @@ class Composer(TextArea):
         self._typed_at = 0.0
         self._sends: Timer | None = None
 
+    @property
+    def written(self) -> tuple[str, str]:
+        """The text, and the text with its pasted texts in full."""
+        return self.text, unfold(self.text.strip(), self._pasted)
+
     def remember(self, texts: list[str]) -> None:
         """Set the history, oldest first."""
         self._history = [harmless(text) for text in texts[-LONGEST_HISTORY:]]

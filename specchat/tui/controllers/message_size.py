@@ -1,0 +1,92 @@
+"""How many tokens the message being written has, and whether it fits; no Textual here."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from specchat.chat.conversation import with_attachments
+from specchat.engine.api import PromptSize
+from specchat.errors import SpecchatError
+from specchat.tui.commands import is_slash
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.session import Post, Sizing
+from specchat.tui.mentions import named_files
+
+QUIET_SECONDS = 0.25
+"""A message is counted once nothing was typed for this long."""
+BYTES_PER_TOKEN = 4
+"""For an estimate while no model can count."""
+
+
+@dataclass(slots=True)
+class MessageSize:
+    """Counts the message in the composer with the model's tokenizer, in the engine's process.
+
+    Until that has counted, for example during an answer, the size is estimated.
+    """
+
+    view: ChatView
+    conversations: Conversations
+    answers: Answers
+    pair_controller: PairController
+    post: Post
+    written: Callable[[], tuple[str, str]] = lambda: ("", "")
+    """Returns the text of the composer, and that with its pasted texts in full."""
+    size: PromptSize | None = None
+    """None while there is no message."""
+    is_estimate: bool = False
+    _count: int = 0
+    """The number of changes so far: what belongs to an earlier one is dropped."""
+
+    def changed(self) -> None:
+        """Count the message again, once nothing more is typed."""
+        self._count += 1
+        self.view.later(QUIET_SECONDS, partial(self._begin, self._count))
+
+    def _begin(self, number: int) -> None:
+        if number != self._count:
+            return
+        written, text = self.written()
+        if not text.strip() or is_slash(written.rstrip()):
+            self._show(None)
+        elif "@" in written:
+            arguments = number, written, text, Path.cwd()
+            threading.Thread(target=self._read_files, args=arguments, daemon=True).start()
+        else:
+            self._ask(number, text)
+
+    def _read_files(self, number: int, written: str, text: str, folder: Path) -> None:
+        """Read the files that the message names, in a thread of its own."""
+        try:
+            files, _, _ = named_files(written, folder)
+        except SpecchatError:  # sending it says what is wrong
+            files = []
+        self.post(self._ask, number, with_attachments(text, files))
+
+    def _ask(self, number: int, content: str) -> None:
+        """Ask the engine for the size; show an estimate until it answers."""
+        if number != self._count:
+            return
+        estimate = -(-len(content.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+        session = self.pair_controller.session
+        if session is None or not session.is_loaded or self.answers.current is not None:
+            self._show(PromptSize(estimate), is_estimate=True)
+        if session is None:
+            return
+        turns, options = self.answers.next_turns(content), self.answers.options
+        limits = {"think": self.answers.thinking, "max_tokens": options.get("max_tokens")}
+        session.size(Sizing(turns, limits, partial(self._counted, number)))
+
+    def _counted(self, number: int, size: PromptSize | None) -> None:
+        if number == self._count and size is not None:
+            self._show(size)
+
+    def _show(self, size: PromptSize | None, *, is_estimate: bool = False) -> None:
+        if (size, is_estimate) != (self.size, self.is_estimate):
+            self.size, self.is_estimate = size, is_estimate
+            self.view.show_frame()

@@ -1,0 +1,151 @@
+"""The size of the message being written, in the composer's frame."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from textual.events import Paste
+
+from scripted_chat import Script, ScriptedEngine, chat
+from specchat.engine.api import ChatRequest, Loading, PromptSize
+from specchat.tui.controllers.session import Question, Session, Sizing
+from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
+from tui.driving import frame_text, say, type_keys, until
+from tui.test_session import Listener
+
+pytestmark = pytest.mark.anyio
+SIZE = (100, 30)
+
+
+async def test_the_model_counts_what_is_written() -> None:
+    """The scripted one has tokens of four characters; an empty message and commands have none."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        assert "token" not in frame_text(app)
+        await type_keys(pilot, *"Hello world")
+        await until(pilot, lambda: " 3 tokens" in frame_text(app))
+        await type_keys(pilot, "ctrl+u", *"One")
+        await until(pilot, lambda: " 1 token" in frame_text(app))
+        await type_keys(pilot, "ctrl+u", *"/stats")
+        await until(pilot, lambda: "token" not in frame_text(app))
+
+
+async def test_files_and_pasted_texts_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are sent."""
+    (tmp_path / "a.txt").write_text("x" * 400)
+    monkeypatch.chdir(tmp_path)
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await type_keys(pilot, *"See @a.txt")
+        await until(pilot, lambda: " 107 tokens" in frame_text(app))
+        app.query_one(Composer).text = ""
+        app.post_message(Paste("y" * (LONGEST_PASTE + 4)))
+        await until(pilot, lambda: f" {LONGEST_PASTE // 4 + 1} tokens" in frame_text(app))
+        await type_keys(pilot, *" @a.bin")
+        (tmp_path / "a.bin").write_bytes(b"\x7fELF\2\1\1\0")
+        await until(pilot, lambda: f" {LONGEST_PASTE // 4 + 3} tokens" in frame_text(app))
+
+
+async def test_during_an_answer_the_size_is_estimated() -> None:
+    """The engine counts once it is free."""
+    script = Script(["A long answer to a short question"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Wait", wait=False)
+        await until(pilot, lambda: app.answers.current is not None and bool(script.asked))
+        await type_keys(pilot, *"Grüße")
+        await until(pilot, lambda: "~2 tokens" in frame_text(app))
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: " 2 tokens" in frame_text(app))
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out", "words"),
+    [
+        ("x" * 4 * 4097, 0, "4097 tokens: too long for the context of 4096"),
+        ("Hello", 6, "2 tokens: 6 older messages drop out"),
+    ],
+)
+async def test_what_does_not_fit_is_said_in_words(text: str, left_out: int, words: str) -> None:
+    """And in the colour of warnings."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        script.left_out = left_out
+        app.query_one(Composer).text = text
+        await until(pilot, lambda: words in frame_text(app))
+        subtitle = app.query_one(Composer).border_subtitle
+        assert "warning" in str(subtitle)
+
+
+def sizes_of(engine: ScriptedEngine, use: Callable[[Session, Any], None]) -> list[Any]:
+    """Return what a session reports, in order, of what a function asks for."""
+    events = SimpleQueue[Any]()
+
+    def post(act: Callable[..., object], *arguments: object) -> None:
+        act(*arguments)
+
+    begins = threading.Event()
+
+    def load(*_: object) -> ScriptedEngine:
+        begins.wait(10)
+        return engine
+
+    session = Session(Loading(Path("target.gguf")), Listener(), post, load)
+    use(session, events)
+    begins.set()
+    found = [events.get(timeout=10)]
+    while found[-1] != "stop":
+        found.append(events.get(timeout=10))
+    session.close()
+    session.wait(5)
+    return found
+
+
+def test_only_the_newest_size_is_told_and_a_question_goes_first() -> None:
+    """Older ones would only make the user wait."""
+    counted: list[str] = []
+
+    class Counting(ScriptedEngine):
+        def size(self, request: ChatRequest) -> PromptSize:
+            counted.append(request.messages[-1]["content"])
+            return super().size(request)
+
+    def use(session: Session, events: Any) -> None:
+        for text in ("a", "ab"):
+            session.size(Sizing([{"role": "user", "content": text}], {}, events.put))
+        turns: Any = [{"role": "user", "content": "abc"}]
+        session.ask(Question(turns, {}, lambda: None, lambda finish, *_: events.put(finish)))
+
+    assert sizes_of(Counting(Script()), use) == ["stop"]
+    assert counted == []
+
+
+def test_a_size_that_cannot_be_told_ends_nothing() -> None:
+    """The question after it is answered."""
+
+    class Failing(ScriptedEngine):
+        def size(self, request: ChatRequest) -> PromptSize:
+            if len(request.messages) > 1:
+                raise ValueError("a bug")
+            return PromptSize(7)
+
+    def use(session: Session, events: Any) -> None:
+        turns: Any = [{"role": "user", "content": "abc"}]
+
+        def ask(size: PromptSize | None) -> None:
+            events.put(size)
+            session.ask(Question(turns, {}, lambda: None, lambda finish, *_: events.put(finish)))
+
+        session.size(Sizing([*turns, *turns], {}, ask))
+
+    assert sizes_of(Failing(Script()), use) == [None, "stop"]
