@@ -17,6 +17,8 @@ NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 GUESSED = {"cp1252", "utf-16-le", "utf-16-be"}
 PICTURES = (b"\x89PNG", b"\xff\xd8\xff")
 """How PNG and JPEG begin, which could be taken for Windows-1252 where they are cut."""
+LARGEST_FILE = 512 * 1024
+"""The most bytes of a file to attach."""
 NAMES = {"utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-16": "UTF-16", "utf-32": "UTF-32"}
 
 

@@ -1,15 +1,17 @@
-"""Files named with @ in a message: completed during typing, attached on sending."""
+"""Files and folders named with @ in a message: completed during typing, attached on sending."""
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from specchat.chat.conversation import Attachment
+from specchat.chat.folder_files import has_wildcards, read_files
 from specchat.chat.safe_text import harmless
-from specchat.chat.text_files import decoded
+from specchat.chat.text_files import LARGEST_FILE, decoded
 from specchat.errors import InvalidOption
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
@@ -18,8 +20,9 @@ PUNCTUATION = ".,;:!?)]}>\"'"
 """Characters that may follow a name in a sentence and do not belong to it."""
 NO_PATH = (OSError, RuntimeError, ValueError)
 """Raised for impossible paths: too long, with a null byte, or in an unknown user's home."""
-LARGEST_FILE = 512 * 1024
 MOST_COMPLETIONS = 200
+MOST_NAMED = 3
+"""File names in one notice."""
 LONGEST_PATHS = 4096
 
 
@@ -44,33 +47,77 @@ def completions(word: str, folder: Path) -> list[str]:
     return [_completed(parent, path) for path in matching[:MOST_COMPLETIONS]]
 
 
-def named_files(
-    text: str, folder: Path, known: Iterable[Attachment] = ()
-) -> tuple[list[Attachment], list[str], dict[str, str]]:
-    """Return the files that a message names, with contents, and the names that match no file.
+@dataclass(slots=True)
+class NamedFiles:
+    """What a message names: files with their contents, and the names that match nothing."""
 
-    The third result has the encodings other than UTF-8 that files were read in, by name.
+    files: dict[str, Attachment] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    encodings: dict[str, str] = field(default_factory=dict)
+    """The encodings other than UTF-8 that files were read in, by name."""
+    folders: dict[str, str] = field(default_factory=dict)
+    """For each folder or pattern, how many files were attached, and what was skipped and why."""
 
-    `known` has earlier attachments, used for files deleted since. Raises InvalidOption
-    for a file that is too large or not a text file.
+    @property
+    def attachments(self) -> list[Attachment]:
+        """The files in the order in which they are named."""
+        return list(self.files.values())
+
+    def notices(self) -> Iterator[str]:
+        """Yield what the user should know: encodings, and what was taken of folders."""
+        for encoding in dict.fromkeys(self.encodings.values()):
+            names = [harmless(name) for name, each in self.encodings.items() if each == encoding]
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            verb = "was" if len(names) == 1 else "were"
+            yield f"{', '.join(names[:MOST_NAMED])}{more} {verb} read as {encoding}."
+        for name, words in self.folders.items():
+            yield f"{harmless(name)}: attached {words}."
+
+    def take(self, name: str, folder: Path, before: Mapping[str, Attachment]) -> bool:
+        """Add the file, folder or pattern of this name; return False if there is none.
+
+        `before` has earlier attachments, used for files deleted since.
+        """
+        path = _existing(folder, name)
+        if path is not None and path.is_file():
+            content, encoding = _content(path, name)
+            self.files[name] = Attachment(name, content)
+            self.encodings |= {name: encoding} if encoding else {}
+            return True
+        if (path is not None or has_wildcards(name)) and self._take_folder(name, folder):
+            return True
+        known = [each for each in before if each == name or each.startswith(f"{name.rstrip('/')}/")]
+        self.files |= {each: before[each] for each in known}
+        return bool(known)
+
+    def _take_folder(self, name: str, folder: Path) -> bool:
+        """Add the files of a folder or pattern; return False if nothing is there."""
+        with suppress(*NO_PATH):
+            found = read_files(name, folder)
+            if not found.contents and not found.skipped:
+                return False
+            for each, content in found.contents.items():
+                self.files[each] = Attachment(each, content)
+            self.encodings |= found.encodings
+            self.folders[name] = str(found)
+            return True
+        return False
+
+
+def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> NamedFiles:
+    """Return the files and folders that a message names.
+
+    `known` has earlier attachments, used for files deleted since. Raises InvalidOption for a file
+    that is too large or not a text file, and for a folder with too many or too large ones.
     """
     before = {each.name: each for each in known}
-    files: dict[str, Attachment] = {}
-    missing, encodings = [], dict[str, str]()
+    named = NamedFiles()
     for quoted, plain in NAME.findall(text):
-        for name in [quoted] if quoted else _possible(plain):
-            path = _file(folder, name)
-            if path is not None:
-                content, encoding = _content(path, name)
-                files[name] = Attachment(name, content)
-                encodings |= {name: encoding} if encoding else {}
-            elif name in before:
-                files[name] = before[name]
-            if name in files:
-                break
-        else:
-            missing.append(quoted or plain.rstrip(PUNCTUATION) or plain)
-    return list(files.values()), list(dict.fromkeys(missing)), encodings
+        names = [quoted] if quoted else _possible(plain)
+        if not any(named.take(name, folder, before) for name in names):
+            missing = quoted or plain.rstrip(PUNCTUATION) or plain
+            named.missing += [missing] * (missing not in named.missing)
+    return named
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
@@ -96,10 +143,15 @@ def _possible(word: str) -> Iterator[str]:
         yield word
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def _existing(folder: Path, name: str) -> Path | None:
+    """Return the file or folder of this name; None if there is none.
+
+    A folder of dots needs a slash at its end, as dots are punctuation, too.
+    """
     with suppress(*NO_PATH):
         path = folder / Path(name).expanduser()
-        return path if name and path.is_file() else None
+        is_written_out = bool(name.strip(".")) and name != "/"
+        return path if path.is_file() or (path.is_dir() and is_written_out) else None
     return None
 
 

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from scripted_chat import Script, chat
 from specchat.chat.conversation import Attachment
+from specchat.chat.text_files import LARGEST_FILE
 from specchat.errors import InvalidOption
-from specchat.tui.mentions import LARGEST_FILE, completions, named_files
+from specchat.tui.mentions import completions, named_files
+from tui.driving import say
 
 
 def test_file_names_are_completed(tmp_path: Path) -> None:
@@ -28,7 +31,7 @@ def test_names_without_a_file_stay_as_they_are(tmp_path: Path) -> None:
     """Addresses and names of people are not files."""
     text = "Write to me@example.org and @someone."
 
-    assert named_files(text, tmp_path)[0] == []
+    assert named_files(text, tmp_path).attachments == []
 
 
 def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
@@ -45,7 +48,9 @@ def test_a_file_named_twice_is_attached_once(tmp_path: Path) -> None:
     """Its name stays in the text."""
     (tmp_path / "a.txt").write_text("content", "utf-8")
 
-    assert named_files("@a.txt and @a.txt", tmp_path) == ([Attachment("a.txt", "content")], [], {})
+    named = named_files("@a.txt and @a.txt", tmp_path)
+    assert named.attachments == [Attachment("a.txt", "content")]
+    assert (named.missing, named.encodings, named.folders) == ([], {}, {})
 
 
 GERMAN = "Grüße, schöne Straße: 5 €"
@@ -66,10 +71,11 @@ GERMAN = "Grüße, schöne Straße: 5 €"
 def test_files_of_any_usual_encoding_are_read(tmp_path: Path, encoding: str, said: str) -> None:
     """Without a byte order mark in the prompt; the encoding is named unless it is UTF-8."""
     (tmp_path / "a.txt").write_bytes(f"Text: {GERMAN}".encode(encoding))
-    files, missing, encodings = named_files("@a.txt", tmp_path)
+    named = named_files("@a.txt", tmp_path)
+    encodings = named.encodings
 
-    assert files == [Attachment("a.txt", f"Text: {GERMAN}")]
-    assert missing == []
+    assert named.attachments == [Attachment("a.txt", f"Text: {GERMAN}")]
+    assert named.missing == []
     assert encodings.get("a.txt", "").startswith(said)
     assert bool(encodings) == bool(said)
 
@@ -83,3 +89,57 @@ def test_pictures_and_programs_are_no_text(tmp_path: Path, content: bytes) -> No
     (tmp_path / "a.bin").write_bytes(content)
     with pytest.raises(InvalidOption, match="not a text file"):
         named_files("@a.bin", tmp_path)
+
+
+def test_folders_and_patterns_are_attached(tmp_path: Path) -> None:
+    """With what was skipped; punctuation after a name is none of it."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "my notes").mkdir()
+    for name in ("src/a.py", "src/b.py", "src/.env", "my notes/c.md"):
+        (tmp_path / name).write_text(f"of {name}", "utf-8")
+    named = named_files('Compare @src/, @src/b*.py? and @"my notes/" with @*.zip.', tmp_path)
+
+    assert [each.name for each in named.attachments] == ["src/a.py", "src/b.py", "my notes/c.md"]
+    assert named.attachments[2].content == "of my notes/c.md"
+    assert named.missing == ["*.zip"]
+    assert list(named.notices()) == [
+        "src/: attached 2 files, skipped 1 (1 hidden).",
+        "src/b*.py: attached 1 file.",
+        "my notes/: attached 1 file.",
+    ]
+    assert named_files("so @ ... @. @.. @/ @?", tmp_path).attachments == []
+
+
+def test_files_of_a_folder_that_is_gone_are_taken_from_before(tmp_path: Path) -> None:
+    """An edited question keeps what it had."""
+    known = [Attachment("src/a.py", "A"), Attachment("src2/b.py", "B")]
+
+    assert named_files("@src/", tmp_path, known).attachments == known[:1]
+    assert named_files("@src2", tmp_path, known).attachments == known[1:]
+
+
+def test_many_encodings_are_one_notice(tmp_path: Path) -> None:
+    """With the first names."""
+    for name in "abcde":
+        (tmp_path / f"{name}.txt").write_bytes("Grüße".encode("latin-1"))
+    first, _ = named_files("@*.txt", tmp_path).notices()
+
+    assert first == "a.txt, b.txt, c.txt and 2 more were read as Windows-1252 (Latin-1)."
+
+
+@pytest.mark.anyio
+async def test_a_folder_is_sent_with_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the notice says what was skipped."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("print(1)")
+    (tmp_path / "src" / "b.bin").write_bytes(bytes(9))
+    monkeypatch.chdir(tmp_path)
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "What does @src/ do?")
+        assert app._notices[-1].message == "src/: attached 1 file, skipped 1 (1 not text)."
+    sent = script.asked[0][0][-1]["content"]
+    assert sent == "What does @src/ do?\n\nsrc/a.py:\n```\nprint(1)\n```"

@@ -225,7 +225,7 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
     (name,) = pasted_files(form.format(written), tmp_path)
 
     assert name == '@"my notes.txt"'
-    ((file,), _, _) = named_files(f"Read {name}", tmp_path)
+    (file,) = named_files(f"Read {name}", tmp_path).attachments
     assert file.content == "some notes"
     escaped = path.replace(" ", "\\ ")
     assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]

@@ -252,11 +252,11 @@ class Answers:
     def _add_question(self, written: str, text: str) -> Message:
         edited = self._conversations.tree.get(self.editing or 0)
         known = edited.attachments if edited else ()
-        files, missing, encodings = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, files, instead_of=edited)
-        for name, encoding in encodings.items():
-            self._view.notify(f"{harmless(name)} was read as {encoding}.")
-        for name in missing:
+        named = named_files(written, Path.cwd(), known)
+        question = self._conversations.ask(text, named.attachments, instead_of=edited)
+        for notice in named.notices():
+            self._view.notify(notice)
+        for name in named.missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question

@@ -63,7 +63,7 @@ class MessageSize:
     def _read_files(self, number: int, written: str, text: str, folder: Path) -> None:
         """Read the files that the message names, in a thread of its own."""
         try:
-            files, _, _ = named_files(written, folder)
+            files = named_files(written, folder).attachments
         except SpecchatError:  # sending it says what is wrong
             files = []
         self.post(self._ask, number, with_attachments(text, files))
