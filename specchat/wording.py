@@ -29,6 +29,12 @@ def size_text(num_bytes: float) -> str:
     return f"{size:.{decimals}f} {UNITS[power]}"
 
 
+def short_size(num_bytes: float) -> tuple[str, str]:
+    """Return a size rounded to show beside another, and its unit: ("7.1", "GB") or ("39", "MB")."""
+    is_large = num_bytes >= 0.995e9
+    return (f"{num_bytes / 1e9:.1f}", "GB") if is_large else (f"{num_bytes / 1e6:.0f}", "MB")
+
+
 def duration_text(seconds: float) -> str:
     """Return a duration as "42 s", "3 min 5 s" or "2 h 10 min"."""
     if seconds < 60:

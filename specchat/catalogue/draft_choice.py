@@ -24,6 +24,7 @@ from specchat.catalogue.local_models import (
     model_at,
     models_in,
 )
+from specchat.catalogue.model_names import QUANTISATION
 from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.draft_kinds import is_name_of_head
@@ -52,7 +53,6 @@ and for a draft derived from the target, which was measured."""
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?b?")
 SIZE = re.compile(r"\d+(?:\.\d+)?b")
-QUANTISATION = re.compile(r"[-_.](?:ud-)?(?:i?q\d\w*|bf16|f16|f32|mxfp4|nvfp4)(?=[-_.]|$)")
 IGNORED_WORDS = frozenset({"gguf", "ggml", "of", "latest"})
 
 

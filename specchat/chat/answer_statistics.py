@@ -17,6 +17,10 @@ SUMMED_FIELDS = (
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
 UNKNOWN = "-"
+NUM_MEASURED = 20
+"""Answers that say how fast a pair is."""
+MIN_MEASURED_SECONDS = 1.0
+"""Seconds of decoding before anything is said of a pair's speed."""
 
 Record = Mapping[str, Any]
 """The statistics of one answer, with the field names of `specchat ask --json`."""
@@ -63,6 +67,20 @@ def add_up(answers: Iterable[Record]) -> Totals:
         tokens_per_step=_ratio(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
         accepted_by_position=_accepted_by_position(records),
     )
+
+
+def measured_pairs(answers: Iterable[Record]) -> dict[str, Totals]:
+    """Return the totals of each pair's first `NUM_MEASURED` answers, by its name.
+
+    Pairs that have not decoded for `MIN_MEASURED_SECONDS` yet are left out.
+    """
+    by_pair: dict[str, list[Record]] = {}
+    for each in answers:
+        own = by_pair.setdefault(str(each.get("pair", "")), [])
+        if len(own) < NUM_MEASURED:
+            own.append(each)
+    totals = {name: add_up(own) for name, own in by_pair.items()}
+    return {name: each for name, each in totals.items() if each.decode_s >= MIN_MEASURED_SECONDS}
 
 
 def combine_parts(first: Record, second: Record) -> dict[str, Any]:

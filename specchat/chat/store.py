@@ -259,6 +259,15 @@ class Store(Database, AbstractContextManager["Store"]):
         )
         return [text for (text,) in reversed(rows)]
 
+    def statistics(self, limit: int) -> list[dict[str, Any]]:
+        """Return the statistics of the latest answers of all conversations, the newest first."""
+        rows = self.rows(
+            "SELECT statistics FROM message WHERE role = 'assistant' AND json_valid(statistics)"
+            " AND json_extract(statistics, '$.generated_tokens') > 0 ORDER BY id DESC LIMIT ?",
+            (limit,),
+        )
+        return [json.loads(record) for (record,) in rows]
+
     def saved_seconds(self, since: float = 0.0) -> float:
         """Return the seconds that speculation saved in the answers since a moment."""
         rows = self.rows(

@@ -6,36 +6,23 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from math import inf
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_catalogue
+from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.fit import judge, need_of, need_of_size, recommend, size_of_pair
-from specchat.catalogue.pairs import Pair, file_of, load_pairs
+from specchat.catalogue.recent_pairs import remember_pair
 from specchat.chat.store import default_path
-from specchat.cli.list import models_beside
-from specchat.cli.model_arguments import (
-    chosen_pair,
-    generate_options,
-    is_first_run,
-    loading_of,
-    save_loaded,
-    with_best_draft,
-    with_derived_draft,
-    with_tuned_draft,
-)
+from specchat.cli.model_arguments import chosen_pair, is_first_run, save_loaded
+from specchat.cli.offers import choice_of, find_offers, foresee_offer, open_file
 from specchat.drafter_registry import AUTO
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
-from specchat.planning.device import find_machine
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
-from specchat.wording import size_text
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -49,12 +36,14 @@ def run(arguments: argparse.Namespace) -> int | None:
             " xterm-256color, or use `specchat ask`"
         )
     pair = chosen_pair(arguments)
-    choice = _choice(arguments, pair)
+    choice = choice_of(arguments, pair)
     settings = arguments.settings
     _require_known_actions(settings)
     setup = Setup(
         pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
         offers=lambda: find_offers(arguments),
+        foresee=foresee_offer,
+        remember=lambda name, loading: remember_pair(name, loading.target, loading.draft),
         open_file=partial(open_file, arguments),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
@@ -85,64 +74,10 @@ def _require_known_actions(settings: Settings) -> None:
             raise wrong_setting(settings, f"keys.{name}", f"unknown action {name}: use {known}")
 
 
-def _choice(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    options = generate_options(arguments, pair)
-    loading = loading_of(arguments, pair, options["drafter"])
-    return PairChoice(pair.name, pair.description, loading, options)
-
-
 def left_out() -> str:
     """Return a notice about invalid pairs in the user's models.toml, empty if there are none."""
     complaint = read_catalogue().complaint if own_catalogue_path().exists() else ""
     return complaint and f"Some pairs are not listed: {complaint}"
-
-
-def find_offers(arguments: argparse.Namespace) -> list[Offer]:
-    """Return the pairs of the catalogue, installed or not, and other local models.
-
-    Invalid pairs in the user's own models.toml are left out.
-    """
-    machine, here, entries = find_machine(), load_pairs(), read_catalogue().entries
-    best = recommend(entries.values(), machine)
-    choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
-    pairs = [
-        Offer(
-            each.name,
-            each.description,
-            size=size_of_pair(each.num_bytes, each.about_gb),
-            tier=each.tier,
-            licence=each.licence,
-            needs=each.experimental,
-            fit=judge(need_of(each), machine),
-            share=each.bytes_here / (each.num_bytes or inf),
-            is_recommended=each == best,
-            is_trial=each.name == TRIAL,
-            references=each.references,
-            choose=choose.get(each.name),
-        )
-        for each in entries.values()
-    ]
-    listed = [each for entry in entries.values() for each in entry.references]
-    paths = {path for each in listed if (path := find_present(each))}
-    paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
-    beside = [model for model, _ in models_beside(paths) if model.name not in entries]
-    return pairs + [
-        Offer(
-            each.name,
-            f"from {each.tool}",
-            size=size_text(each.num_bytes),
-            fit=judge(need_of_size(each.num_bytes), machine),
-            choose=partial(_choose_file, arguments, each.name, each.path),
-        )
-        for each in beside
-        if each.tool != "derived"  # drafts are listed with their targets
-    ]
-
-
-def open_file(arguments: argparse.Namespace, name: str) -> Offer:
-    """Return the offer for a GGUF file; raises ModelNotFound if there is no such file."""
-    path = file_of(name)
-    return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
 
 
 def find_other_drafts(choice: PairChoice) -> list[Offer]:
@@ -181,11 +116,3 @@ def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
     loading = replace(choice.loading, draft=draft, first_guess=None)
     name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
     return replace(choice, name=name, loading=loading, options=options, keep=None)
-
-
-def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:
-    return _choose_tuned(arguments, with_best_draft(Pair(name, "", path, None, {})))
-
-
-def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    return _choice(arguments, with_derived_draft(with_tuned_draft(pair)))

@@ -251,6 +251,10 @@ class Engine(ABC):
     def check(self) -> None:  # noqa: B027  # there may be no process
         """Raise EngineFailed if the engine's own process has ended."""
 
+    def held_bytes(self) -> int:
+        """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
+        return 0
+
     def kill(self) -> None:
         """Kill the engine's own process, from any thread; without one, stop the answer."""
         self.stop()

@@ -31,6 +31,7 @@ from specchat.gguf import draft_kinds
 from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
+from specchat.planning.host_resources import private_bytes
 
 LOGS = (worker.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
@@ -166,6 +167,10 @@ class RemoteEngine(Engine):
         """Raise EngineFailed if the process has ended."""
         if not self._process.is_alive():
             raise self._death()
+
+    def held_bytes(self) -> int:
+        """Return the memory of the process."""
+        return private_bytes(self._process.pid or 0)
 
     def kill(self) -> None:
         """Kill the process; an answer in progress raises EngineFailed."""

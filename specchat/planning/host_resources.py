@@ -34,6 +34,24 @@ def available_bytes() -> int | None:
     return max(0, min([free, *_memory_limits()]))
 
 
+def total_bytes() -> int:
+    """Return the bytes of this machine's memory, 0 if the system does not report it."""
+    with suppress(OSError, RuntimeError):
+        return int(psutil.virtual_memory().total)
+    return 0
+
+
+def private_bytes(process: int) -> int:
+    """Return the bytes that become free when a process ends, 0 if unknown.
+
+    Mapped files are not among them: the system counts them as available already.
+    """
+    with suppress(psutil.Error, OSError, RuntimeError):
+        info = psutil.Process(process).memory_info()
+        return max(0, int(info.rss) - int(getattr(info, "shared", info.rss)))
+    return 0
+
+
 def num_cores() -> int:
     """Return the number of cores to decode with; more threads are slower.
 

@@ -118,7 +118,10 @@ class ChatApp(App[None]):
         view, post, key_of = self.view, self.call_later, setup.key_of
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of)
+        self.pair_controller = pair = PairController(
+            view, setup.pair, post, load, key_of,
+            lambda *loaded: view.run(asyncio.to_thread(setup.remember, *loaded), "remember"),
+        )  # fmt: skip
         self.pulls = Pulls(view, post)
         self.hint = Hint(self.pulls, key_of, is_first_run=setup.is_first_run)
         self.answers = Answers(view, chat, pair, key_of)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
@@ -24,27 +24,62 @@ class PairChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a pair is and takes on this machine, in words, as far as it is known.
+
+    `drafts` is what drafts for it; `context` is in tokens, 0 if unknown. `memory` says what it
+    needs of which memory, "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
+    what is given up for memory, or why the files cannot be loaded.
+    """
+
+    target: str = ""
+    drafts: str = ""
+    quantisation: str = ""
+    context: int = 0
+    memory: str = ""
+    fits: bool = True
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """A pair in the models screen: `choose` loads it if installed, else `references` are pulled.
 
-    `size` and `fit` (how well this machine can run it) are text. `needs` names a feature the pair
-    requires and specchat lacks, empty if there is none. `share` is the part already downloaded,
-    from 0 to 1. `choose` looks for a draft model, which may take a moment.
+    `size` is text; `title` is the name to show, if it is not `name`. `needs` names a feature the
+    pair requires and specchat lacks, empty if there is none. `share` is the part already
+    downloaded, from 0 to 1. `loaded` is when it was last loaded (Unix time), 0 for never.
+    `outlook` is what is known without this machine's memory and the pair's files. `choose` looks
+    for a draft model, which may take a moment.
     """
 
     name: str
     description: str
     size: str = ""
-    tier: str = ""
     licence: str = ""
     needs: str = ""
-    fit: str = ""
     share: float = 0.0
+    title: str = ""
+    loaded: float = 0.0
+    outlook: Outlook = field(default_factory=Outlook)
     is_recommended: bool = False
     is_trial: bool = False
     """Whether it is the small pair for trying things out."""
     references: tuple[Reference, ...] = ()
     choose: Callable[[], PairChoice] | None = None
+
+
+Remember: TypeAlias = Callable[[str, Loading], None]
+"""Called with the name of each pair that was loaded, and how."""
+
+
+def forget(name: str, loading: Loading) -> None:
+    """Do nothing with a pair that was loaded: the default `remember`."""
+
+
+def no_outlook(offer: Offer, held_bytes: int) -> Outlook:
+    """Know no more of a pair than its offer does: the default `foresee`."""
+    del held_bytes
+    return offer.outlook
 
 
 def no_files(name: str) -> Offer:
@@ -57,13 +92,18 @@ class Setup:
     """The first pair, how to sample, where to keep conversations, and how the chat looks.
 
     `offers` lists the pairs that are installed or can be pulled; it may take a moment, but uses no
-    network. `open_file` returns a pair for the path of a GGUF file. `history` is the file of the
-    store; None to store nothing.
+    network. `foresee` returns what a pair takes on this machine, for which it reads the files of an
+    installed one; the second argument is the memory that the loaded pair holds, in bytes.
+    `open_file` returns a pair for the path of a GGUF file. `history` is the file of the store; None
+    to store nothing.
     """
 
     pair: PairChoice
     offers: Callable[[], Sequence[Offer]]
     history: Path | None
+    foresee: Callable[[Offer, int], Outlook] = no_outlook
+    remember: Remember = forget
+    """Writes a file: not to be called by the screen's own thread."""
     open_file: Callable[[str], Offer] = no_files
     system_prompt: str = ""
     screen: ScreenOptions = field(default_factory=ScreenOptions)

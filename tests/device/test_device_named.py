@@ -10,7 +10,7 @@ import pytest
 
 from device_options import EXACT, WritePair
 from specchat.cli.arguments import parse
-from specchat.cli.chat import find_offers
+from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
@@ -89,4 +89,4 @@ def test_bench_the_panel_and_the_models_name_the_device(device: Device, pair: Wr
     arguments = parse(["chat"])
     complete(arguments)
     (demo,) = [each for each in find_offers(arguments) if each.name == "demo"]
-    assert demo.fit == "fits the GPU"
+    assert "GPU memory" in foresee_offer(demo, 0).memory

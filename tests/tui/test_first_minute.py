@@ -15,8 +15,8 @@ from hub_server import Fault, HubServer
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path
 from specchat.cli.arguments import parse
-from specchat.cli.chat import find_offers
 from specchat.cli.model_arguments import is_first_run
+from specchat.cli.offers import find_offers
 from specchat.cli.option_arguments import complete
 from specchat.hub.cache import cache_root
 from specchat.planning.device import Machine
@@ -58,7 +58,7 @@ def _small_machine(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     own_catalogue_path().parent.mkdir(parents=True)
     trial = f'[pair."{TRIAL}"]\ndescription = "Small"\n'
     own_catalogue_path().write_text(trial + OWN)
-    monkeypatch.setattr("specchat.cli.chat.find_machine", lambda: Machine(free=1_000_000))
+    monkeypatch.setattr("specchat.cli.offers.find_machine", lambda: Machine(free=1_000_000))
     hub.put(FILE.repository, FILE.file, CONTENT)
     hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT, "d" * 40)
 

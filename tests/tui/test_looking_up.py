@@ -19,7 +19,7 @@ from tui.driving import header_text, hint, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
-OFFERS = (Offer("big", "Everyday questions", "3.14 GB", "small", is_recommended=True),)
+OFFERS = (Offer("big", "Everyday questions", "3.14 GB", is_recommended=True),)
 
 
 async def test_search_results_have_a_date_a_role_and_one_line(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_offline_nothing_is_offered_for_download(monkeypatch: pytest.Monke
         await until(pilot, lambda: "offline" in header_text(app))
         assert "downloads" not in hint(app)
         await pilot.press("f8")
-        await until(pilot, lambda: "Available online (specchat is offline)" in screen_text(app))
+        await until(pilot, lambda: "To download (specchat is offline)" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: bool(app._notifications))
         assert "cannot be downloaded offline" in next(iter(app._notifications)).message

@@ -12,11 +12,11 @@ from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.chat.store import Store
-from specchat.cli.chat import open_file
+from specchat.cli.offers import open_file
 from specchat.engine.api import Loading
 from specchat.errors import ModelNotFound
 from specchat.tui.app import ChatApp
-from specchat.tui.screens.dialogs import LineScreen
+from specchat.tui.screens.file_screen import FileScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import say, screen_text, type_keys, until
@@ -43,14 +43,17 @@ def listed(app: ChatApp) -> list[str | None]:
 
 
 async def test_pairs_are_searched_by_name_and_description() -> None:
-    """A slash leads to the search, Enter to what it found."""
+    """What is typed narrows the list, letters that were commands too; Enter uses what it found."""
     app = chat(Script(), offers=offers)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) == 5)
-        await type_keys(pilot, "/", *"far")
-        assert listed(app) == ["gamma", "open a file"]
-        await type_keys(pilot, *["backspace"] * 3, *"beta", "enter", "enter")
+        await type_keys(pilot, *"far")
+        await until(pilot, lambda: listed(app) == ["gamma", "open a file"])
+        await type_keys(pilot, *["backspace"] * 3, *"cdq/")
+        assert app.screen.query_one(Input).value == "cdq/"
+        await until(pilot, lambda: listed(app) == ["open a file"])
+        await type_keys(pilot, *["backspace"] * 4, *"beta", "enter")
         await until(pilot, lambda: app.pair_controller.pair.name == "beta")
 
 
@@ -66,9 +69,14 @@ async def test_a_pair_is_used_by_its_name() -> None:
         assert app.screen.query_one(Input).value == "gamma"
 
 
-@pytest.mark.parametrize("is_typed", [True, False])
-async def test_a_gguf_file_is_opened(*, is_typed: bool) -> None:
-    """From the last line of the list, or by /models."""
+@pytest.mark.parametrize("keys", [(), ("ctrl+o",), ("up", "enter"), (*"none", "enter")], ids=str)
+async def test_a_gguf_file_is_opened(
+    keys: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By /models, by a key, or from the last line of the list, which every search keeps."""
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "mine.gguf").touch()
+    monkeypatch.chdir(tmp_path)
     named: list[str] = []
 
     def find(name: str) -> Offer:
@@ -77,13 +85,13 @@ async def test_a_gguf_file_is_opened(*, is_typed: bool) -> None:
 
     app = chat(Script(), offers=offers, open_file=find)
     async with app.run_test(size=SIZE) as pilot:
-        if is_typed:
+        if not keys:
             await say(pilot, "/models some/mine.gguf", wait=False)
         else:
             await pilot.press("f8")
             await until(pilot, lambda: isinstance(app.screen, ModelScreen) and bool(listed(app)))
-            await pilot.press("end", "enter")
-            await until(pilot, lambda: isinstance(app.screen, LineScreen))
+            await pilot.press(*keys)
+            await until(pilot, lambda: isinstance(app.screen, FileScreen))
             await type_keys(pilot, *"some/mine.gguf", "enter")
         await until(pilot, lambda: app.pair_controller.pair.name == "mine")
         assert named == ["some/mine.gguf"]

@@ -19,8 +19,9 @@ from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.local_models import ModelFolder
 from specchat.cli.arguments import parse
-from specchat.cli.chat import find_offers, left_out
+from specchat.cli.chat import left_out
 from specchat.cli.model_arguments import is_first_run
+from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelWontLoad
@@ -68,7 +69,7 @@ def words(*given: str) -> argparse.Namespace:
 
 def chat_with_catalogue(script: Script, **setup: Any) -> ChatApp:
     """Return the chat with the pairs of the catalogue."""
-    return chat(script, offers=lambda: find_offers(words()), **setup)
+    return chat(script, offers=lambda: find_offers(words()), foresee=foresee_offer, **setup)
 
 
 def marked(app: ChatApp) -> str:
@@ -106,21 +107,32 @@ async def pull_one(pilot: Any) -> None:
 
 
 async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
-    """Name, size, tier, licence, what for, whether here; experimental ones by themselves."""
+    """Name, draft, quantization, size, memory, licence, what for; unsupported ones last."""
     app = chat_with_catalogue(Script())
-    async with app.run_test(size=(110, 120)) as pilot:
+    async with app.run_test(size=(150, 120)) as pilot:
         await open_models(pilot)
+        await until(pilot, lambda: "2.22 GB   ≈ 4.3 of" in screen_text(app))
         shown = screen_text(app)
+        await mark(pilot, "one")
+        await until(pilot, lambda: "The first" in screen_text(app))
+        details = screen_text(app)
+        await mark(pilot, "two")
+        await until(pilot, lambda: "The second" in screen_text(app))
+        assert "Needs a DSpark draft, which specchat does not support yet" in screen_text(app)
 
-    lines = {line.split()[1]: line for line in shown.splitlines() if len(line.split()) > 2}
-    assert "small" in lines["one"]
-    assert "The first · Apache-2.0" in shown
+    lines = {line.split()[1]: line.split() for line in shown.splitlines() if len(line.split()) > 2}
+    assert lines["one"][2:4] == ["small", "Q4"]
+    assert lines["qwen3-1.7b"][2:8] == ["Qwen3-0.6B", "Q8_0", "2.22", "GB", "≈", "4.3"]
+    assert "model-Q4.gguf · Q4 · " in details
+    assert " · Apache-2.0" in details
+    assert "Drafts come from small" in details
     assert "✔ demo" in shown
     assert "● scripted" in shown
     assert "in use" in shown
-    order = [shown.index(heading) for heading in ("Installed", "Available", "Experimental")]
+    headings = ("Recent", "Downloaded", "To download", "Not supported yet")
+    order = [shown.index(heading) for heading in headings]
     assert order == sorted(order)
-    assert shown.index("needs a DSpark draft") > order[2]
+    assert shown.index(" two ") > order[3]
 
 
 async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
@@ -172,12 +184,13 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     app = chat_with_catalogue(script)
     async with app.run_test(size=(110, 120)) as pilot:
         await open_models(pilot)
-        shown = screen_text(app)
-        assert "from LM Studio" in shown
         (name,) = [
             each.name for each in app.pair_actions.offers() if each.description == "from LM Studio"
         ]
+        shown = screen_text(app)
+        assert shown.index("Downloaded") < shown.index("answers") < shown.index("To download")
         await mark(pilot, name)
+        await until(pilot, lambda: "From LM Studio" in screen_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
         assert app.pair_controller.pair.loading.target.name == "answers.gguf"
@@ -237,9 +250,9 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
         await open_models(pilot)
+        await mark(pilot, "one")
         await until(pilot, lambda: " of 250 kB" in screen_text(app) and "/s" in screen_text(app))
         assert " left" in screen_text(app)
-        await mark(pilot, "one")
         await pilot.press("enter")
         assert not isinstance(app.screen, ConfirmScreen)  # it is on its way already
         gate.set()
@@ -256,7 +269,8 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
         await until(pilot, lambda: hub.num_sent > 0 and " 0 %" not in app.pulls.summary())
         await open_models(pilot)
         await mark(pilot, "one")
-        await pilot.press("c")
+        await until(pilot, lambda: "Cancel download" in screen_text(app))
+        await pilot.press("delete")
         await until(pilot, lambda: not app.pulls.running)
         assert hint(app) == ""
         await until(pilot, lambda: "% downloaded" in screen_text(app))
@@ -276,10 +290,11 @@ async def test_the_progress_of_a_pull_moves_no_line() -> None:
     async with app.run_test(size=SIZE) as pilot:
         screen = await open_models(pilot)
         await mark(pilot, "last")
-        await until(pilot, lambda: "the last one" in screen_text(app))
+        await until(pilot, lambda: "  last  " in screen_text(app))
+        before = next(line for line in screen_text(app).splitlines() if "  last  " in line)
         screen.show_pull("last")
         await pilot.pause(0.1)
-        assert "the last one" in screen_text(app)
+        assert before in screen_text(app).splitlines()
 
 
 async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance() -> None:
@@ -340,7 +355,8 @@ async def test_a_pull_that_fails_says_why_in_one_line(
         assert reason in note.message
         assert "\n" not in note.message
         await open_models(pilot)
-        assert reason in screen_text(app)
+        await mark(pilot, "one")
+        await until(pilot, lambda: reason in screen_text(app))
 
 
 async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
@@ -439,7 +455,8 @@ async def test_a_pair_can_be_kept_for_the_next_start() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await open_models(pilot)
         await mark(pilot, "demo")
-        await pilot.press("d")
+        await until(pilot, lambda: "Make default" in screen_text(app))
+        await pilot.press("ctrl+d")
         await until(pilot, lambda: settings_path().exists())
 
     assert words().pair == "demo"
@@ -450,9 +467,9 @@ async def test_pairs_can_be_chosen_with_the_mouse() -> None:
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(110, 90)) as pilot:
         screen = await open_models(pilot)
-        await until(pilot, lambda: "The first · Apache" in screen_text(app))
+        await until(pilot, lambda: "  one  " in screen_text(app))
         rows: Sequence[str] = screen_text(app).splitlines()
-        (y,) = [number for number, row in enumerate(rows) if "The first · Apache" in row]
+        (y,) = [number for number, row in enumerate(rows) if "  one  " in row]
         await pilot.click(offset=(20, y))
         await until(pilot, lambda: app.screen is not screen)
         assert "Download one?" in screen_text(app)

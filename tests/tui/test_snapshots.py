@@ -24,7 +24,7 @@ from specchat.decoding.chunk import ToolCall
 from specchat.engine.api import Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.setup import Offer, Outlook, PairChoice
 from specchat.tui.widgets.composer import Composer
 from tui.driving import until
 
@@ -53,14 +53,26 @@ SCREENS = {
 IN_ALL_SIZES = ("chat", "models", "stats", "settings", "sidebar", "help")
 CHOICE = PairChoice("demo", "A tiny model that knows specchat", Loading(Path("target.gguf")))
 OFFERS = (
-    Offer("demo", CHOICE.description, "12.5 MB", choose=lambda: CHOICE),
-    Offer("qwen3-4b", "Everyday questions on a laptop", "3.14 GB", "small", "Apache-2.0"),
     Offer(
-        "qwen3-8b", "To begin with", "5.67 GB", "medium", fit="fits the GPU", share=0.34,
-        is_recommended=True,
+        "demo", CHOICE.description, "12.5 MB", choose=lambda: CHOICE,
+        outlook=Outlook("target.gguf", "draft", "Q4_0", 2048, "49 MB of 22.4 GB memory"),
     ),
-    Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "medium", "Apache-2.0"),
-    Offer("a-dspark", "Reasoning", "~20 GB", "large", needs="a DSpark draft"),
+    Offer("qwen3-4b", "Everyday questions on a laptop", "3.14 GB", "Apache-2.0"),
+    Offer(
+        "qwen3-8b", "Best start with 9 GB free", "5.67 GB", share=0.34, is_recommended=True,
+        outlook=Outlook(
+            "Qwen3-8B-Q4_K_M.gguf", "Qwen3-0.6B", "Q4_K_M", 8192, "≈ 8.1 of 22.4 GB memory"
+        ),
+    ),
+    Offer(
+        "qwen3-32b", "Like qwen3-8b, better and slower", "20.4 GB", "Apache-2.0",
+        outlook=Outlook(
+            "Qwen3-32B-Q4_K_M.gguf", "Qwen3-0.6B", "Q4_K_M", 8192, "≈ 23.9 of 22.4 GB memory",
+            fits=False,
+        ),
+    ),
+    Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "Apache-2.0"),
+    Offer("a-dspark", "Reasoning", "~20 GB", needs="a DSpark draft"),
 )  # fmt: skip
 PULLS = {
     "qwen3-4b": PullState(share=0.34, words="1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"),

@@ -1,9 +1,10 @@
 """Actions on pairs: list, switch, make one the default, and restart the engine."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from specchat.chat.answer_statistics import Totals, measured_pairs
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.controllers.adviser import Adviser
@@ -14,7 +15,10 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
-from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.setup import Offer, Outlook, PairChoice, Setup
+
+NUM_ANSWERS = 1000
+"""The latest answers that say how fast pairs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,15 @@ class PairActions:
         if not any(offer.choose and offer.name == first.name for offer in offers):
             offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
         return offers
+
+    def outlook(self, offer: Offer) -> Outlook:
+        """Return what a pair takes on this machine, once the loaded one has freed its memory."""
+        session = self.pair_controller.session
+        return self.setup.foresee(offer, session.held_bytes() if session else 0)
+
+    def measured(self) -> Mapping[str, Totals]:
+        """Return how fast the pairs of the latest answers were, by name."""
+        return measured_pairs(self.conversations.store.statistics(NUM_ANSWERS))
 
     async def open_file(self, name: str) -> None:
         """Use a GGUF file with the best draft model on this machine."""

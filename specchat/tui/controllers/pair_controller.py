@@ -8,7 +8,7 @@ from specchat.errors import SpecchatError
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session
-from specchat.tui.setup import PairChoice
+from specchat.tui.setup import PairChoice, Remember, forget
 from specchat.wording import percent, waited
 
 BAR_WIDTH = 20
@@ -23,6 +23,7 @@ class PairController:
     post: Post
     load: Load
     key_of: KeyOf
+    remember: Remember = forget
     session: Session | None = None
     facts: EngineFacts | None = None
     """What the engine reports about the pair, None until it is loaded."""
@@ -123,6 +124,7 @@ class PairController:
         self.view.say("", "progress")
         self.view.say("; ".join(facts.notices))
         self._save(facts)
+        self.remember(self.pair.name, self.pair.loading)
         self.view.show_state()
 
     def lost(self, reason: str) -> None:

@@ -114,6 +114,10 @@ class Session:
         """Whether the pair is loaded."""
         return self._engine is not None
 
+    def held_bytes(self) -> int:
+        """Return the bytes of memory that ending the engine frees, 0 if unknown."""
+        return self._engine.held_bytes() if self._engine is not None else 0
+
     def has_died(self) -> bool:
         """Return True if the engine's process has ended by itself."""
         try:

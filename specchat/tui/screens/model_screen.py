@@ -1,31 +1,35 @@
-"""The models screen: installed pairs to switch to, and pairs of the catalogue to download."""
+"""The models screen: pairs to switch to, the last used first, and pairs to download."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from specchat.chat.answer_statistics import Totals
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
 from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
-from specchat.tui.setup import Offer
+from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
+from specchat.tui.screens.file_screen import FileScreen
+from specchat.tui.screens.model_rows import Columns, ModelRow
+from specchat.tui.setup import Offer, Outlook
+from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.wording import percent
 
-MAX_NAME_WIDTH = 26
-BAR_WIDTH = 12
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 OPEN = "open a file"
 """The id of the entry that asks for a file; no pair has this name."""
-TITLE = "Pairs of a target and its draft model"
+TITLE = "Models"
+MIN_HEIGHT_FOR_GAPS = 30
 
 
 def question_before_pull(offer: Offer) -> ConfirmScreen:
@@ -44,6 +48,12 @@ class PairSource(Protocol):
     def offers(self) -> list[Offer]:
         """Return all pairs; may take a moment."""
 
+    def outlook(self, offer: Offer) -> Outlook:
+        """Return what a pair takes on this machine; may take a moment if it is installed."""
+
+    def measured(self) -> Mapping[str, Totals]:
+        """Return how fast pairs were here, by name."""
+
     def pull(self, offer: Offer) -> None:
         """Ask whether to download a pair, and do so."""
 
@@ -57,176 +67,257 @@ class PairSource(Protocol):
         """Use a GGUF file."""
 
 
-class _Pairs(GroupedList):
-    """A list whose footer shows what Enter does."""
+class _Filter(FilterInput):
+    """A filter whose keys say what they do to the highlighted pair."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or download")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "screen.use", "Use"),
+        Binding("enter", "screen.download", "Download"),
+        Binding("enter", "screen.choose", "Choose", show=False),
+        Binding("ctrl+d", "screen.keep", "Make default"),
+        Binding("delete", "screen.cancel", "Cancel download"),
+        Binding("ctrl+o", "screen.open_file", "Open file"),
+    ]
 
 
 class ModelScreen(Dialog[None]):
-    """A list of pairs, with actions on the highlighted one."""
+    """A list of pairs, with actions on the highlighted one and all that is known of it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c,delete", "cancel", "Cancel download"),
-        Binding("d", "keep", "Make default"),
-        Binding("/", "app.focus_previous", "Search"),
-        Binding("down", "app.focus_next", show=False),
-        Binding("escape,q,f8", "dismiss", "Close"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f8", "dismiss", "Close")]
 
     def __init__(self, pairs: PairSource, pulls: Pulls, in_use: str, words: str = "") -> None:
         """Store the source of pairs, and the name of the pair in use.
 
         `words` is the initial search: only pairs that contain them are listed.
         """
-        super().__init__("Looking for pairs…")
+        super().__init__("Looking for models…")
         self._pairs = pairs
         self._pulls = pulls
         self._in_use = in_use
         self._words = words
-        self._offers: dict[str, Offer] = {}
-        self._name_width = 0
+        self._rows: dict[str, ModelRow] = {}
+        self._measured: Mapping[str, Totals] = {}
+        self._columns = Columns(0)
+        self._filled = ""
+        """The words by which the list was narrowed."""
 
     def content(self) -> ComposeResult:
-        """Put the search above the list."""
-        yield Input(self._words, placeholder="/ search", compact=True)
-        yield _Pairs(markup=False)
+        """Put the search above the list, and the details below it."""
+        yield _Filter(self._words)
+        yield Static(classes="columns", markup=False)
+        models = GroupedList(markup=False)
+        models.can_focus = False
+        yield models
+        yield Static(classes="facts", markup=False)
 
     def on_mount(self) -> None:
         """Look for pairs."""
-        self.query_one(OptionList).focus()
+        self.query_one(Input).focus()
+        self._measured = self._pairs.measured()
         self.find_again()
+
+    def on_resize(self) -> None:
+        """Fit the columns to the new width."""
+        self.call_after_refresh(self._fill)
 
     @work(exclusive=True)
     async def find_again(self) -> None:
-        """Look for pairs in a thread, because reading the local files may take a moment."""
+        """Look for pairs in a thread, then read the files of the installed ones, one by one.
+
+        Reading a file takes up to a second, so each row is completed as soon as its own was read.
+        """
         title = TITLE
         try:
             found = await asyncio.to_thread(self._pairs.offers)
-            self._offers = {offer.name: offer for offer in found}
+            self._rows = {offer.name: self._row(offer) for offer in found}
         except SpecchatError as error:
             title = harmless(str(error))
-        if self not in self.app.screen_stack:  # closed in the meantime
+        if not self._is_open:
             return
-        self._name_width = min(max(map(len, self._offers), default=0), MAX_NAME_WIDTH)
         self._fill()
         self.query_one(".title", Static).update(title)
+        unread = [each for each in self._listed("") if not each.is_read]
+        for row in sorted(unread, key=lambda each: each.is_here):  # those take no time first
+            await self._complete(row.offer)
+
+    async def _complete(self, offer: Offer) -> None:
+        """Show what a pair takes on this machine."""
+        outlook = await asyncio.to_thread(self._pairs.outlook, offer)
+        if self._is_open:
+            self._rows[offer.name] = replace(self._rows[offer.name], outlook=outlook, is_read=True)
+            self._show(offer.name)
+
+    @property
+    def _is_open(self) -> bool:
+        return self in self.app.screen_stack
 
     def show_pull(self, name: str) -> None:
         """Update the display of a pair's download."""
-        options = self.query_one_optional(OptionList)  # the list may not be mounted yet
-        if options is not None and name in {each.id for each in options.options}:
-            options.replace_option_prompt(name, self._lines(self._offers[name]))
+        if name in self._rows:
+            self._rows[name] = replace(self._rows[name], pull=self._pulls.latest.get(name))
+            self._show(name)
+
+    def on_option_list_option_highlighted(self) -> None:
+        """Show what is known of the pair, and the keys that act on it."""
+        self._show_details()
+        self.refresh_bindings()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Switch to the selected pair, or offer to download it if it is not installed."""
-        if event.option.id == OPEN:
-            self._ask_file()
-            return
-        offer = self._offers[str(event.option.id)]
-        if offer.choose is not None:
-            self._pairs.use(offer)
-        elif offer.needs:
-            self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
-        elif self._is_downloading(offer):
-            self.notify(f"{offer.name} is downloading; c cancels it.")
+        """Act on a clicked pair."""
+        event.option_list.highlighted = event.option_index
+        self.action_choose()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done with the highlighted pair."""
+        row = self._highlighted
+        if action in {"use", "keep"}:
+            return row is not None and row.is_here
+        if action == "download":
+            return row is not None and not row.is_here and not row.is_arriving
+        if action == "cancel":
+            return row is not None and row.is_arriving
+        return super().check_action(action, parameters)
+
+    async def action_list(self, action: str) -> None:
+        """Run an action of the list, which has no focus."""
+        await self.query_one(GroupedList).run_action(action)
+
+    def action_choose(self) -> None:
+        """Use the highlighted pair, offer to download it, or ask for a file."""
+        self._narrow()
+        row = self._highlighted
+        if row is None:
+            self.action_open_file()
+        elif row.is_here:
+            self._pairs.use(row.offer)
+        elif not row.is_arriving:
+            self._download(row)
+
+    action_use = action_download = action_choose
+    """What Enter is called: the list may change before it is handled."""
+
+    def _download(self, row: ModelRow) -> None:
+        name, needs = row.offer.name, row.offer.needs
+        if needs:
+            self.notify(f"{name} needs {needs}, which specchat does not support yet.")
         elif is_offline():
-            self.notify(f"{offer.name} cannot be downloaded offline. {OFFLINE}")
+            self.notify(f"{name} cannot be downloaded offline. {OFFLINE}")
         else:
-            self._pairs.pull(offer)
+            self._pairs.pull(row.offer)
 
     def action_cancel(self) -> None:
         """Cancel the highlighted download."""
-        if offer := self._highlighted:
-            self._pulls.cancel(offer.name)
+        if row := self._highlighted:
+            self._pulls.cancel(row.offer.name)
 
     def action_keep(self) -> None:
         """Make the highlighted pair the default."""
-        offer = self._highlighted
-        if offer and offer.choose is None:
-            self.notify(f"{offer.name} is not installed yet. Enter downloads it.")
-        elif offer:
-            self._pairs.keep(offer)
+        self._narrow()
+        if (row := self._highlighted) and row.is_here:
+            self._pairs.keep(row.offer)
+
+    @work
+    async def action_open_file(self) -> None:
+        """Ask for a GGUF file, and use it."""
+        name = await self.app.push_screen_wait(FileScreen("Open a GGUF file"))
+        if name:
+            await self._pairs.open_file(name)
 
     def on_input_changed(self) -> None:
         """Narrow the list."""
-        self._fill()
+        self._narrow()
 
-    def on_input_submitted(self) -> None:
-        """Return to the list."""
-        self.query_one(OptionList).focus()
+    def _narrow(self) -> None:
+        """List what contains the words; a key may come before the message that they changed."""
+        if self.query_one(Input).value != self._filled:
+            self._fill()
 
-    @work
-    async def _ask_file(self) -> None:
-        name = await self.app.push_screen_wait(LineScreen("Path of a GGUF file"))
-        if name and name.strip():
-            await self._pairs.open_file(name.strip())
+    def _row(self, offer: Offer) -> ModelRow:
+        """Return the row of a pair, with what was read of its files before."""
+        before = self._rows.get(offer.name)
+        is_same = before is not None and before.is_here == (offer.choose is not None)
+        is_read = before is not None and before.is_read and is_same
+        return ModelRow(
+            offer,
+            before.outlook if before and is_read else offer.outlook,
+            is_read=is_read,
+            is_used=offer.choose is not None and offer.name == self._in_use,
+            pull=self._pulls.latest.get(offer.name),
+            measured=self._measured.get(offer.name),
+        )
 
     @property
-    def _highlighted(self) -> Offer | None:
-        option = self.query_one(OptionList).highlighted_option
-        return self._offers.get(str(option.id)) if option else None
+    def _highlighted(self) -> ModelRow | None:
+        models = self.query_one_optional(GroupedList)
+        option = models.highlighted_option if models else None
+        return self._rows.get(str(option.id)) if option else None
+
+    def _show(self, name: str) -> None:
+        """Update the row of a pair, and its details if it is highlighted."""
+        models = self.query_one_optional(GroupedList)  # the list may not be mounted yet
+        if models is not None and name in {each.id for each in models.options}:
+            models.replace_option_prompt(name, self._columns.row(self._rows[name]))
+            self._show_details()
+            self.refresh_bindings()
+
+    def _show_details(self) -> None:
+        row = self._highlighted
+        details = replace(row, siblings=self._siblings(row)).details() if row else ""
+        self.query_one(".facts", Static).update(details)
+
+    def _siblings(self, row: ModelRow) -> list[ModelRow]:
+        """Return the rows of the same model in other quantizations."""
+        title = row.title.lower()
+        others = [each for each in self._rows.values() if each.is_here and each.offer.title]
+        return [each for each in others if each is not row and each.title.lower() == title]
 
     def _fill(self) -> None:
-        """List the pairs; highlight the last pulled, else the same as before or the one in use."""
-        options = self.query_one(GroupedList)
-        before = options.highlighted_option.id if options.highlighted_option else None
-        lines = [
-            (heading, Option(self._lines(each), id=each.name))
-            for heading, offers in self._groups().items()
-            for each in offers
-        ]
-        lines.append(("", Option("Open a GGUF file…", id=OPEN)))
-        used = [each.name for each in self._offers.values() if self._is_used(each)]
-        options.fill(lines, self._pulls.recent, before, *used)
+        """List the pairs; highlight the first one that new words find.
 
-    def _groups(self) -> dict[str, list[Offer]]:
-        words, known = self.query_one(Input).value, self._offers.values()
-        offers = [each for each in known if has_words(f"{each.name} {_description(each)}", words)]
+        Without new words highlight the last pulled, else the same as before or the one in use.
+        """
+        models, words = self.query_one_optional(GroupedList), self.query_one(Input).value
+        if models is None or not self._rows:
+            return
+        before = models.highlighted_option.id if models.highlighted_option else None
+        is_new, self._filled = bool(words) and words != self._filled, words
+        self._columns = Columns.fitting(self._rows.values(), models.scrollable_content_region.width)
+        self.query_one(".columns", Static).update(self._columns.heading())
+        lines = [
+            (heading, Option(self._columns.row(each), id=each.offer.name))
+            for heading, rows in self._groups(words).items()
+            for each in rows
+        ]
+        lines.append(("", Option("  Open a GGUF file…", id=OPEN)))
+        used = [name for name, each in self._rows.items() if each.is_used]
+        models.has_gaps = self.size.height >= MIN_HEIGHT_FOR_GAPS
+        models.fill(lines, *[] if is_new else [self._pulls.recent, before, *used])
+        self._show_details()
+        self.refresh_bindings()
+
+    def _listed(self, words: str) -> list[ModelRow]:
+        """Return the rows that contain the words, in the order of the list."""
+        return [each for rows in self._groups(words).values() for each in rows]
+
+    def _groups(self, words: str) -> dict[str, Sequence[ModelRow]]:
+        rows = [each for each in self._rows.values() if has_words(each.searched, words)]
+        here = [each for each in rows if each.is_here]
+        recent = [each for each in here if each.offer.loaded or each.is_used]
+        recent.sort(key=lambda each: (not each.is_used, -each.offer.loaded))
+        others = [each for each in here if each not in recent]
+        away = [each for each in rows if not each.is_here]
         return {
-            "Installed": [each for each in offers if each.choose],
-            "Available online (specchat is offline)" if is_offline() else "Available": [
-                each for each in offers if not each.choose and not each.needs
-            ],
-            "Experimental": [each for each in offers if not each.choose and each.needs],
+            "Recent": recent,
+            "Downloaded": _with_siblings_together(others),
+            "To download (specchat is offline)" if is_offline() else "To download": sorted(
+                (each for each in away if not each.offer.needs),
+                key=lambda each: not each.offer.is_recommended,
+            ),
+            "Not supported yet": [each for each in away if each.offer.needs],
         }
 
-    def _lines(self, offer: Offer) -> Content:
-        name, width = harmless(offer.name), self._name_width
-        name = name if len(name) <= width else f"{name[: width - 1]}…"
-        label = "recommended" if offer.is_recommended else ""
-        heading = (
-            f"{self._mark(offer)} {name:<{width}}",
-            (f"  {offer.size:>8}  {offer.tier:<7}", "dim"),
-            (f"{'in use' if self._is_used(offer) else label}\n  ", "bold"),
-        )
-        latest = self._pulls.latest.get(offer.name)
-        if latest is not None and latest.stage == "running":
-            bar = f"{'█' * round(latest.share * BAR_WIDTH):░<{BAR_WIDTH}} "
-            return Content.assemble(*heading, (bar, "$text-success"), latest.words)
-        if latest is not None and latest.stage == "failed":
-            return Content.assemble(*heading, (latest.words, "$text-error"))
-        return Content.assemble(*heading, (harmless(_description(offer)), "dim"))
 
-    def _mark(self, offer: Offer) -> str:
-        if offer.choose is not None:
-            return "●" if self._is_used(offer) else "✔"
-        return "↓" if self._is_downloading(offer) else " "
-
-    def _is_used(self, offer: Offer) -> bool:
-        return offer.choose is not None and offer.name == self._in_use
-
-    def _is_downloading(self, offer: Offer) -> bool:
-        latest = self._pulls.latest.get(offer.name)
-        return latest is not None and latest.stage == "running"
-
-
-def _description(offer: Offer) -> str:
-    """Return a pair's fit, purpose and licence, and what specchat lacks to run it."""
-    fit = "" if offer.fit == "unknown" else offer.fit
-    parts = [fit, offer.description, offer.licence]
-    if offer.share and not offer.choose:
-        parts.insert(0, f"{percent(offer.share)} downloaded")
-    if offer.needs:
-        parts.append(f"needs {offer.needs}")
-    return " · ".join(filter(None, parts))
+def _with_siblings_together(rows: Sequence[ModelRow]) -> list[ModelRow]:
+    """Return rows with the quantizations of a model one after the other, otherwise in order."""
+    titles = [row.title.lower() for row in rows]
+    return sorted(rows, key=lambda row: titles.index(row.title.lower()))

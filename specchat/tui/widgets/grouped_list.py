@@ -10,7 +10,9 @@ from textual.widgets.option_list import Option
 
 
 class GroupedList(OptionList):
-    """An option list with headings for groups."""
+    """An option list with headings for groups, and an empty line between these if it `has_gaps`."""
+
+    has_gaps = True
 
     def fill(self, lines: Iterable[tuple[str, Option]], *wanted: str | None) -> None:
         """Show lines, given with their groups, and highlight the first listed one of `wanted`.
@@ -20,7 +22,7 @@ class GroupedList(OptionList):
         options: list[Option] = []
         for group, members in groupby(lines, itemgetter(0)):
             if group:
-                name = f"\n{group}" if options else group
+                name = f"\n{group}" if options and self.has_gaps else group
                 options.append(Option(Text(name), disabled=True))
             options += [option for _, option in members]
         self.clear_options()

@@ -1,0 +1,27 @@
+"""What the name of a model's file says: the model and its quantization."""
+
+import re
+
+QUANTISATION = re.compile(
+    r"[-_.:](?:ud-)?((?:i?q\d\w*|tq\d\w*|bf16|f16|f32|mxfp4|nvfp4))(?=[-_.]|$)", re.IGNORECASE
+)
+"""The quantization in a name, after a separator; "ud-" is Unsloth's prefix."""
+PART = re.compile(r"-\d{5}-of-\d{5}$")
+"""The number of a file that is one of several."""
+
+
+def model_title(name: str) -> str:
+    """Return the name of a model's file without folders, extension and quantization."""
+    stem = _stem(name)
+    return QUANTISATION.sub("", stem) or stem
+
+
+def quantisation_in(name: str) -> str:
+    """Return the quantization that a file's name states, such as "Q4_K_M"; empty without one."""
+    found = QUANTISATION.search(_stem(name))
+    return found[1].upper() if found else ""
+
+
+def _stem(name: str) -> str:
+    file = name.rpartition("/")[2]
+    return PART.sub("", file[: -len(".gguf")] if file.lower().endswith(".gguf") else file)

@@ -1,0 +1,208 @@
+"""The pairs that the chat's models screen lists, and what each takes on this machine."""
+
+import argparse
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
+from specchat.catalogue.entry import Entry
+from specchat.catalogue.fit import memory_of_entry, recommend, size_of_pair
+from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.pairs import Pair, file_of, load_pairs
+from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
+from specchat.cli.list import models_beside
+from specchat.cli.model_arguments import (
+    generate_options,
+    loading_of,
+    with_best_draft,
+    with_derived_draft,
+    with_tuned_draft,
+)
+from specchat.drafter_registry import AUTO, PLAIN, may_use
+from specchat.errors import SpecchatError
+from specchat.gguf.draft_kinds import kind_of
+from specchat.hub.cache import find_present
+from specchat.options.declarations import LoadOptions
+from specchat.planning.device import find_machine
+from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
+from specchat.tui.setup import Offer, Outlook, PairChoice
+from specchat.wording import short_size, size_text
+
+LOOKUP = "lookup in the text"
+NO_DRAFTS = "nothing"
+OWN_HEAD = "its own prediction head"
+HEAD = "a prediction head"
+WITH_HEAD = {"mtp-embedded": OWN_HEAD, "mtp": HEAD, "assistant": HEAD, "dflash": HEAD,
+             "eagle": HEAD}  # fmt: skip
+"""What drafts in the catalogue's kinds of pairs that have no draft model."""
+
+
+def find_offers(arguments: argparse.Namespace) -> list[Offer]:
+    """Return the pairs of the catalogue, installed or not, and other local models.
+
+    Those that were loaded before say when. Invalid pairs in the user's own models.toml are left
+    out.
+    """
+    here, entries = load_pairs(), read_catalogue().entries
+    best = recommend(entries.values(), find_machine())
+    choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
+    pairs = [
+        replace(_offer_of_entry(each), is_recommended=each == best, choose=choose.get(each.name))
+        for each in entries.values()
+    ]
+    listed = [each for entry in entries.values() for each in entry.references]
+    paths = {path for each in listed if (path := find_present(each))}
+    paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
+    recent = recent_pairs()
+    found = [*pairs, *_local_offers(arguments, paths, entries)]
+    found += _reopened(arguments, recent, {each.name for each in found})
+    loaded = {each.name: each.loaded for each in recent}
+    return [replace(each, loaded=loaded.get(each.name, 0.0)) for each in found]
+
+
+def open_file(arguments: argparse.Namespace, name: str) -> Offer:
+    """Return the offer for a GGUF file; raises ModelNotFound if there is no such file."""
+    path = file_of(name)
+    return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
+
+
+def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
+    """Return how to load a pair, with the options of its answers."""
+    options = generate_options(arguments, pair)
+    loading = loading_of(arguments, pair, options["drafter"])
+    return PairChoice(pair.name, pair.description, loading, options)
+
+
+def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
+    """Return what a pair takes on this machine: read from its files, or as the catalogue says.
+
+    `held_bytes` is the memory that the loaded pair frees.
+    """
+    if offer.choose:
+        return _outlook_of_files(offer.choose(), held_bytes)
+    entry = read_catalogue().entries.get(offer.name)
+    memory = next(iter(memory_of_entry(entry)), None) if entry else None
+    if memory is None:
+        return offer.outlook
+    on_gpus, in_all = free_rooms(find_machine(), held_bytes)
+    is_on_gpus = memory.num_bytes <= on_gpus
+    room = Room(memory.num_bytes, on_gpus if is_on_gpus else in_all)
+    words = _room_text(room, "GPU memory" if is_on_gpus else "memory")
+    return replace(
+        offer.outlook, context=memory.ctx, memory=f"≈ {words}", fits=room.needed <= room.free
+    )
+
+
+def _outlook_of_files(choice: PairChoice, held_bytes: int) -> Outlook:
+    """Return what an installed pair takes, read from its files."""
+    loading = choice.loading
+    options = LoadOptions(**loading.values(LoadOptions))
+    try:
+        found = foresee(loading.target, loading.draft, options, find_machine(), held_bytes)
+    except SpecchatError as error:
+        return Outlook(target=loading.target.name, fits=False, notice=str(error))
+    rooms = (("GPU memory", found.gpus), ("memory", found.host))
+    return Outlook(
+        target=loading.target.name,
+        drafts=_drafts_text(found, loading.draft, str(choice.options.get("drafter", AUTO))),
+        quantisation=found.target.quantisation,
+        context=found.ctx,
+        memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
+        fits=found.fits,
+        notice=found.notice or "",
+    )
+
+
+def _offer_of_entry(entry: Entry) -> Offer:
+    """Return a pair of the catalogue with what the catalogue knows of it."""
+    draft = model_title(entry.draft.name) if entry.draft else LOOKUP
+    return Offer(
+        entry.name,
+        entry.description,
+        size=size_of_pair(entry.num_bytes, entry.about_gb),
+        licence=entry.licence,
+        needs=entry.experimental,
+        share=entry.bytes_here / (entry.num_bytes or inf),
+        is_trial=entry.name == TRIAL,
+        references=entry.references,
+        outlook=Outlook(
+            target=entry.target.name,
+            drafts=WITH_HEAD.get(entry.kind, draft),
+            quantisation=quantisation_in(entry.target.name),
+        ),
+    )
+
+
+def _local_offers(
+    arguments: argparse.Namespace, shown: Collection[Path], names: Collection[str]
+) -> Iterator[Offer]:
+    """Yield the models of other programs, and files pulled on their own; drafts are left out."""
+    for model, facts in models_beside(shown):
+        if model.tool != "derived" and model.name not in names:
+            is_head = facts.has_head and may_use(arguments.drafter, "head")
+            yield Offer(
+                model.name,
+                f"from {model.tool}",
+                size=size_text(model.num_bytes),
+                title=model_title(model.name),
+                outlook=Outlook(
+                    target=model.path.name,
+                    drafts=OWN_HEAD * is_head,
+                    quantisation=quantisation_in(model.name),
+                ),
+                choose=partial(_choose_file, arguments, model.name, model.path),
+            )
+
+
+def _reopened(
+    arguments: argparse.Namespace, recent: Iterable[RecentPair], listed: Collection[str]
+) -> Iterator[Offer]:
+    """Yield the files that were opened before, and pairs with another draft model."""
+    for each in recent:
+        target = Path(each.target)
+        if each.name in listed or not target.is_file():
+            continue
+        draft = Path(each.draft) if each.draft and Path(each.draft).is_file() else None
+        pair = Pair(each.name, "", target, draft, {})
+        choose = partial(choice_of, arguments, pair)
+        yield Offer(
+            each.name,
+            str(target),
+            size=size_text(target.stat().st_size),
+            title=model_title(each.name),
+            outlook=Outlook(target=target.name, quantisation=quantisation_in(target.name)),
+            choose=choose if draft else partial(_choose_file, arguments, each.name, target),
+        )
+
+
+def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:
+    return _choose_tuned(arguments, with_best_draft(Pair(name, "", path, None, {})))
+
+
+def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
+    return choice_of(arguments, with_derived_draft(with_tuned_draft(pair)))
+
+
+def _drafts_text(found: Forecast, draft: Path | None, drafter: str) -> str:
+    """Return what drafts for a pair with this choice of a drafter."""
+    if drafter == PLAIN:
+        return NO_DRAFTS
+    if found.draft is None:
+        return LOOKUP
+    if draft is None:
+        return OWN_HEAD
+    kind = kind_of(found.draft)
+    name = model_title(draft.name)
+    return f"{name}, a {kind.noun}" if kind.is_head else name
+
+
+def _room_text(room: Room, name: str) -> str:
+    """Return the memory needed and free, the latter only if the system reports it."""
+    if room.free >= UNKNOWN:
+        return f"{' '.join(short_size(room.needed))} {name}"
+    needed, unit = short_size(room.needed)
+    free, unit_of_free = short_size(room.free)
+    return f"{needed}{f' {unit}' * (unit != unit_of_free)} of {free} {unit_of_free} {name}"

@@ -1,0 +1,94 @@
+"""What a pair will take on this machine, read from its files before it is loaded."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specchat.errors import ModelWontLoad
+from specchat.gguf.header import Header
+from specchat.gguf.model_files import read_pair
+from specchat.options.declarations import LoadOptions
+from specchat.planning.device import Device, Machine
+from specchat.planning.host_resources import total_bytes
+from specchat.planning.memory import HOST, Sizes
+from specchat.planning.plan import Plan
+from specchat.planning.planner import Planner
+
+UNKNOWN = 2**60
+"""At least as many bytes are free where the system does not report how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The bytes that a pair needs on a kind of device, and those that models may take there."""
+
+    needed: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The context and the memory that a pair will get.
+
+    `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what it would need of
+    all memory. `notice` says what is given up for memory, None for nothing. `draft` is the header
+    of what drafts: a draft model or a head; None for neither.
+    """
+
+    target: Header
+    draft: Header | None
+    ctx: int
+    host: Room
+    gpus: Room | None = None
+    fits: bool = True
+    notice: str | None = None
+
+
+def foresee(
+    target: Path, draft: Path | None, options: LoadOptions, machine: Machine, held: int = 0
+) -> Forecast:
+    """Return what a pair will take on a machine, of which a loaded pair holds `held` bytes.
+
+    GPUs count as free but for what is left to other programs: what they use is known only to
+    llama.cpp. Raises as `read_pair` does, and InvalidOption as `Planner` does.
+    """
+    headers = model, of_draft = read_pair(target, draft, with_head=options.head)
+    sizes, draft_sizes = Sizes(model), Sizes(of_draft) if of_draft else None
+    devices = _devices(machine, held)
+    try:
+        plan = Planner(sizes, draft_sizes, devices, options).first()
+    except ModelWontLoad:
+        plan = None
+    if plan is not None and not _reads_disk(plan, devices[HOST]):
+        return _planned(headers, plan, devices)
+    whole = Planner(sizes, draft_sizes, (), options).first()
+    needed = Room(sum(need.total for need in whole.needs), free_rooms(machine, held)[1])
+    notice = plan.notice if plan else None
+    return Forecast(*headers, plan.ctx if plan else whole.ctx, needed, fits=False, notice=notice)
+
+
+def free_rooms(machine: Machine, held: int = 0) -> tuple[int, int]:
+    """Return the bytes that models may take on GPUs, and on all devices together."""
+    host, *gpus = _devices(machine, held)
+    own = sum(gpu.budget for gpu in gpus if gpu.kind != "integrated")
+    return min(sum(gpu.budget for gpu in gpus), host.budget + own), host.budget + own
+
+
+def _devices(machine: Machine, held: int) -> list[Device]:
+    """Return the host and the GPUs with the memory that a pair may take."""
+    free = 2 * UNKNOWN if machine.free is None else machine.free + held
+    host = Device("CPU", "", "cpu", free, total_bytes() or free)
+    return [host, *(replace(gpu, free=gpu.total) for gpu in machine.gpus or ())]
+
+
+def _reads_disk(plan: Plan, host: Device) -> bool:
+    """Return True if the weights do not stay in memory: they are read again for each token."""
+    return not plan.is_repacked and plan.needs[HOST].total > host.budget
+
+
+def _planned(headers: tuple[Header, Header | None], plan: Plan, devices: list[Device]) -> Forecast:
+    host, *gpus = plan.needs
+    on_gpus = sum(need.total for need in gpus)
+    room = Room(on_gpus, sum(each.budget for each in devices[1:])) if on_gpus else None
+    return Forecast(
+        *headers, plan.ctx, Room(host.total, devices[HOST].budget), room, notice=plan.notice
+    )

@@ -1,0 +1,197 @@
+"""The texts of the models screen: a row for each pair, and the details of the highlighted one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
+from textual.content import Content
+
+from specchat.chat.answer_statistics import Totals
+from specchat.chat.safe_text import in_one_line
+from specchat.tui.controllers.pulls import PullState
+from specchat.tui.setup import Offer, Outlook
+from specchat.wording import percent, rate_text, speedup_text, times_text
+
+GAP = "  "
+MIN_NAME, MAX_NAME, MIN_DRAFTS, MAX_DRAFTS = 12, 30, 18, 30
+QUANTISATION_WIDTH, SIZE_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 14, 10
+TOO_LARGE, UNUSABLE, FAILED = "too large", "cannot load", "failed"
+HEADINGS = ("model", "drafts from", "quant", "size", "needs", "speed here", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A pair with all that is known of it; `is_read` is true once its files were read."""
+
+    offer: Offer
+    outlook: Outlook
+    is_read: bool = False
+    is_used: bool = False
+    pull: PullState | None = None
+    measured: Totals | None = None
+    siblings: Sequence["ModelRow"] = field(default=())
+    """The same model in other quantizations on this machine."""
+
+    @property
+    def title(self) -> str:
+        """The name to show."""
+        return in_one_line(self.offer.title or self.offer.name)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on this machine."""
+        return self.offer.choose is not None
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether it is being downloaded."""
+        return self.pull is not None and self.pull.stage == "running"
+
+    @property
+    def searched(self) -> str:
+        """All words that a search finds it by."""
+        offer, outlook = self.offer, self.outlook
+        own = (offer.name, offer.title, offer.description, offer.licence, offer.needs)
+        return " ".join([*own, outlook.target, outlook.drafts, outlook.quantisation, self.note])
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the user from it, in short; empty if nothing does."""
+        if self.pull is not None and self.pull.stage == "failed":
+            return FAILED
+        if self.outlook.fits:
+            return ""
+        return TOO_LARGE if self.outlook.memory else UNUSABLE
+
+    @property
+    def note(self) -> str:
+        """The most important fact in a word or two, empty for none."""
+        if self.is_used:
+            return "in use"
+        is_advice = self.offer.is_recommended and not self.is_here
+        return self.trouble or "recommended" * is_advice
+
+    @property
+    def speed(self) -> str:
+        """How fast it was here, in short; empty if it was not measured."""
+        if self.measured is None or not self.measured.tokens_per_second:
+            return ""
+        rate, gain = f"{self.measured.tokens_per_second:.0f} tok/s", self.measured.speedup
+        return f"{rate}, {times_text(gain)}" if gain else rate
+
+    def details(self) -> Content:
+        """Return all that is known of the pair, a fact a line, the most important ones first."""
+        offer, outlook = self.offer, self.outlook
+        name = in_one_line(outlook.target or offer.name)
+        facts = [outlook.quantisation, offer.size, offer.licence, self.note]
+        lines = [
+            Content.assemble((name, "bold"), *[f" · {each}" for each in facts if each]),
+            *self._urgent(),
+            Content(self._drafting()),
+            Content(self._measured()),
+            Content(_sentence(in_one_line(offer.description))),
+            Content(self._siblings()),
+        ]
+        return Content("\n").join([line for line in lines if line])
+
+    def _urgent(self) -> list[Content]:
+        """Return the state of a download, then the memory, or why the pair cannot be used."""
+        offer, outlook, lines = self.offer, self.outlook, []
+        if self.pull is not None and self.pull.stage in {"running", "failed"}:
+            lines.append((self.pull.words, "$text-error" * (self.pull.stage == "failed")))
+        elif offer.share and not self.is_here:
+            lines.append((f"{percent(offer.share)} downloaded; the download resumes there", ""))
+        if offer.needs:
+            lines.append((f"needs {offer.needs}, which specchat does not support yet", ""))
+        if outlook.memory:
+            context = f" for a context of {outlook.context} tokens" * bool(outlook.context)
+            verdict = "" if outlook.fits else f"{TOO_LARGE}: "
+            words = f"{verdict}needs {outlook.memory}{context}"
+            lines.append((words, "" if outlook.fits else "$text-error"))
+        elif self.is_here and not self.is_read:
+            lines.append(("reading the file…", "$text-muted"))
+        if outlook.notice:
+            lines.append((in_one_line(outlook.notice), "$text-warning"))
+        return [Content.styled(_sentence(words), style) for words, style in lines]
+
+    def _drafting(self) -> str:
+        return f"Drafts come from {in_one_line(self.outlook.drafts)}" if self.outlook.drafts else ""
+
+    def _measured(self) -> str:
+        found = self.measured
+        if found is None or not found.tokens_per_second:
+            return ""
+        gain = f", {speedup_text(found.speedup)} with drafts" if found.speedup else ""
+        return f"Measured here: {rate_text(found.tokens_per_second)}{gain}"
+
+    def _siblings(self) -> str:
+        known = [f"{each.outlook.quantisation} ({each.offer.size})" for each in self.siblings]
+        return f"Also here as {', '.join(known)}" if known else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The widths of the columns in cells; 0 leaves one out.
+
+    Without a column for the note, it stands in that of the speed.
+    """
+
+    name: int
+    drafts: int = 0
+    memory: int = 0
+    note: int = 0
+
+    @classmethod
+    def fitting(cls, rows: Iterable[ModelRow], width: int) -> "Columns":
+        """Return the columns for these rows in a list of this width."""
+        rows = list(rows)
+        memory, note = 17 * (width >= 72), 11 * (width >= 116)
+        fixed = (QUANTISATION_WIDTH, SIZE_WIDTH, memory, SPEED_WIDTH, note)
+        room = width - 2 - sum(each + len(GAP) for each in fixed if each)
+        longest = max((cell_len(row.title) for row in rows), default=0)
+        name = max(MIN_NAME, min(longest, room, MAX_NAME))
+        widest = max((cell_len(row.outlook.drafts) for row in rows), default=0)
+        drafts = min(room - name - len(GAP), widest, MAX_DRAFTS)
+        if drafts < MIN_DRAFTS and room - len(GAP) - MIN_DRAFTS >= MAX_NAME // 2:
+            drafts, name = MIN_DRAFTS, room - len(GAP) - MIN_DRAFTS
+        return cls(name, drafts * (drafts >= MIN_DRAFTS), memory=memory, note=note)
+
+    def heading(self) -> Content:
+        """Return the names of the columns."""
+        return Content.assemble(GAP, self._line([(each, "") for each in HEADINGS]))
+
+    def row(self, row: ModelRow) -> Content:
+        """Return the row of a pair."""
+        mark = "●" if row.is_used else "✔" if row.is_here else "↓" if row.is_arriving else " "
+        if row.is_arriving and row.pull is not None:
+            bar = f"{'█' * round(row.pull.share * BAR_WIDTH):░<{BAR_WIDTH}}"
+            name = f"{mark} {_cell(row.title, self.name)}{GAP}"
+            return Content.assemble(name, (bar, "$text-success"), f" {percent(row.pull.share)}")
+        outlook, note = row.outlook, (row.note, "$text-error" if row.trouble else "bold")
+        memory = outlook.memory.partition(" and ")[0].replace(" memory", "")
+        known = [row.title, outlook.drafts, outlook.quantisation, row.offer.size, memory]
+        is_pressing = not self.note and (row.trouble or not row.speed)
+        cells = [*((each, "") for each in known), note if is_pressing else (row.speed, ""), note]
+        return Content.assemble(f"{mark} ", self._line(cells))
+
+    def _line(self, cells: Sequence[tuple[str, str]]) -> Content:
+        """Return texts with their styles, each in its column."""
+        known = (self.name, self.drafts, QUANTISATION_WIDTH, SIZE_WIDTH, self.memory)
+        shown = zip(cells, (*known, SPEED_WIDTH, self.note), strict=True)
+        parts = [
+            Content.styled(_cell(text, width), style) for (text, style), width in shown if width
+        ]
+        return Content(GAP).join(parts)
+
+
+def _cell(text: str, width: int) -> str:
+    """Return a text in exactly so many cells, with an ellipsis where it is cut."""
+    line = in_one_line(text)
+    if cell_len(line) > width:
+        line = f"{set_cell_size(line, width - 1).rstrip()}…"
+    return set_cell_size(line, width)
+
+
+def _sentence(words: str) -> str:
+    """Return words with a capital letter first."""
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,71 @@
+"""The pairs that were loaded last, and what the names of files say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.catalogue import recent_pairs as recent
+from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.recent_pairs import recent_pairs, recent_pairs_path, remember_pair
+
+pytestmark = pytest.mark.usefixtures("_state")
+
+
+@pytest.fixture
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own for what the chat remembers, and a clock that moves."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    seconds = iter(range(1, 1000))
+    monkeypatch.setattr(recent, "time", lambda: float(next(seconds)))
+
+
+def test_the_pair_loaded_last_comes_first() -> None:
+    """Also if it was loaded before; a pair without a draft model has none."""
+    assert recent_pairs() == []
+    remember_pair("one", Path("/models/one.gguf"), Path("/models/draft.gguf"))
+    remember_pair("two", Path("/models/two.gguf"), None)
+    assert [(each.name, each.draft) for each in recent_pairs()] == [
+        ("two", None),
+        ("one", "/models/draft.gguf"),
+    ]
+    remember_pair("one", Path("/models/one.gguf"), None)
+    assert [(each.name, each.draft) for each in recent_pairs()] == [("one", None), ("two", None)]
+
+
+def test_the_oldest_pairs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file does not grow for ever."""
+    monkeypatch.setattr(recent, "MAX_PAIRS", 3)
+    for name in "abcde":
+        remember_pair(name, Path(f"{name}.gguf"), None)
+    assert [each.name for each in recent_pairs()] == ["e", "d", "c"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": {"name": 3}}'])
+def test_a_damaged_file_is_no_hindrance(content: str) -> None:
+    """Nothing is known then, and the next pair is remembered."""
+    recent_pairs_path().parent.mkdir(parents=True)
+    recent_pairs_path().write_text(content)
+    assert recent_pairs() == []
+    remember_pair("one", Path("one.gguf"), None)
+    assert [each.name for each in recent_pairs()] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "quantisation"),
+    [
+        ("org/repo/Qwen3-8B-Q4_K_M.gguf", "Qwen3-8B", "Q4_K_M"),
+        ("Qwen3-8B-UD-Q4_K_XL.gguf", "Qwen3-8B", "Q4_K_XL"),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct", "Q4_1"),
+        ("Qwen3-8B-BF16-00001-of-00003.gguf", "Qwen3-8B", "BF16"),
+        ("llama3:8b-instruct-q4_K_M", "llama3:8b-instruct", "Q4_K_M"),
+        ("gpt-oss-20b-mxfp4.gguf", "gpt-oss-20b", "MXFP4"),
+        ("tiny:latest", "tiny:latest", ""),
+        ("qwen3.gguf", "qwen3", ""),
+    ],
+)
+def test_a_files_name_says_model_and_quantization(name: str, title: str, quantisation: str) -> None:
+    """By the conventions of the hub's publishers and of Ollama."""
+    assert model_title(name) == title
+    assert quantisation_in(name) == quantisation

@@ -1,0 +1,79 @@
+"""What a pair takes on a machine, read from its files before it is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.options.declarations import LoadOptions
+from specchat.planning import forecast
+from specchat.planning.device import Device, Machine
+from specchat.planning.forecast import UNKNOWN, Forecast, foresee, free_rooms
+
+MB = 10**6
+GPU = Device("CUDA0", "A GPU", "gpu", 0, 400 * MB)
+
+
+@pytest.fixture(autouse=True)
+def _total(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of a known size, of which little is left to other programs."""
+    monkeypatch.setattr(forecast, "total_bytes", lambda: 100 * MB)
+
+
+def demo() -> tuple[Path, Path]:
+    """Return the files of the demo pair."""
+    pair = find_pair(DEMO)
+    assert pair.draft is not None
+    return pair.target, pair.draft
+
+
+def found(files: tuple[Path, Path], machine: Machine, held: int = 0) -> Forecast:
+    """Return the forecast for a pair with a context of 256 tokens."""
+    return foresee(*files, LoadOptions(ctx=256, gpu_layers=None), machine, held)
+
+
+def test_the_forecast_is_what_loading_takes() -> None:
+    """The same plan is made as for loading: its context, and bytes of weights and caches."""
+    expected = found(demo(), Machine(50 * MB))
+    assert expected.fits
+    assert expected.gpus is None
+    assert expected.notice is None
+    assert expected.draft is not None
+    with LocalEngine(Loading(*demo(), ctx=256)) as engine:
+        facts = engine.facts
+    assert expected.ctx == facts.context
+    known = facts.target_bytes + facts.draft_bytes + facts.cache_bytes
+    assert known <= expected.host.needed < known + 20 * MB
+
+
+def test_what_does_not_fit_says_what_it_would_take() -> None:
+    """Of the memory that is free: also what the loaded pair holds, once that has ended."""
+    needed = found(demo(), Machine(None)).host.needed
+    short = found(demo(), Machine(needed // 3))
+    assert not short.fits
+    assert short.host.needed >= needed
+    assert short.host.free < needed
+    assert found(demo(), Machine(needed // 3), held=2 * needed).fits
+
+
+def test_memory_of_unknown_size_is_enough() -> None:
+    """No limit is made up."""
+    unknown = found(demo(), Machine(None))
+    assert unknown.fits
+    assert unknown.host.free >= UNKNOWN
+
+
+def test_layers_on_a_gpu_need_its_memory() -> None:
+    """Of all that it has but for other programs' share, as the loaded pair's will be free."""
+    on_gpu = found(demo(), Machine(50 * MB, (GPU,)))
+    assert on_gpu.gpus is not None
+    assert 0 < on_gpu.gpus.needed < on_gpu.gpus.free < GPU.total
+    assert free_rooms(Machine(50 * MB, (GPU,))) == (
+        on_gpu.gpus.free,
+        on_gpu.gpus.free + free_rooms(Machine(50 * MB))[1],
+    )

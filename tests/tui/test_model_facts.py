@@ -1,0 +1,344 @@
+"""What F8 says of each pair before it is loaded, and opening files."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Footer, Input, OptionList
+from textual.widgets._footer import FooterKey
+
+from scripted_chat import Script, chat
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
+from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
+from specchat.chat.store import Store
+from specchat.cli.arguments import parse
+from specchat.cli.offers import find_offers, foresee_offer
+from specchat.cli.option_arguments import complete
+from specchat.engine.api import Loading
+from specchat.planning.device import Device, Machine
+from specchat.tui.app import ChatApp
+from specchat.tui.controllers.pulls import PullState
+from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Offer, Outlook, PairChoice
+from tui.driving import screen_text, type_keys, until
+
+pytestmark = pytest.mark.anyio
+SIZES = [(60, 20), (80, 24), (120, 36), (200, 55)]
+FITTING = Outlook("big-Q4.gguf", "tiny", "Q4_K_M", 8192, "7.1 of 22.4 GB memory")
+LARGE = Outlook("huge-Q8.gguf", "its own prediction head", "Q8_0", 4096, "5.1 of 4.2 GB memory",
+                fits=False)  # fmt: skip
+
+
+def here(name: str, loaded: float = 0.0, outlook: Outlook = FITTING, title: str = "") -> Offer:
+    """Return an installed pair."""
+    choice = PairChoice(name, "", Loading(Path(f"{name}.gguf")))
+    return Offer(name, "a pair", "5.67 GB", loaded=loaded, title=title, outlook=outlook,
+                 choose=lambda: choice)  # fmt: skip
+
+
+def words(*given: str) -> argparse.Namespace:
+    """Return what the command line says."""
+    arguments = parse(["chat", *given])
+    complete(arguments)
+    return arguments
+
+
+async def open_models(pilot: Any, app: ChatApp) -> None:
+    """Open the models screen and wait until nothing more is found out."""
+    await pilot.press("f8")
+    await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) > 1)
+    screen = app.screen
+    assert isinstance(screen, ModelScreen)
+    await until(pilot, lambda: all(each.is_read for each in screen._rows.values()))
+    await pilot.pause()
+
+
+def listed(app: ChatApp) -> list[str | None]:
+    """Return what is listed, in order."""
+    return [each.id for each in app.screen.query_one(OptionList).options if not each.disabled]
+
+
+async def mark(pilot: Any, name: str) -> str:
+    """Highlight a pair, and return what the screen shows of it."""
+    options = pilot.app.screen.query_one(OptionList)
+    options.highlighted = options.get_option_index(name)
+    await pilot.pause(0.1)
+    return " ".join(screen_text(pilot.app).replace("│", " ").split())
+
+
+async def test_pairs_are_listed_by_use() -> None:
+    """The one in use, those used before with the latest first, others here, then the rest."""
+    offers = [here("never"), here("old", 10.0), here("new", 20.0), Offer("away", "far", "1 GB")]
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await open_models(pilot, app)
+        assert listed(app) == ["scripted", "new", "old", "never", "away", "open a file"]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
+    """Target, draft, quantization, size, memory and context of the highlighted pair."""
+    app = chat(Script(), offers=lambda: [here("big"), here("huge", outlook=LARGE)])
+    async with app.run_test(size=size) as pilot:
+        await open_models(pilot, app)
+        shown = await mark(pilot, "big")
+        assert "big-Q4.gguf · Q4_K_M · 5.67 GB" in shown
+        assert "Needs 7.1 of 22.4 GB memory for a context of 8192 tokens" in shown
+        assert "Drafts come from tiny" in shown
+        shown = await mark(pilot, "huge")
+        assert shown.count("too large") >= 1
+        assert "Too large: needs 5.1 of 4.2 GB memory for a context of 4096 tokens" in shown
+        assert "Drafts come from its own prediction head" in shown
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", ["big", "away", "coming", "open a file"])
+async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
+    """The keys that apply to the highlighted pair are all there, in full, and no others."""
+    offers = [here("big"), Offer("away", "far", "1 GB"), Offer("coming", "near", "1 GB")]
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=size) as pilot:
+        app.pulls.latest["coming"] = PullState(share=0.34, words="1 of 3 GB")
+        await open_models(pilot, app)
+        await mark(pilot, name)
+        expected = {
+            "big": ["Use", "Make default", "Open file", "Close"],
+            "away": ["Download", "Open file", "Close"],
+            "coming": ["Cancel download", "Open file", "Close"],
+            "open a file": ["Open file", "Close"],
+        }[name]
+
+        def keys() -> list[FooterKey]:
+            return [each for each in app.screen.query_one(Footer).query(FooterKey) if each.display]
+
+        await until(pilot, lambda: [each.description for each in keys()] == expected)
+        await pilot.pause()
+        footer = app.screen.query_one(Footer)
+        assert all(footer.region.contains_region(each.region) for each in keys())
+        (line,) = [line for line in screen_text(app).splitlines() if " Close" in line]
+        assert all(each in line for each in expected)
+
+
+async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:
+    """That of the latest stored answers; nothing is said of a pair that never answered."""
+    with Store(tmp_path / "history.db") as store:
+        for pair, seconds in (("big", 4.0), ("brief", 0.1)):
+            number = store.begin(pair=pair).id
+            question = store.add(number, "user", "Count")
+            answer = store.add(number, "assistant", "", question.id)
+            store.write(
+                answer.id, "one", finish="stop",
+                statistics={"pair": pair, "generated_tokens": 96 * seconds, "decode_s": seconds,
+                            "speedup": 1.7},
+            )  # fmt: skip
+    offers = [here("big"), here("brief"), here("other")]
+    app = chat(Script(), tmp_path / "history.db", offers=lambda: offers)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await open_models(pilot, app)
+        assert screen_text(app).count("96 tok/s, 1.7x") == 1
+        shown = await mark(pilot, "big")
+        assert "Measured here: 96.0 tokens/s, 1.7x faster with drafts" in shown
+        for name in ("brief", "other"):
+            assert "Measured here" not in await mark(pilot, name)
+
+
+async def test_quantizations_of_a_model_stand_together() -> None:
+    """Each names the others; a search for one finds it."""
+    other = replace(FITTING, quantisation="Q8_0")
+    offers = [here("a/m-Q4", title="m"), here("between"), here("b/m-Q8", outlook=other, title="m")]
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await open_models(pilot, app)
+        assert listed(app)[1:4] == ["a/m-Q4", "b/m-Q8", "between"]
+        assert "Also here as Q8_0 (5.67 GB)" in await mark(pilot, "a/m-Q4")
+        assert "Also here as Q4_K_M (5.67 GB)" in await mark(pilot, "b/m-Q8")
+        await type_keys(pilot, *"q8_0")
+        await until(pilot, lambda: listed(app) == ["b/m-Q8", "open a file"])
+
+
+async def test_the_list_is_there_before_the_files_are_read() -> None:
+    """Rows are completed one by one; keys work meanwhile."""
+    gate = threading.Event()
+
+    def foresee(offer: Offer, held: int) -> Outlook:
+        del held
+        gate.wait(60)
+        return replace(offer.outlook, memory="7.1 of 22.4 GB memory")
+
+    offers = [here("one", outlook=Outlook()), here("two", outlook=Outlook())]
+    app = chat(Script(), offers=lambda: offers, foresee=foresee)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) == 4)
+        assert "Reading the file…" in await mark(pilot, "one")
+        await type_keys(pilot, *"tw")
+        await until(pilot, lambda: listed(app) == ["two", "open a file"])
+        gate.set()
+        await until(pilot, lambda: "Needs 7.1 of 22.4 GB memory" in screen_text(app))
+
+
+@pytest.mark.usefixtures("own_state")
+def test_a_pair_that_was_opened_is_offered_again(tmp_path: Path) -> None:
+    """A file of any folder too, with the draft model it had; not once it is gone."""
+    demo, gone = find_pair(DEMO), tmp_path / "gone.gguf"
+    remember_pair("mine", demo.target, demo.draft)
+    remember_pair("gone", gone, None)
+    offers = {each.name: each for each in find_offers(words())}
+    assert "gone" not in offers
+    assert offers["mine"].loaded > 0
+    assert offers["mine"].choose is not None
+    assert offers["mine"].choose().loading.draft == demo.draft
+
+
+@pytest.mark.usefixtures("own_state")
+async def test_a_loaded_pair_is_remembered() -> None:
+    """Once it is loaded, not when that was tried."""
+    app = chat(
+        Script(), remember=lambda name, loading: remember_pair(name, loading.target, loading.draft)
+    )
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: [each.name for each in recent_pairs()] == ["scripted"])
+
+
+@pytest.fixture
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own for what the chat remembers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize(
+    ("options", "drafts"),
+    [
+        ((), "draft"),
+        (("--drafter", "suffix"), "lookup in the text"),
+        (("--drafter", "none"), "nothing"),
+    ],
+)
+def test_an_installed_pair_is_read(options: Sequence[str], drafts: str) -> None:
+    """What drafts depends on the choice of a drafter."""
+    (demo,) = [each for each in find_offers(words(*options)) if each.name == DEMO]
+    found = foresee_offer(demo, 0)
+    assert (found.target, found.drafts, found.context) == ("target.gguf", drafts, 2048)
+    assert found.quantisation == "Q4_0"
+    assert found.fits
+
+
+def test_a_pair_to_download_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the memory of this machine, with what the loaded pair frees; GPUs come first."""
+    machine = Machine(9 * 10**9, ())
+    monkeypatch.setattr("specchat.cli.offers.find_machine", lambda: machine)
+    monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 16 * 10**9)
+    offers = {each.name: each for each in find_offers(words())}
+    small, large = offers["qwen3-8b"], offers["qwen3-14b"]
+    assert foresee_offer(small, 0).memory == "≈ 8.1 of 8.2 GB memory"
+    assert foresee_offer(small, 0).fits
+    assert foresee_offer(large, 0).memory == "≈ 12.2 of 8.2 GB memory"
+    assert not foresee_offer(large, 0).fits
+    assert foresee_offer(large, 5 * 10**9).fits
+    machine = Machine(9 * 10**9, (Device("CUDA0", "A GPU", "gpu", 0, 24 * 10**9),))
+    assert foresee_offer(large, 0).memory == "≈ 12.2 of 22.9 GB GPU memory"
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    """In its outlook: the list and all other pairs are there."""
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(20))
+    choice = PairChoice("broken", "", Loading(broken))
+    found = foresee_offer(Offer("broken", "", choose=lambda: choice), 0)
+    assert not found.fits
+    assert str(broken) in found.notice
+
+
+# --- opening a file
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with folders and files, of which only models can be opened."""
+    for name in ("models/big/one.gguf", "models/big/one-two.GGUF", "models/.hidden/x.gguf",
+                 "models/notes.txt", "models/bigger/three.gguf"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"GGUF")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("models")
+def test_a_typed_path_lists_folders_and_models() -> None:
+    """Also from the home folder; hidden ones once their dot is typed."""
+    names = {typed: [name for name, _ in entries_of(typed)] for typed in
+             ("~/models/", "models/b", "models/BIG/", "models/.h", "~/models/big/one-", "~",
+              "/nowhere/at/all", "models/\0")}  # fmt: skip
+    assert names["~/models/"] == ["../", "big/", "bigger/"]
+    assert names["models/b"] == ["big/", "bigger/"]
+    assert names["models/.h"] == [".hidden/"]
+    assert names["~/models/big/one-"] == ["one-two.GGUF"]
+    assert names["~"] == ["../", "models/"]
+    assert names["/nowhere/at/all"] == names["models/\0"] == []
+
+
+def test_tab_completes_what_all_entries_share() -> None:
+    """No more than that, and never less than was typed."""
+    assert completed("~/m", ["models/"]) == "~/models/"
+    assert completed("models/b", ["big/", "bigger/"]) == "models/big"
+    assert completed("models/", ["../", "big/", "bigger/"]) == "models/big"
+    assert completed("models/big", ["big/", "bigger/"]) == "models/big"
+    assert completed("x", []) == "x"
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_a_file_is_found_with_few_keys(size: tuple[int, int]) -> None:
+    """Tab completes, Enter enters the highlighted folder and opens the highlighted file."""
+    named: list[str] = []
+
+    def find(name: str) -> Offer:
+        named.append(name)
+        return here("mine")
+
+    app = chat(Script(), open_file=find)
+    async with app.run_test(size=size) as pilot:
+        await open_models(pilot, app)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: isinstance(app.screen, FileScreen))
+        await type_keys(pilot, *"~/mo", "tab")
+        line = app.screen.query_one(Input)
+        assert line.value == "~/models/"
+        await until(pilot, lambda: "bigger/" in screen_text(app))
+        for key in ("Open", "Complete", "Cancel"):
+            assert f" {key}" in screen_text(app)
+        await type_keys(pilot, "enter")
+        assert line.value == "~/models/big/"
+        await until(pilot, lambda: "one-two.GGUF  4 bytes" in screen_text(app))
+        await type_keys(pilot, *"one.", "enter")
+        await until(pilot, lambda: app.pair_controller.pair.name == "mine")
+    assert named == ["~/models/big/one.gguf"]
+
+
+@pytest.mark.usefixtures("models")
+async def test_a_path_that_leads_nowhere_is_said_to() -> None:
+    """`..` leads up; the dialog closes without a file on Esc."""
+    app = chat(Script())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await open_models(pilot, app)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: isinstance(app.screen, FileScreen))
+        await type_keys(pilot, *"models/nothing")
+        await until(pilot, lambda: "No folder or .gguf file starts like this." in screen_text(app))
+        await type_keys(pilot, *["backspace"] * 7)
+        await until(pilot, lambda: "bigger/" in screen_text(app))
+        await type_keys(pilot, "up", "enter")
+        assert app.screen.query_one(Input).value == ""
+        await until(pilot, lambda: "models/" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
