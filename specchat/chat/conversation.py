@@ -1,14 +1,21 @@
 """A conversation: a tree of messages with a current branch; questions may have attached files."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 from specchat.decoding.chunk import Piece, ToolCall
 
 Role: TypeAlias = Literal["user", "assistant"]
+
+Mark: TypeAlias = Literal["", "pinned", "summary"]
+"""What is special about a message: it never drops out of the context, or it is the question for a
+summary, whose answer replaces all messages before it in the prompt."""
+MARKS: frozenset[str] = frozenset(get_args(Mark))
+WHOLE = frozenset({"stop", "length"})
+"""How a summary ends that may replace the messages before it."""
 
 
 class ChatMessage(TypedDict):
@@ -42,7 +49,7 @@ class Message:
     `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is why an
     answer ended; None while it is being written. An answer has `statistics`, with the field names
     of `specchat ask --json`, and `pieces`, the texts of its tokens with their origins. A question
-    may have `attachments`.
+    may have `attachments`. `mark` says what is special about it.
     """
 
     id: int
@@ -56,6 +63,7 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    mark: Mark = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +132,60 @@ class Tree(dict[int, Message]):
         return taken
 
     def turns(self, leaf: int | None, system_prompt: str = "") -> list[ChatMessage]:
-        """Return the turns to send to a model for a branch.
-
-        Many chat templates require users and assistants to alternate, so empty answers are left
-        out together with their questions, except for the last question. An answer without text or
-        tool calls is empty, for example one that was stopped during its reasoning.
-        """
+        """Return the turns to send to a model for a branch: the messages that `sent` returns."""
         turns: list[ChatMessage] = (
             [{"role": "system", "content": system_prompt}] if system_prompt else []
         )
+        return turns + [_turn(each) for each in self.sent(leaf)]
+
+    def sent(self, leaf: int | None) -> list[Message]:
+        """Return the messages of a branch that a model gets.
+
+        Many chat templates require users and assistants to alternate, so empty answers are left
+        out together with their questions, except for the last question. An answer without text or
+        tool calls is empty, for example one that was stopped during its reasoning. A summary
+        replaces the messages before it, except for pinned ones; an unfinished summary is left out.
+        """
         said = [
             each
-            for each in self.branch(leaf)
+            for each in _without_open_summaries(self.branch(leaf))
             if each.role == "user" or each.text or each.tool_calls
         ]
-        for each, following in zip_longest(said, said[1:]):
-            if following is None or each.role != following.role:
-                turns.append(_turn(each))
-        return turns
+        pairs = zip_longest(said, said[1:])
+        kept = [one for one, next_one in pairs if next_one is None or one.role != next_one.role]
+        # a summary that is just being written must see what it sums up
+        starts = [place for place, each in enumerate(kept[:-1]) if each.mark == "summary"]
+        if not starts:
+            return kept
+        pinned = [each for each in exchanges(kept[: starts[-1]]) if is_pinned(each)]
+        return [*(message for each in pinned for message in each), *kept[starts[-1] :]]
+
+
+def exchanges(messages: Iterable[Message]) -> list[list[Message]]:
+    """Return messages grouped by question: each with what follows it."""
+    found: list[list[Message]] = []
+    for message in messages:
+        if message.role == "user" or not found:
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def is_pinned(exchange: Iterable[Message]) -> bool:
+    """Return True if a question with its answer never drops out of the context."""
+    return any(each.mark for each in exchange)
+
+
+def _without_open_summaries(branch: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages, without the question and the answer of summaries that did not end."""
+    answers = zip_longest(branch, branch[1:])
+    is_left_out = False
+    for message, answer in answers:
+        if message.role == "user":
+            is_summary = message.mark == "summary" and answer is not None
+            is_left_out = is_summary and answer.finish not in WHOLE
+        if not is_left_out:
+            yield message
 
 
 def _turn(message: Message) -> ChatMessage:

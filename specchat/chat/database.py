@@ -32,7 +32,7 @@ WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
-    " attachments, reasoning, tool_calls",
+    " attachments, reasoning, tool_calls, mark",
     "steps": "message, target, data",
     "preset": "name, system_prompt, sampling",
     "found": "text, reasoning",

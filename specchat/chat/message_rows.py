@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.chat.conversation import Attachment, Message
+from specchat.chat.conversation import MARKS, Attachment, Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind, Piece, ToolCall
 
@@ -31,6 +31,7 @@ def message_of(row: tuple[Any, ...]) -> Message:
     found["tool_calls"] = tuple(ToolCall(**each) for each in _parsed(found["tool_calls"], []))
     attachments = _parsed(found["attachments"], [])
     found["attachments"] = tuple(Attachment(**each) for each in attachments)
+    found["mark"] = found["mark"] if found["mark"] in MARKS else ""
     return Message(**found)
 
 

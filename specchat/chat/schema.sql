@@ -91,3 +91,7 @@ CREATE TABLE steps (
     target TEXT NOT NULL,
     data BLOB NOT NULL
 );
+
+-- next version
+
+ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';

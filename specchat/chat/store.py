@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, Conversation, Message, Role, Tree
+from specchat.chat.conversation import Attachment, Conversation, Mark, Message, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import (
     MESSAGES,
@@ -178,6 +178,7 @@ class Store(Database, AbstractContextManager["Store"]):
         *,
         reasoning: str = "",
         tool_calls: Sequence[ToolCall] = (),
+        mark: Mark = "",
     ) -> Message:
         """Add a message below its parent and make it the end of the current branch."""
         now, text, reasoning = time(), storable(text), storable(reasoning)
@@ -187,9 +188,9 @@ class Store(Database, AbstractContextManager["Store"]):
         with self.transaction() as database:
             row = database.execute(
                 "INSERT INTO message"
-                " (conversation, parent, role, text, created, attachments, reasoning, tool_calls)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (conversation, parent, role, text, now, kept, reasoning, calls_column(calls)),
+                " (conversation, parent, role, text, created, attachments, reasoning, tool_calls,"
+                " mark) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (conversation, parent, role, text, now, kept, reasoning, calls_column(calls), mark),
             ).lastrowid
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"
@@ -205,7 +206,12 @@ class Store(Database, AbstractContextManager["Store"]):
             attachments=tuple(files),
             reasoning=reasoning,
             tool_calls=calls,
+            mark=mark,
         )
+
+    def mark(self, message: int, mark: Mark) -> None:
+        """Mark a message, or take its mark away."""
+        self.run("UPDATE message SET mark = ? WHERE id = ?", (mark, message))
 
     def write(
         self,
@@ -254,7 +260,7 @@ class Store(Database, AbstractContextManager["Store"]):
             "SELECT message.text FROM message"
             " JOIN conversation ON conversation.id = message.conversation"
             " WHERE role = 'user' AND message.deleted IS NULL AND conversation.deleted IS NULL"
-            " AND length(message.text) <= ? ORDER BY message.id DESC LIMIT ?",
+            " AND mark <> 'summary' AND length(message.text) <= ? ORDER BY message.id DESC LIMIT ?",
             (MAX_RECALLED_LENGTH, limit),
         )
         return [text for (text,) in reversed(rows)]

@@ -77,10 +77,12 @@ class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
     `tools` are offered to the model, in the form of OpenAI's API. `begun` are steps of an earlier
-    answer with this target: the answer begins with their tokens, which are yielded first.
+    answer with this target: the answer begins with their tokens, which are yielded first. With
+    `make_room`, the messages with the indices `pinned` stay, and the rest of their turns.
     """
 
     messages: Sequence[ChatMessage]
+    pinned: Sequence[int] = field(default=(), kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
@@ -221,6 +223,7 @@ class Engine(ABC):
         """Answer as `chat` does; without a chat template, continue the text of the messages."""
         if self.facts.has_chat_template:
             return self.chat(messages, **options)
+        options.pop("pinned", None)  # a text has no messages to leave out
         text = "\n\n".join(each["content"] for each in messages)
         return self.generate(text, special=False, **options)
 

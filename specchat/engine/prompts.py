@@ -5,10 +5,10 @@ If a conversation does not fit into the context, its oldest turns are left out.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
@@ -69,7 +69,9 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
     if request.make_room:
         num_begun = sum(len(step.tokens) for step in request.begun)
         limit = capacity - num_begun - min(request.max_tokens or LEAST_ROOM, capacity // 4)
-        messages = newest_turns(messages, lambda kept: len(prompt(kept).tokens), limit)
+        messages = newest_turns(
+            messages, lambda kept: len(prompt(kept).tokens), limit, frozenset(request.pinned)
+        )
     return replace(prompt(messages), num_left_out=len(request.messages) - len(messages))
 
 
@@ -110,22 +112,41 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
 
 
 def newest_turns(
-    messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
+    messages: Sequence[ChatMessage],
+    count: Callable[[Sequence[ChatMessage]], int],
+    limit: int,
+    pinned: Container[int] = (),
 ) -> Sequence[ChatMessage]:
     """Return a conversation without its oldest turns, so that its `count` is within a limit.
 
-    Whole turns are left out, so the rest begins with a question. System prompts and the last
-    question always stay.
+    Whole turns are left out, so the rest begins with a question. System prompts, the last question
+    and the turns with a message at one of the indices `pinned` always stay.
     """
     system = [message for message in messages if message["role"] in SYSTEM_ROLES]
-    others = [message for message in messages if message["role"] not in SYSTEM_ROLES]
-    begins = [index for index, message in enumerate(others) if message["role"] == "user"]
-    if count(messages) <= limit or not begins:
+    turns = _turns(messages)
+    if count(messages) <= limit or not turns:
         return messages
-    starts = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
+
+    def kept(start: int) -> list[ChatMessage]:
+        """Return the conversation from a turn on, with the pinned turns before it."""
+        stays = [turn for turn in turns[:start] if any(index in pinned for index, _ in turn)]
+        return [*system, *(message for turn in stays + turns[start:] for _, message in turn)]
+
+    starts = [*range(TURNS_AT_ONCE, len(turns) - 1, TURNS_AT_ONCE), len(turns) - 1]
     # counting renders the whole template, so a binary search saves time
-    first = bisect_left(starts, True, key=lambda start: count([*system, *others[start:]]) <= limit)
-    return [*system, *others[[*starts, begins[-1]][first] :]]
+    first = bisect_left(starts[:-1], True, key=lambda start: count(kept(start)) <= limit)
+    return kept(starts[first])
+
+
+def _turns(messages: Sequence[ChatMessage]) -> list[list[tuple[int, ChatMessage]]]:
+    """Return the messages with their indices by turn, without system prompts.
+
+    A turn is a question with all that follows it.
+    """
+    others = [each for each in enumerate(messages) if each[1]["role"] not in SYSTEM_ROLES]
+    begins = [place for place, (_, message) in enumerate(others) if message["role"] == "user"]
+    bounds = [0, *begins[1:], len(others)] if begins else []
+    return [others[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _check_begun(vocabulary: Vocabulary, begun: Sequence[Chunk]) -> None:

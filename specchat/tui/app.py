@@ -30,6 +30,7 @@ from specchat.chat.store import Store
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
+from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.actions.conversation_actions import ConversationActions
 from specchat.tui.actions.external_editor import ExternalEditor
 from specchat.tui.actions.hint_actions import HintActions
@@ -43,6 +44,7 @@ from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_s
 from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
+from specchat.tui.controllers.context_report import ContextReport
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.idle import IdleUnloader
@@ -137,7 +139,9 @@ class ChatApp(App[None]):
         """Create the groups of actions, each with the controllers it acts on."""
         view, chat, pair, key_of = self.view, self.conversations, self.pair_controller, setup.key_of
         answers, pulls, hint = self.answers, self.pulls, self.hint
-        self.message_actions = MessageActions(view, chat, answers, key_of)
+        report = ContextReport(chat, answers, self.pair_controller)
+        self.context_actions = ContextActions(view, chat, answers, report, key_of)
+        self.message_actions = MessageActions(view, chat, answers, self.context_actions, key_of)
         self.conversation_actions = ConversationActions(view, chat, answers, key_of)
         self.race_actions = RaceActions(view, self.races, answers)
         self.pair_actions = PairActions(view, setup, chat, answers, pair, pulls, hint, self.adviser)
@@ -353,6 +357,9 @@ class ChatApp(App[None]):
             "rename": lambda: self.view.run(self.conversation_actions.rename()),
             "search": lambda: self.view.run(self.conversation_actions.search()),
             "search_here": lambda: self.view.run(self.conversation_actions.search_here()),
+            "context": self.context_actions.show,
+            "pin": self.context_actions.pin,
+            "compact": self.context_actions.compact,
             "export": self.conversation_actions.export,
             "undo": self.conversation_actions.undo,
             "improve": self.pair_actions.improve,

@@ -95,14 +95,21 @@ COMMANDS = (
     Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
     Command("search", "Search", "Search all conversations", "ctrl+f", ("search",)),
     Command("search_here", "Search here", "Search this conversation", "ctrl+t"),
+    Command("context", "Context", "Say what drops out of the context next", slash=("context",)),
+    Command("pin", "Pin", "Keep the last question in the context, or no longer", slash=("pin",),
+            while_answering=False),
+    Command(
+        "compact", "Compact", "Replace the conversation by a summary in the model's context",
+        slash=("compact",), while_answering=False,
+    ),
     Command(
         "export", "Export", "Write this conversation to a file in the current folder",
         slash=("export",), takes=tuple(EXPORTS),
     ),
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
     Command(
-        "undo", "Undo", "Restore what was deleted last", "ctrl+z", ("undo",), is_priority=False,
-        while_answering=False,
+        "undo", "Undo", "Undo the last deletion, pin or summary", "ctrl+z", ("undo",),
+        is_priority=False, while_answering=False,
     ),
     Command(
         "improve", "Improve", "Do what the stats panel advises to make answers faster",

@@ -26,7 +26,12 @@ from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
-from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.message_views import (
+    SUMMARY_NOTE,
+    AnswerView,
+    MessageView,
+    QuestionView,
+)
 from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -349,11 +354,13 @@ class MainView:
         message = self.state.conversations.tree[number]
         if message.role == "user":
             files = [attached_view(each) for each in message.attachments]
-            view: MessageView = QuestionView(message.text, files)
+            text = SUMMARY_NOTE if message.mark == "summary" else message.text
+            view: MessageView = QuestionView(text, files)
         else:
             view = self._answer_view(message)
         view.message_id = number
         view.say_branch(*self.state.conversations.version(number))
+        view.say_mark(message.mark)
         return view
 
     def _show_legend(self) -> None:

@@ -85,6 +85,21 @@ def test_a_question_that_does_not_fit_stays_alone() -> None:
     assert len(newest_turns(turns, count, 5)) == 2
 
 
+@pytest.mark.parametrize("limit", [50, 120, 400])
+@pytest.mark.parametrize("place", [1, 2, 7, 20])
+def test_pinned_turns_stay_with_their_answers(limit: int, place: int) -> None:
+    """In their order, before the newest turns; the others drop out as without them."""
+    turns = conversation(40)
+    begin = place - 1 + place % 2
+    kept = newest_turns(turns, count, limit, {place, len(turns) - 1})
+
+    assert kept[:3] == [turns[0], *turns[begin : begin + 2]]
+    assert kept[-1] == turns[-1]
+    assert count(kept) <= max(limit, 40)
+    rest = kept[3:]
+    assert rest == turns[len(turns) - len(rest) :]
+
+
 def test_what_could_command_a_terminal_is_replaced() -> None:
     """Control characters, reordering and halves of characters; nothing else."""
     assert harmless("\x1b[31m\x07\u202e\ud800") == "\ufffd[31m\ufffd\ufffd\ufffd"

@@ -85,3 +85,24 @@ def test_an_error_reaches_the_client(tiny: WriteModel) -> None:
         engine.kill()
         with pytest.raises(EngineFailed):
             engine.size(request(1, "a b"))
+
+
+def test_pinned_turns_stay_in_the_prompt(tiny: WriteModel) -> None:
+    """Without a template there are no turns, and nothing to pin."""
+    path = tiny("llama", vocabulary=Vocabulary(chat_template=CHAT_TEMPLATE))
+    with LocalEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
+        asked = ChatRequest(
+            messages=[
+                {"role": "user", "content": "w17 w18 w19"},
+                {"role": "assistant", "content": "w20"},
+                *conversation(60, "a b"),
+            ],
+            make_room=True, pinned=[1],
+        )  # fmt: skip
+        tokens = tokenize_request(engine.model, asked, CONTEXT).tokens
+        text = b"".join(map(engine.model.vocabulary.piece, tokens)).decode()
+        assert text.index("w17 w18 w19") < text.index("w20") < text.index("question")
+        assert "question 0" not in text
+    path = tiny("llama", vocabulary=Vocabulary(chat_template=None))
+    with LocalEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
+        assert list(engine.answer(conversation(0, "a b"), pinned=[0], max_tokens=1))

@@ -8,6 +8,7 @@ from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.docs import section
+from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
@@ -30,6 +31,7 @@ class MessageActions:
     view: MainView
     conversations: Conversations
     answers: Answers
+    context_actions: ContextActions
     key_of: KeyOf
 
     async def act(self, what: str, view: MessageView) -> None:
@@ -39,6 +41,7 @@ class MessageActions:
             "edit": self._edit,
             "regenerate": self._regenerate,
             "delete": self._delete,
+            "pin": self._pin,
             "previous_branch": partial(self._turn, -1),
             "next_branch": partial(self._turn, 1),
         }
@@ -128,7 +131,7 @@ class MessageActions:
     async def _edit(self, view: MessageView) -> None:
         if isinstance(view, QuestionView):
             self.answers.editing = view.message_id
-            self.view.put_back(harmless(view.text))
+            self.view.put_back(harmless(self.conversations.tree[view.message_id].text))
             self.view.composer.focus()
             self.view.show_state()
 
@@ -137,6 +140,9 @@ class MessageActions:
         question = message.id if message.role == "user" else message.parent
         if question is not None:
             await self.answers.answer_again(question)
+
+    async def _pin(self, view: MessageView) -> None:
+        self.context_actions.pin(view.message_id)
 
     async def _turn(self, step: int, view: MessageView) -> None:
         is_armed, version = view.is_armed, self.conversations.turn_to(view.message_id, step)

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage, Message
+from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
@@ -283,19 +283,12 @@ class Answers:
             self._gains.begin(self.figures, self._drafting)
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self.options, **options}
+        if pinned := self._conversations.pinned_turns(leaf):
+            options["pinned"] = pinned
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
         asked = Question(turns, options, arrived, ended, self._explain, writing.is_lane)
         session.ask(asked)
         self._view.show_state()
-
-    def next_turns(self, content: str) -> list[ChatMessage]:
-        """Return the turns to send if a question with this content were asked now."""
-        chat = self._conversations
-        edited = chat.tree.get(self.editing or 0)
-        turns = chat.tree.turns(edited.parent if edited else chat.leaf, chat.system_prompt)
-        if turns and turns[-1]["role"] == "user":  # its answer is empty so far
-            turns.pop()
-        return [*turns, {"role": "user", "content": content}]
 
     def _steps_arrived(self, writing: Writing) -> None:
         """Show the new steps, at the next update if the last one was too recent."""
@@ -317,7 +310,9 @@ class Answers:
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
         )
         larger = f", {self._key_of('settings')} sets ctx" if "--ctx" in str(error) else ""
-        return f"{error}. {ways}{larger}."
+        is_pinned = bool(self._conversations.pinned_turns(self._conversations.leaf))
+        unpin = ", p on a pinned message unpins it" if is_pinned else ""
+        return f"{error}. {ways}{larger}{unpin}."
 
     def _show_steps(self, writing: Writing) -> None:
         """Show the steps that have arrived since the last update, and store the text so far."""
@@ -348,7 +343,8 @@ class Answers:
         writing.add(chunks, statistics)
         left_out = statistics.left_out
         words = (
-            f"the oldest {left_out} messages no longer fit the context: the model does not see them"
+            f"the oldest {left_out} messages no longer fit the context: the model does not see"
+            " them (/context)"
         )
         self._view.say(words if left_out else "", "context")
         word = str(self.options.get("think", AUTO_THINK))

@@ -10,7 +10,16 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, Conversation, Message, Tree
+from specchat.chat.conversation import (
+    Attachment,
+    Conversation,
+    Mark,
+    Message,
+    Role,
+    Tree,
+    exchanges,
+    is_pinned,
+)
 from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.store import Preset, Store
 from specchat.chat.stored_steps import StoredSteps
@@ -86,6 +95,14 @@ class Conversations:
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         return self.store.saved_seconds(midnight.timestamp()), self.store.saved_seconds()
 
+    def pinned_turns(self, leaf: int | None) -> list[int]:
+        """Return the indices of the turns, as `Tree.turns` returns them, that must be sent."""
+        flags = [
+            is_pinned(exchange) for exchange in exchanges(self.tree.sent(leaf)) for _ in exchange
+        ]
+        first = 1 if self.system_prompt else 0
+        return [index for index, flag in enumerate(flags, first) if flag]
+
     def begin(self) -> None:
         """Start a new conversation."""
         self.conversation, self.tree, self.leaf = None, Tree(), None
@@ -108,6 +125,47 @@ class Conversations:
         """Add a question at the end, or as another version of an earlier one."""
         parent = instead_of.parent if instead_of else self.leaf
         return self._add("user", text, parent, files)
+
+    def ask_for_summary(self, text: str) -> Message:
+        """Add the question for a summary, which replaces what is before it once it is answered.
+
+        `undo` takes the summary away again, or makes it an ordinary message if others follow.
+        """
+        before = self.leaf
+        question = self._add("user", text, before, mark="summary")
+        number = self._stored_number()
+
+        def restore() -> None:
+            if number != self.number:
+                self.open(number)
+            if len(self.tree.below(question.id)) > 2:
+                self.set_mark(question.id, "")
+                return
+            self.store.delete_messages(self.tree.below(question.id))
+            self.tree.remove(question.id)
+            self._set_leaf(before)
+
+        self._undo.append(restore)
+        return question
+
+    def pin(self, message: int) -> bool:
+        """Pin a message, or unpin it; return True if it is pinned now. `undo` reverts that."""
+        before, number = self.tree[message].mark, self._stored_number()
+        self.set_mark(message, "" if before else "pinned")
+
+        def restore() -> None:
+            if number != self.number:
+                self.open(number)
+            self.set_mark(message, before)
+
+        self._undo.append(restore)
+        return not before
+
+    def set_mark(self, message: int, mark: Mark) -> None:
+        """Mark a message, or take its mark away."""
+        if message in self.tree:  # it may have been deleted since
+            self.store.mark(message, mark)
+            self.tree.put(replace(self.tree[message], mark=mark))
 
     def answer(self, question: int) -> Message:
         """Add an empty answer to a question."""
@@ -259,7 +317,7 @@ class Conversations:
         return write_export(path, EXPORTS[form](shown, self.tree))
 
     def undo(self) -> bool:
-        """Undo the last deletion, and show the result; False if there is nothing to restore."""
+        """Undo the last change that can be undone; False if there is nothing to restore."""
         if not self._undo:
             return False
         restore = self._undo.pop()
@@ -278,9 +336,14 @@ class Conversations:
         return self.conversation.id
 
     def _add(
-        self, role: Any, text: str, parent: int | None, attachments: Sequence[Attachment] = ()
+        self,
+        role: Role,
+        text: str,
+        parent: int | None,
+        attachments: Sequence[Attachment] = (),
+        mark: Mark = "",
     ) -> Message:
-        message = self.store.add(self._stored_number(), role, text, parent, attachments)
+        message = self.store.add(self._stored_number(), role, text, parent, attachments, mark=mark)
         self.tree.put(message)
         self.leaf = message.id
         if self.conversation is not None and not self.conversation.title:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from specchat.chat.conversation import with_attachments
+from specchat.chat.conversation import ChatMessage, with_attachments
 from specchat.engine.api import PromptSize
 from specchat.errors import SpecchatError
 from specchat.tui.commands import is_slash
@@ -78,9 +78,23 @@ class MessageSize:
             self._show(PromptSize(estimate), is_estimate=True)
         if session is None:
             return
-        turns, options = self.answers.next_turns(content), self.answers.options
-        limits = {"think": self.answers.thinking, "max_tokens": options.get("max_tokens")}
-        session.size(Sizing(turns, limits, partial(self._counted, number)))
+        session.size(self._sizing(number, content))
+
+    def _sizing(self, number: int, content: str) -> Sizing:
+        """Return the request for the prompt with which the message would be asked now."""
+        chat, answers = self.conversations, self.answers
+        edited = chat.tree.get(answers.editing or 0)
+        before = edited.parent if edited else chat.leaf
+        turns = chat.tree.turns(before, chat.system_prompt)
+        if turns and turns[-1]["role"] == "user":  # its answer is empty so far
+            turns.pop()
+        options = {
+            "think": answers.thinking,
+            "max_tokens": answers.options.get("max_tokens"),
+            "pinned": chat.pinned_turns(before),
+        }
+        asked: ChatMessage = {"role": "user", "content": content}
+        return Sizing([*turns, asked], options, partial(self._counted, number))
 
     def _counted(self, number: int, size: PromptSize | None) -> None:
         if number == self._count and size is not None:

@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
+from specchat.chat.conversation import Mark
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind
 from specchat.tui.answer_parts import AnswerParts
@@ -23,6 +24,10 @@ from specchat.tui.widgets.typesetter import Typesetter
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
 """The length from which a question is folded, as in the composer, and that of the ends shown."""
+
+
+SUMMARY_NOTE = "Summary: the model gets the answer below instead of the messages above."
+"""Shown in place of the question for a summary."""
 
 
 def render_alike(self: Widget, crop: Region) -> list[Strip]:
@@ -48,6 +53,7 @@ class MessageView(Vertical, can_focus=True):
         Binding("r", "app.message('regenerate')", "Regenerate"),
         Binding("left,h", "app.message('previous_branch')", "Versions", key_display="←→"),
         Binding("right,l", "app.message('next_branch')", "Next version", show=False),
+        Binding("p", "app.message('pin')", "Pin"),
         Binding("d,delete", "app.message('delete')", "Delete"),
         Binding("s", "app.message('steps')", "Steps"),
         Binding("space,enter", "fold", "Reasoning", show=False),
@@ -66,6 +72,12 @@ class MessageView(Vertical, can_focus=True):
         """The text of the message; of an answer, without reasoning and tool calls."""
         self._versions = Static(classes="versions", markup=False)
         self._versions.display = False
+        self._pin = Static("▪ pinned", classes="versions", markup=False)
+        self._pin.display = False
+
+    def say_mark(self, mark: Mark) -> None:
+        """Show whether the message is pinned."""
+        self._pin.display = mark == "pinned"
 
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""
@@ -122,6 +134,7 @@ class QuestionView(MessageView):
         yield Static(self._shown, markup=False)
         yield from self._folds
         yield self._versions
+        yield self._pin
 
 
 class AnswerView(MessageView):
@@ -141,7 +154,7 @@ class AnswerView(MessageView):
         self._fold = Fold(self._reasoning, is_open=not folds)
         self._notes = "", ""
         self._note = Static(classes="note", markup=False)
-        self._foot = Horizontal(self._versions, self._note, classes="foot")
+        self._foot = Horizontal(self._versions, self._pin, self._note, classes="foot")
 
     def compose(self) -> ComposeResult:
         """Put the reasoning above the answer, and its tool calls and the statistics below."""
@@ -160,7 +173,7 @@ class AnswerView(MessageView):
         self._notes = words, details or words
         self._note.set_class(has_failed, "-failed")
         self._note.update(self._notes[self.has_focus])
-        self._foot.display = bool(words) or self._versions.display
+        self._show_foot(has_words=bool(words))
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """Show the details while the answer has the focus."""
@@ -170,7 +183,15 @@ class AnswerView(MessageView):
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""
         super().say_branch(number, total)
-        self._foot.display = bool(self._note.content) or self._versions.display
+        self._show_foot(has_words=bool(self._note.content))
+
+    def say_mark(self, mark: Mark) -> None:
+        """Show whether the message is pinned."""
+        super().say_mark(mark)
+        self._show_foot(has_words=bool(self._note.content))
+
+    def _show_foot(self, *, has_words: bool) -> None:
+        self._foot.display = has_words or self._versions.display or self._pin.display
 
     def on_fold_opened(self, message: Fold.Opened) -> None:
         """Do not scroll to the opened fold while the answer is being written."""
