@@ -37,6 +37,7 @@ from specchat.tui.actions.hint_actions import HintActions
 from specchat.tui.actions.message_actions import MessageActions
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.actions.race_actions import RaceActions
+from specchat.tui.actions.regeneration import Regeneration
 from specchat.tui.actions.settings_dialogs import SettingsDialogs
 from specchat.tui.actions.think_switch import ThinkSwitch
 from specchat.tui.clipboard import copy_by_program
@@ -145,6 +146,7 @@ class ChatApp(App[None]):
         self.conversation_actions = ConversationActions(view, chat, answers, key_of)
         self.race_actions = RaceActions(view, self.races, answers)
         self.pair_actions = PairActions(view, setup, chat, answers, pair, pulls, hint, self.adviser)
+        self.regeneration = Regeneration(view, answers, self.pair_actions, key_of)
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
@@ -341,7 +343,7 @@ class ChatApp(App[None]):
             "conversations": self.view.toggle_conversations,
             "panel": self.view.toggle_panel,
             "origins": self.view.toggle_origins,
-            "regenerate": self.answers.regenerate,
+            "regenerate": self.regeneration.act,
             "go_on": self.answers.go_on,
             "steps": self.message_actions.show_last_steps,
             "compare": self.race_actions.act,

@@ -59,8 +59,9 @@ COMMANDS = (
         "f4", in_footer=True,
     ),
     Command(
-        "regenerate", "Regenerate", "Answer the last question again", "f5",
-        ("regenerate", "retry"), in_footer=True, while_answering=False,
+        "regenerate", "Regenerate",
+        "Answer the last question again; temperature=0.2 or a pair's name changes how", "f5",
+        ("regenerate", "retry"), takes_text=True, in_footer=True, while_answering=False,
     ),
     Command("go_on", "Continue", "Continue an incomplete answer", "ctrl+g", ("continue",),
             while_answering=False),

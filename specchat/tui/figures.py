@@ -47,6 +47,8 @@ AGREEING = 3
 """Answers in a row that are slower before that is said: a busy machine slows one down, too."""
 ORIGINS = "origins"
 """The key of the number of tokens by origin in the statistics of a stored answer."""
+SAMPLED_WITH = "sampling"
+"""The key of the sampling options that were chosen for a stored answer alone."""
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted at the start of an answer."""
 
@@ -303,7 +305,8 @@ def lines_below(
 ) -> tuple[str, str]:
     """Return the line below an answer, in short and with all of its statistics.
 
-    Both begin with how it ended, if it can be continued, and with its pair. After a full context
+    Both begin with how it ended, if it can be continued, with its pair, and with the sampling
+    options that it alone was written with; in full, also with the temperature. After a full context
     it can be continued only if there are older messages to leave out (`has_older`).
     """
     continues = f"{key_of('go_on')} continues"
@@ -315,8 +318,9 @@ def lines_below(
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
     start = (ending, harmless(figures.get("pair", "")))
-    short, long = (
-        " · ".join(filter(None, (*start, line)))
-        for line in (short_line(figures), answer_line(figures))
-    )
-    return short, long
+    own = ", ".join(f"{name} {value}" for name, value in figures.get(SAMPLED_WITH, {}).items())
+    has_temperature = "temperature" in figures and "temperature" not in own
+    temperature = f"temperature {figures['temperature']:g}" if has_temperature else ""
+    short = (*start, harmless(own), short_line(figures))
+    long = (*start, harmless(own), temperature, answer_line(figures))
+    return " · ".join(filter(None, short)), " · ".join(filter(None, long))

@@ -232,7 +232,9 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
             if not command.takes:
                 await app.run_action(command.id)
         waiting = [each.id for each in COMMANDS if not each.while_answering]
-    assert waiting == ["regenerate", "go_on", "compare", "new", "undo", "unload"]
+    assert waiting == [
+        "regenerate", "go_on", "compare", "new", "pin", "compact", "undo", "unload",
+    ]  # fmt: skip
     assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}
 
 

@@ -149,7 +149,7 @@ def test_wrong_arguments_are_refused() -> None:
         find_slash("/export pdf")
     with pytest.raises(ValueError, match="takes no argument"):
         find_slash("/new thing")
-    assert list(matching("/co")) == ["continue", "compare", "copy"]
+    assert list(matching("/co")) == ["continue", "compare", "context", "compact", "copy"]
     assert matching("/co ") == {}
 
 

@@ -89,7 +89,7 @@ class PairActions:
         self.hint.end_first_run()
         self.view.show_hint()
         if is_other:
-            self.view.run(self._switch(offer.choose), "pair", exclusive=True)
+            self.view.run(self.switch(offer.choose), "pair", exclusive=True)
         elif self.pair_controller.session is None:
             self.restart()
 
@@ -124,7 +124,8 @@ class PairActions:
         self.answers.end("cancelled")
         self.pair_controller.restart()
 
-    async def _switch(self, choose: Callable[[], PairChoice]) -> None:
+    async def switch(self, choose: Callable[[], PairChoice]) -> None:
+        """Load another pair, once its draft model is chosen."""
         choice = await asyncio.to_thread(choose)
         self.pulls.recent = ""
         self.conversations.pair = choice.name

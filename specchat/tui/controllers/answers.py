@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 from specchat.chat.conversation import Message
@@ -12,7 +13,7 @@ from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, SpecchatError
-from specchat.options.declarations import AUTO_THINK
+from specchat.options.declarations import AUTO_THINK, GenerateOptions
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
@@ -21,8 +22,16 @@ from specchat.tui.controllers.gains import Drafting, Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import ENDINGS, Figures, is_written_elsewhere, lines_below, stored_figures
+from specchat.tui.figures import (
+    ENDINGS,
+    SAMPLED_WITH,
+    Figures,
+    is_written_elsewhere,
+    lines_below,
+    stored_figures,
+)
 from specchat.tui.mentions import named_files
+from specchat.tui.sampling_text import only_sampling
 
 SHOW_INTERVAL = 0.05
 """Seconds between two updates of the text; steps that arrive in between are shown in one batch."""
@@ -33,6 +42,7 @@ FIGURES_INTERVAL = 1.0
 """Seconds between two updates of the figures."""
 SETTLE_INTERVAL = 0.3
 """Seconds before retrying a write that another program blocked."""
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 NUM_ALTERNATIVES = 5
 """Tokens recorded for each place of an answer, to continue from there with another one."""
 
@@ -117,20 +127,25 @@ class Answers:
             await self._view.add(question.id)
         await self._answer(question.id)
 
-    async def answer_again(self, question: int) -> None:
-        """Ask for another version of the answer to a question."""
+    async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
+        """Ask for another version of the answer to a question, with options for it alone."""
         if not self.is_busy():
             self._conversations.leaf = question
             await self._view.show_branch()
-            await self._answer(question)
+            await self._answer(question, options=options)
 
-    async def regenerate(self) -> None:
-        """Answer the last question again."""
-        questions = [each for each in self._conversations.branch if each.role == "user"]
-        if questions:
-            await self.answer_again(questions[-1].id)
-        else:
+    def can_regenerate(self) -> bool:
+        """Return True if there is a question to answer again; otherwise notify the user."""
+        has_question = any(each.role == "user" for each in self._conversations.branch)
+        if not has_question:
             self._view.notify("There is no question to answer again yet.")
+        return has_question
+
+    async def regenerate(self, options: Mapping[str, Any] = NO_OPTIONS) -> None:
+        """Answer the last question again, with options for this answer alone."""
+        if self.can_regenerate():
+            questions = [each for each in self._conversations.branch if each.role == "user"]
+            await self.answer_again(questions[-1].id, options)
 
     async def go_on(self) -> None:
         """Continue an answer that is not complete."""
@@ -149,7 +164,7 @@ class Answers:
         parts, before = AnswerParts.of(last), last.statistics
         writing = Writing(last.id, display, parts, steps, before, last.finish)
         writing.is_joined = not parts.is_empty
-        self.send(writing, last.parent or 0)
+        self.send(writing, last.parent or 0, **only_sampling(before.get(SAMPLED_WITH, {})))
         writing.wait(self._view.later)
 
     def steps_of(self, answer: int) -> StoredSteps | None:
@@ -261,11 +276,16 @@ class Answers:
             self._view.notify(words, severity="warning")
         return question
 
-    async def _answer(self, question: int, begun: Sequence[Chunk] = ()) -> None:
+    async def _answer(
+        self,
+        question: int,
+        begun: Sequence[Chunk] = (),
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> None:
         """Ask the pair to answer a question, once it is loaded; the answer may begin with steps."""
         message = self._conversations.answer(question)
         writing = Writing(message.id, await self._view.add(message.id), begun=begun)
-        self.send(writing, question)
+        self.send(writing, question, **options)
         writing.wait(self._view.later)
         self._view.show_conversations()
 
@@ -279,6 +299,9 @@ class Answers:
             turns.append(turn)
         self.current = writing
         if writing.message is not None:
+            writing.sampling = only_sampling(options)
+            default = GenerateOptions().temperature
+            writing.temperature = {**self.options, **options}.get("temperature", default)
             self.figures.begin()
             self._gains.begin(self.figures, self._drafting)
             options["alternatives"] = NUM_ALTERNATIVES

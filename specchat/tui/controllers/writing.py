@@ -9,7 +9,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
-from specchat.tui.figures import ORIGINS, Figures
+from specchat.tui.figures import ORIGINS, SAMPLED_WITH, Figures
 
 
 @dataclass(slots=True)
@@ -24,6 +24,9 @@ class Writing:
     """The statistics from before the answer was continued."""
     finish: str | None = None
     """How the answer ended before it was continued."""
+    temperature: float = 0.0
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """The sampling options of this answer alone."""
     words: str = ""
     """The progress text of a lane."""
     then: "Callable[[Writing, Statistics], None] | None" = None
@@ -73,6 +76,8 @@ class Writing:
             "speedup": figures.speedup,
             "saved_s": figures.saved_s,
             "pair": pair,
+            "temperature": self.temperature,
+            **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),
             "drafter": stats.drafter,
             "drafted_by_position": stats.drafted_by_position,
             "reasoning_s": stats.reasoning_s,

@@ -1,0 +1,61 @@
+"""Answering the last question again: as before, with other sampling options, or by another pair."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specchat.tui.actions.pair_actions import PairActions
+from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.main_view import MainView
+from specchat.tui.sampling_text import read_sampling
+from specchat.tui.setup import Offer
+
+OPTION = re.compile(r"(?<!\S)([\w-]+)=(\S*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Regeneration:
+    """Adds another version of the last answer."""
+
+    view: MainView
+    answers: Answers
+    pair_actions: PairActions
+    key_of: KeyOf
+
+    async def act(self, words: str = "") -> None:
+        """Answer again; `words` may have options such as `temperature=0.2`, and name a pair."""
+        name, options = read_words(words)
+        if not name or name == self.pair_actions.pair_controller.pair.name:
+            await self.answers.regenerate(options)
+        elif not self.answers.can_regenerate():
+            return
+        else:
+            self.view.run(self._by_another(name, options))
+
+    async def _by_another(self, name: str, options: Mapping[str, Any]) -> None:
+        offer = await asyncio.to_thread(self._find, name)
+        if offer is None or offer.choose is None:
+            models = self.key_of("models")
+            words = f"No pair {name} on this machine: {models} lists all."
+            self.view.notify(words, severity="warning")
+        elif not self.answers.is_busy():
+            await self.pair_actions.switch(offer.choose)
+            await self.answers.regenerate(options)
+
+    def _find(self, name: str) -> Offer | None:
+        """Return an installed pair, or the pair of a GGUF file. Raises ModelNotFound."""
+        if name.lower().endswith(".gguf"):
+            return self.pair_actions.setup.open_file(name)
+        return next((each for each in self.pair_actions.offers() if each.name == name), None)
+
+
+def read_words(words: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a pair, which may be empty, and the options that stand beside it.
+
+    Raises InvalidOption for an option that is not known or whose value is out of range.
+    """
+    lines = [f"{key.replace('-', '_')}={value}" for key, value in OPTION.findall(words)]
+    return " ".join(OPTION.sub(" ", words).split()), read_sampling("\n".join(lines))
