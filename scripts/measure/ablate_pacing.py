@@ -180,6 +180,23 @@ class Deep(Real):
 
 
 @dataclass
+class Disturbed(Real):
+    """A pair whose first passes seem to take longer, on a machine that does something else."""
+
+    num_slow: int = 0
+    factor: float = 1.0
+
+    def passed(self, nominal: float) -> float:
+        """Let a pass take its time; return what is measured."""
+        taken = super().passed(nominal)
+        if self.num_slow:
+            self.num_slow -= 1
+            self.measured += taken * (self.factor - 1.0)
+            taken *= self.factor
+        return taken
+
+
+@dataclass
 class Copying(Real):
     """A text that seems to copy passages long before it does."""
 
@@ -283,6 +300,18 @@ def noisy(costs: Sequence[float], cost: float, chance: float, seed: int) -> floa
     return new_pair(machine, 1000, knowledge)
 
 
+def unmeasured(
+    costs: Sequence[float], cost: float, chance: float, slow: tuple[int, float], seed: int
+) -> float:
+    """Return the speed of a new pair, measured by its own passes, of which the first ones are slow.
+
+    `slow` is their number and how many times longer they take; that time does not count.
+    """
+    machine = Disturbed(costs, cost, always(chance), seed, noise=0.06, change=0.1)
+    machine.num_slow, machine.factor = slow
+    return new_pair(machine, 1200, Knowledge())
+
+
 def mismeasured(
     costs: Sequence[float], cost: float, chance: float, wrong: tuple[int, float], seed: int
 ) -> float:
@@ -343,15 +372,17 @@ def copied_late(costs: Sequence[float], cost: float, chance: float, seed: int) -
     return new_pair(Copying(costs, cost, always(chance), seed, stretch=40), 1300)
 
 
+def cell(
+    group: str, decode: Callable[..., float], table: str, *rest: object
+) -> tuple[str, str, Scenario]:
+    """Return a cell: its group, its name and how it is decoded."""
+    name = f"{table} {' '.join(map(str, rest))}"
+    return group, name, partial(decode, TABLES[table], *rest)
+
+
 def cells() -> Iterator[tuple[str, str, Scenario]]:
-    """Yield every cell: its group, its name and how it is decoded."""
-
-    def cell(
-        group: str, decode: Callable[..., float], table: str, *rest: object
-    ) -> tuple[str, str, Scenario]:
-        name = f"{table} {' '.join(map(str, rest))}"
-        return group, name, partial(decode, TABLES[table], *rest)
-
+    """Yield every cell."""
+    yield from cells_of_wrong_costs()
     for table, cost, chance in product(TABLES, (0.05, 0.25), (0.3, 0.6, 0.8, 0.97)):
         yield cell("steady", steady, table, cost, chance)
     for table, cost in product(TABLES, (0.05, 0.2)):
@@ -380,6 +411,13 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
         yield cell("copied", copied, table, 0.1, chance, 12, 0.0)
         yield cell("copied", copied, table, 0.1, chance, 60, 0.2)
         yield cell("copied late", copied_late, table, 0.1, chance)
+
+
+def cells_of_wrong_costs() -> Iterator[tuple[str, str, Scenario]]:
+    """Yield the cells of pairs of which something wrong is believed at first."""
+    slow = ((0, 1.0), (8, 6.0), (20, 6.0), (4, 20.0))
+    for table, cost, chance, each in product(TABLES, (0.05, 0.25), (0.5, 0.8, 0.97), slow):
+        yield cell("unmeasured", unmeasured, table, cost, chance, each)
     line = ("line", 0.05, 0.6, (1, 1.5))
     for table, *rest in (line, ("stairs", 0.05, 0.7, (4, 2.0)), ("flat", 0.1, 0.8, (9, 2.0))):
         yield cell("mismeasured", mismeasured, table, *rest)

@@ -14,7 +14,7 @@ from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
-from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
 from specchat.passes.pass_costs import PassCosts
 
 RIGHT, WRONG = 1, 2
@@ -148,12 +148,12 @@ def verify_sampled(
 
 
 def knowledge_of(machine: Machine) -> Knowledge:
-    """Return what measuring while loading would find on a machine, whose passes it then pads."""
-    knowledge = Knowledge(reads_accepted=machine.reads_accepted)
+    """Return what measuring would find on a machine, whose passes it then pads."""
+    knowledge = Knowledge(reads_accepted=machine.reads_accepted, measured={TARGET, ORIGIN})
     knowledge.target.longest_padded = LONGEST_KNOWN
     machine.known_costs = knowledge.target
-    for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
-        knowledge.target.observe(length, 0, machine.costs[length])
-    for length in (1, 2, 4, 32):
-        knowledge.costs_of(ORIGIN).observe(length, 0, machine.draft_seconds(length))
+    lengths = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33)
+    knowledge.target.begin_with({length: machine.costs[length] for length in lengths})
+    draft = knowledge.costs_of(ORIGIN)
+    draft.begin_with({length: machine.draft_seconds(length) for length in (1, 2, 4, 32)})
     return knowledge

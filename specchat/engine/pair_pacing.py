@@ -139,6 +139,7 @@ class PairPacing:
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
             self.knowledge.measured.add(name)
+            self.pacers.clear()
             self.save()
         pair.context.prefill([])
 

@@ -25,6 +25,10 @@ row as show what plain decoding settles to."""
 SILENT_STEPS = 4
 """After as many steps without a draft pass, drafting counts as given up for now."""
 
+FIRST_DOUBT, DOUBT_FACTOR = 32, 4
+"""What passes of answers seemed to cost is doubted after as many steps, then after that many times
+as many: a bad beginning on a busy machine is overcome, and in the long run it costs nothing."""
+
 
 class Exploration:
     """Counts steps, and the time that exploration may take, in tokens of plain decoding.
@@ -41,12 +45,18 @@ class Exploration:
         self._num_steps = self._num_unasked = self._num_plain = 0
         self._since_pass = self._since_use = self._affordable_at = 0
         self._has_declined = False
+        self._doubt_at = FIRST_DOUBT
 
     # --- what happened
 
     def begin_answer(self) -> None:
         """Begin an answer: the steps before it say little about its first ones."""
         self._num_plain, self._has_declined = 0, False
+
+    def begin_anew(self) -> None:
+        """Explore once more as in a new pair, whatever exploring cost so far."""
+        self._budget = max(self._budget, INITIAL_BUDGET)
+        self._doubt_at *= DOUBT_FACTOR
 
     def pay(self, num_emitted: int, seconds: float, plain: float) -> None:
         """Pay for a step that explored and emitted tokens; `plain` is the time of a plain step."""
@@ -115,6 +125,11 @@ class Exploration:
     def is_for_costs(self) -> bool:
         """Whether this is one of the steps that explore what passes cost."""
         return self._num_steps % COST_INTERVAL >= COST_INTERVAL - COST_STEPS
+
+    @property
+    def is_doubt_due(self) -> bool:
+        """Whether to doubt, from this step on, what passes seemed to cost up to here."""
+        return self._num_steps >= self._doubt_at
 
     @property
     def num_missed(self) -> int:

@@ -58,6 +58,17 @@ class Knowledge:
             sorted(self.measured),
         )
 
+    def doubt(self) -> bool:
+        """Judge anew what was only learned from the passes of answers; return if there is any.
+
+        These may have been made at a bad moment: on a busy machine, or with weights not yet read.
+        """
+        costs = {TARGET: self.target, **self.drafts}
+        doubtful = [costs[name] for name in costs.keys() - self.measured]
+        for each in doubtful:
+            each.doubt()
+        return bool(doubtful)
+
     def add_origin(self, origin: str) -> None:
         """Count an origin among those of draft passes; a new one's costs are unknown."""
         if origin not in self.drafts:
@@ -78,10 +89,11 @@ class Knowledge:
 
     def draft_seconds(self, origin: str, num_tokens: int, depth: int) -> float:
         """Return the time of an origin's draft pass over this many tokens."""
-        costs = self.drafts.get(origin)
-        if costs is not None and costs.is_known:
-            return costs.seconds(num_tokens, depth)
-        return UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
+        costs, guess = self.drafts.get(origin), UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
+        if costs is None or not costs.is_known:
+            return guess
+        seconds = costs.seconds(num_tokens, depth)
+        return seconds if costs.is_sure_of_one else min(seconds, guess)
 
     def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float, float]:
         """Return the seconds of an origin's draft passes; see the function of that name."""

@@ -32,7 +32,8 @@ from specchat.wording import percent
 class LearningPacer:
     """Decides how much of what to draft, step by step, and learns from every step.
 
-    While nothing is known of what target passes cost, a step is plain: after one, it is.
+    While too little is known of what plain decoding costs, steps are plain: the first three of a
+    new pair. Costs learned from answers are doubted now and then, those measured when idle are not.
 
     It distinguishes proposals that cost draft passes, which ask for each token, from passages that
     cost none. Draft passes of one origin are considered at a time, the last one that asked.
@@ -94,9 +95,11 @@ class LearningPacer:
 
     def _learn_plain(self, seconds: float) -> None:
         """Learn what a plain step takes."""
-        entry = self._exploration.plain_entry
+        target, entry = self._knowledge.target, self._exploration.plain_entry
+        if entry is None and not target.is_sure_of_one:
+            entry = 1
         if entry is not None:
-            self._knowledge.target.observe(entry, self._depth, seconds)
+            target.observe(entry, self._depth, seconds)
 
     def _seconds_of(self, step: DraftEconomics) -> float:
         """Return how long this step took; a disturbance counts little."""
@@ -237,13 +240,15 @@ class LearningPacer:
         if 1 - R t > 0. R comes from costs as they are known; in a step that explores costs, the
         prices of target passes are what these may cost at best, so that R is still to be beaten.
         """
+        if self._exploration.is_doubt_due and self._knowledge.doubt():
+            self._exploration.begin_anew()
         target, is_exploration = self._knowledge.target, self._explores_costs(depth)
         costs, expected = (0.0, 0.0, 0.0, 0.0), list[list[float]]()
         if origin := self._origin:
             costs, expected = self._knowledge.draft_costs(origin, depth), self._passes.expected()
         chances = means(expected)
         rate = self._rate(depth, limit, costs, chances)
-        is_plain = not rate or self._exploration.is_plain_due(target, depth, rate)
+        is_plain = not target.is_sure_of_one or self._exploration.is_plain_due(target, depth, rate)
         limit = 0 if is_plain else limit
         row = target.optimistic_row(depth) if is_exploration else target.row(depth)
         price = rate * target.speed

@@ -5,7 +5,7 @@ differs by machine, build and model, and it grows with the depth of the context.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -22,6 +22,8 @@ drafting they take up to a third longer: the processor's caches hold less of wha
 llama.cpp builds the graph of a pass anew after one of another length."""
 NUM_FIRST = 3
 """Of the first passes of a length, and of those after a long time, the fastest counts."""
+NUM_SOUND = 5
+"""A cost counts as that of so many passes if it was measured when idle, or learned earlier."""
 MIN_WEIGHT = 0.025
 """Weight of a new measurement among many: the table remembers about forty."""
 SPEED_WEIGHT = 0.15
@@ -71,12 +73,22 @@ class PassCosts:
         self._rises: dict[int, list[float]] = {}
         self._num_passes = 0
         self._last_measured = [0] * (longest + 1)
+        self._times_measured = [0] * (longest + 1)
 
     @property
     def is_known(self) -> bool:
         """True once any pass was measured."""
         self._catch_up()
         return bool(self._tables)
+
+    @property
+    def is_sure_of_one(self) -> bool:
+        """Whether enough passes over one token were measured that no single one decides."""
+        self._catch_up()
+        return self._is_sure(PLAIN) or self._is_sure(1)
+
+    def _is_sure(self, num_tokens: int) -> bool:
+        return self._times_measured[num_tokens] >= NUM_FIRST
 
     @property
     def speed(self) -> float:
@@ -129,6 +141,9 @@ class PassCosts:
         self._last_measured[num_tokens] = self._num_passes
         table = self._tables.setdefault(bucket, {})
         entry = table.get(num_tokens)
+        if not self._is_sure(num_tokens):
+            self._times_measured[num_tokens] += 1
+            self._forget_rows()
         if entry is None:
             table[num_tokens] = _Measured(seconds / self._speed)
             self._forget_rows()
@@ -142,8 +157,7 @@ class PassCosts:
         surprise = min(max(surprise, 1 / MAX_SURPRISE), MAX_SURPRISE)
         self._speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
-        row[num_tokens] = entry.seconds
-        before = row[1]
+        before, row[num_tokens] = row[1], entry.seconds
         if num_tokens:
             row[1] = min(row[1:]) if num_tokens == 1 else min(row[1], entry.seconds)
         plain = table[PLAIN].seconds if PLAIN in table else row[PLAIN] * row[1] / before
@@ -235,8 +249,28 @@ class PassCosts:
         for bucket, num_tokens, seconds in record:
             if PLAIN <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(bucket, {})
-                table[num_tokens] = _Measured(seconds, 5)
+                table[num_tokens] = _Measured(seconds, NUM_SOUND)
+                self._times_measured[num_tokens] = NUM_SOUND
         self._forget_rows()
+
+    def doubt(self) -> None:
+        """Treat the next passes of each length as the first ones: all so far may be wrong."""
+        self._catch_up()
+        self._times_measured = [0] * (self._longest + 1)
+        for table in self._tables.values():
+            for entry in table.values():
+                entry.count = 0
+        self._forget_rows()
+
+    def begin_with(self, seconds: Mapping[int, float]) -> None:
+        """Start anew from costs measured in an empty context, by their number of tokens."""
+        self._waiting.clear()
+        self._tables.clear()
+        self._speed = 1.0
+        self.learn_record((0, num_tokens, each) for num_tokens, each in seconds.items())
+        for num_tokens in seconds:
+            self._num_passes += 1
+            self._last_measured[num_tokens] = self._num_passes
 
     def _forget_rows(self) -> None:
         self._bare.clear()
@@ -271,13 +305,24 @@ class PassCosts:
     def _filled(self, known: dict[int, float]) -> list[float]:
         """Return a whole row, with unmeasured lengths on the line between measured neighbours.
 
-        One token costs no more than several: were its measurement disturbed and believed, drafting
-        would seem to pay whatever is accepted, and no plain pass would correct it.
+        A length that few passes had lies no higher than its neighbours suggest: what seems too
+        expensive is not chosen, so a slow first pass would never be corrected. One token costs no
+        more than several: were its measurement disturbed and believed, drafting would seem to pay
+        whatever is accepted, and no plain pass would correct it.
         """
         if not known:
             return [0.0] * (self._longest + 1)
         plain = known.pop(PLAIN, math.inf)
         known = known or {1: plain}
+        shortest = min(known)
+        sure = {n: known[n] for n in known if n == shortest or self._is_sure(n)}
+        row = list(map(min, self._line(known), self._line(sure)))
+        row[1] = min(row[1:])
+        row[PLAIN] = min(plain, row[1])
+        return row
+
+    def _line(self, known: dict[int, float]) -> list[float]:
+        """Return the line through these costs, entry 0 unused; beyond them it rises a little."""
         first, last = min(known), max(known)
         single = known[first] / (1 + NEXT_TOKEN * (first - 1))
         beyond = known[last] + single * NEXT_TOKEN * (self._longest - last)
@@ -287,8 +332,6 @@ class PassCosts:
             rise = (other - cost) / (longer - length)
             row += [rise * more + cost for more in range(longer - length)]
         row.append(known[self._longest])
-        row[1] = min(row[1:])
-        row[PLAIN] = min(plain, row[1])
         return row
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -31,7 +32,7 @@ from specchat.pacing import acceptance, exploration
 from specchat.pacing import pacer as pacing
 from specchat.pacing.acceptance import MIN_CHANCE, AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics
-from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.pass_costs import PLAIN, SETTLED
 
@@ -93,14 +94,18 @@ def gain_of(pacer: LearningPacer, hints: Sequence[Hint]) -> float:
 
 
 def drawing_rate(
-    monkeypatch: pytest.MonkeyPatch, noise: float, draft_cost: float, length: int | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    noise: float,
+    draft_cost: float,
+    length: int | None = None,
+    seeds: int = 12,
 ) -> float:
     """Return the tokens per second of the first four answers of a pair, above temperature 0.
 
     With a fixed draft length, or with pacing.
     """
     rates = []
-    for seed in range(12):
+    for seed in range(seeds):
         machine = Drawing(CPU, draft_cost, always(0), seed, noise=noise)
         knowledge = paced(machine, monkeypatch)._knowledge
         for _ in range(4):
@@ -124,10 +129,10 @@ def test_the_position_in_the_draft_makes_sampled_answers_faster(
     noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Block verification accepts later tokens more often: not knowing it gives drafts up early."""
-    knowing = drawing_rate(monkeypatch, noise, draft_cost)
+    knowing = drawing_rate(monkeypatch, noise, draft_cost, seeds=36)
     monkeypatch.setattr(acceptance, "POSITIONS", [0.0] * len(acceptance.POSITIONS))
 
-    assert drawing_rate(monkeypatch, noise, draft_cost) < 0.985 * knowing
+    assert drawing_rate(monkeypatch, noise, draft_cost, seeds=36) < 0.995 * knowing
 
 
 def test_learning_uses_the_chance_that_tokens_were_accepted(
@@ -398,7 +403,7 @@ def test_plain_decoding_is_chosen_where_drafting_is_expensive(
     """A draft pass that costs as much as a target pass cannot pay; the reason has figures."""
     machine = Machine(LINE, 1.0, lambda _: 0.8)
     pacer = paced(machine, monkeypatch)
-    rate = machine.decode(pacer, 1000)
+    rate = machine.decode(pacer, 700)
 
     assert rate > 0.97
     assert "100 % of a target pass" in (pacer.why_not() or "")
@@ -614,7 +619,7 @@ def test_a_cost_measured_wrongly_is_found_out(
         wrong = [*costs[:wrong_length], wrong_cost, *costs[wrong_length + 1 :]]
         machine, believed = (Machine(each, 0.05, always(chance)) for each in (costs, wrong))
         monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-        knowledge = Knowledge()
+        knowledge = Knowledge(measured={TARGET, "draft"})
         knowledge.target.learn_record(knowledge_of(believed).target.as_record())
         knowledge.costs_of("draft").learn_record(
             knowledge_of(machine).costs_of("draft").as_record()
@@ -627,6 +632,65 @@ def test_a_cost_measured_wrongly_is_found_out(
     tried, never_tried = rates
     assert tried > 0.95
     assert never_tried < 0.9
+
+
+@dataclass
+class Disturbed(Machine):
+    """A pair whose first passes take six times as long; `lost` seconds of them."""
+
+    num_slow: int = 0
+    lost: float = 0.0
+
+    def pass_seconds(self, length: int) -> float:
+        """Return the time of a target pass."""
+        return self._disturbed(super().pass_seconds(length))
+
+    def draft_seconds(self, length: int) -> float:
+        """Return the time of a draft pass."""
+        return self._disturbed(super().draft_seconds(length))
+
+    def _disturbed(self, seconds: float) -> float:
+        more = 5.0 * seconds if self.num_slow else 0.0
+        self.num_slow -= bool(self.num_slow)
+        self.lost += more
+        return seconds + more
+
+
+DISTURBED = [
+    (costs, draft_cost, chance, num_slow)
+    for costs in (LINE, FLAT, STAIRS, CPU)
+    for draft_cost, chance in product((0.05, 0.25), (0.5, 0.97))
+    for num_slow in (0, 8, 20)
+]
+
+
+def unmeasured_shares(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the speed of unmeasured pairs, as a share of that of measured ones, without `lost`."""
+    shares = []
+    for costs, draft_cost, chance, num_slow in DISTURBED:
+        known = Machine(costs, draft_cost, always(chance))
+        best = known.decode(paced(known, monkeypatch), 700)
+        machine = Disturbed(costs, draft_cost, always(chance), num_slow=num_slow)
+        monkeypatch.setattr(pacing, "perf_counter", machine.clock)
+        pacer = LearningPacer(Knowledge(), is_greedy=True, pass_origin="draft")
+        rate = machine.decode(pacer, 700)
+        shares.append(700 / (700 / rate - machine.lost) / best)
+    return shares
+
+
+def test_a_bad_beginning_is_overcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow first passes neither end drafting nor make it seem to pay, even if none was measured."""
+    shares = unmeasured_shares(monkeypatch)
+
+    assert min(shares) > 0.8
+    assert statistics.mean(shares) > 0.95
+
+
+def test_a_bad_beginning_would_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If what answers taught were never doubted."""
+    monkeypatch.setattr(exploration, "FIRST_DOUBT", 10**9)
+
+    assert min(unmeasured_shares(monkeypatch)) < 0.5
 
 
 def test_a_passage_is_taken_in_passes_that_are_cheap_per_token(

@@ -97,8 +97,7 @@ def test_passes_longer_than_any_known_cost_in_proportion() -> None:
 def test_optimism_grows_with_what_was_not_measured() -> None:
     """A length not measured for long may cost less than believed, never as little as one token."""
     costs = PassCosts(17)
-    for length in (1, 2, 8):
-        costs.observe(length, 10, 0.01 * STAIRS[length])
+    costs.begin_with({length: 0.01 * STAIRS[length] for length in (1, 2, 8)})
     at_first = costs.optimistic_row(10)
     for _ in range(300):
         costs.observe(8, 10, 0.01 * STAIRS[8])
@@ -116,8 +115,7 @@ def test_tokens_that_cannot_pay_are_not_looked_at() -> None:
     num_spared = 0
     for _ in range(300):
         costs, acceptance = PassCosts(17), AcceptanceModel()
-        for length in range(1, 18):
-            costs.observe(length, 10, 0.01 * (1 + float(random.uniform(0, 3))))
+        costs.begin_with({n: 0.01 * (1 + float(random.uniform(0, 3))) for n in range(1, 18)})
         hints = [Hint(float(random.uniform(0.5, 1))) for _ in range(15)]
         row, rate = costs.row(10), float(random.uniform(1, 1.5)) / costs.row(10)[1]
         step = DraftEconomics(10, 15, [rate * cost for cost in row], 0.0, 0.0, 0.0, [])
@@ -143,6 +141,58 @@ def test_a_stale_cost_gives_way_at_once() -> None:
 
     assert costs.seconds(1, 10) == pytest.approx(0.010, rel=0.1)
     assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.1)
+
+
+def test_a_slow_first_pass_does_not_decide() -> None:
+    """Two passes may lower what a length is taken to cost; it takes a third to raise it."""
+    costs = PassCosts(17)
+    for _ in range(2):
+        costs.observe(1, 10, 0.010)
+        assert not costs.is_sure_of_one
+    costs.observe(1, 10, 0.010)
+    assert costs.is_sure_of_one
+    for slow, expected in ((0.060, 0.0124), (0.050, 0.0124), (0.040, 0.040)):
+        costs.observe(5, 10, slow)
+        assert costs.seconds(5, 10) == pytest.approx(expected, rel=0.1)
+
+
+def test_what_was_learned_can_be_doubted() -> None:
+    """The fastest of the next passes then counts, as of the first ones."""
+    costs = PassCosts(17)
+    for _ in range(20):
+        costs.observe(1, 10, 0.010)
+        costs.observe(2, 10, 0.050)
+    costs.doubt()
+    assert not costs.is_sure_of_one
+    for _ in range(3):
+        costs.observe(1, 10, 0.010)
+        costs.observe(2, 10, 0.016)
+
+    assert costs.is_sure_of_one
+    assert costs.seconds(2, 10) == pytest.approx(0.016, rel=0.1)
+
+
+def test_measured_costs_replace_learned_ones() -> None:
+    """Whatever passes seemed to cost on a busy machine."""
+    costs = PassCosts(17)
+    for _ in range(20):
+        costs.observe(1, 10, 0.010)
+        costs.observe(4, 5000, 0.090)
+    costs.begin_with({1: 0.005, 4: 0.008})
+
+    assert costs.is_sure_of_one
+    assert costs.seconds(1, 10) == pytest.approx(0.005)
+    assert costs.seconds(4, 5000) == pytest.approx(0.008)
+
+
+def test_a_slower_single_pass_leaves_plain_decoding_alone() -> None:
+    """Where several tokens were faster than one, as on a machine that was busy at first."""
+    costs = PassCosts(17)
+    costs.begin_with({1: 0.060, 4: 0.012})
+    assert costs.seconds(PLAIN, 10) == costs.seconds(1, 10) == pytest.approx(0.012)
+    costs.observe(1, 10, 0.058)
+
+    assert costs.seconds(PLAIN, 10) == costs.seconds(1, 10) == pytest.approx(0.012, rel=0.01)
 
 
 def test_plain_decoding_has_a_cost_of_its_own() -> None:

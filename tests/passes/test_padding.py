@@ -39,9 +39,8 @@ def test_whether_padding_pays_is_learned() -> None:
     """It ends once longer passes turn out not to be faster; without permission it never begins."""
     forbidden, costs = PassCosts(33), PassCosts(33)
     costs.longest_padded = 8
-    for length in (1, 2, 3, 4):
-        forbidden.observe(length, 0, BLOCKS[length])
-        costs.observe(length, 0, BLOCKS[length])
+    for each in (forbidden, costs):
+        each.begin_with({length: BLOCKS[length] for length in (1, 2, 3, 4)})
     assert forbidden.padded(2, 0, 33) == 2
     assert costs.padded(2, 0, 33) == 4
     assert costs.seconds(2, 0) == pytest.approx(1.02)
@@ -83,8 +82,7 @@ def test_the_length_really_run_is_learned(size: int) -> None:
     """A padded pass says nothing of passes over the tokens that it had to read."""
     costs = PassCosts(33)
     costs.longest_padded = 8
-    for length in (1, 2, 3, 4):
-        costs.observe(length, 0, BLOCKS[length])
+    costs.begin_with({length: BLOCKS[length] for length in (1, 2, 3, 4)})
     toy = ToyLanguageModel(random_logits(5, 1), capacity=10 if size == 4 else 3)
     target = PaddedTarget(toy, costs)
     target.prefill([1])
