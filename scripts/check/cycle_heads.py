@@ -15,13 +15,14 @@ import tempfile
 from pathlib import Path
 
 from scripts.support.chat_terminal import Failed
+from scripts.support.counts import positive
 from scripts.support.head_cycles import run
 
 
 def main() -> int:
     """Run all rounds and print how they ended."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=positive, default=200)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="specchat-heads-") as folder:
         try:

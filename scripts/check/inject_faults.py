@@ -12,13 +12,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from scripts.support.counts import positive
 from scripts.support.faults.rounds import all_held, run, table
 
 
 def main() -> int:
     """Run all rounds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--rounds", type=positive, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()

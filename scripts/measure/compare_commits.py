@@ -151,6 +151,8 @@ def main() -> None:
         return
     if not options.folders:
         parser.error("give the other checkout and at least one pair")
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1 is needed")
     print("| pair | temperature | here / other | here / plain |\n| --- | --- | --- | --- |")
     ratios = []
     for folder in options.folders:

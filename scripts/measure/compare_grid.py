@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Literal
 
 from scripts.support import ablate_grid, llama_speculative
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from scripts.support.pacing_ablations import ABLATIONS
 from specchat import Engine
@@ -183,7 +184,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="pairs made by make_pair.py")
     parser.add_argument("--tool", type=Path, help="llama-speculative-simple, to compare it too")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="fixed ones to try")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0])

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from scripts.support.counts import positive
 from scripts.support.head_model import NUM_PROMPT, WHOLE, ask_specchat, write_pair
 from scripts.support.llama_server import MeasuredServer, measured_server
 from scripts.support.machine_line import machine_line
@@ -96,7 +97,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1024, help="of the model")
     parser.add_argument("--layers", type=int, default=16, help="of the model")
     parser.add_argument("--vocabulary", type=int, default=32_000, help="size of the model's")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=positive, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()

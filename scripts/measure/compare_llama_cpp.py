@@ -19,6 +19,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from scripts.support.counts import positive
 from scripts.support.llama_speculative import Run, run_llama_cpp
 from scripts.support.machine_line import machine_line
 
@@ -96,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a folder with target.gguf and draft.gguf")
     parser.add_argument("--tool", type=Path, required=True, help="llama-speculative-simple")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--draft-length", type=int, default=3)

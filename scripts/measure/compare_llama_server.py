@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.support.counts import positive
 from scripts.support.llama_server import MeasuredServer, measured_server
 from scripts.support.machine_line import machine_line
 from specchat import Engine
@@ -238,7 +239,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("parts", nargs="+", choices=("plain", "prompt", "drafters"))
     parser.add_argument("--tools", type=Path, required=True, help="folder of the llama.cpp tools")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=positive, default=10)
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs to this file")

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from scripts.support.tiny_gguf import write_model
 from specchat.engine import Loading
@@ -58,7 +59,7 @@ def rate(engine: LocalEngine, drafter: str, num_tokens: int) -> tuple[float, flo
 def main() -> None:
     """Print a table with a row per drafter."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=positive, default=7)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()

@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
+from scripts.support.counts import positive
 from scripts.support.demo_questions import QUESTIONS
 from specchat import Engine
 from specchat.catalogue.pairs import find_pair
@@ -43,7 +44,7 @@ def main() -> None:
     """Compare at a fixed length and with pacing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL", help="target and draft")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=positive, default=12)
     parser.add_argument("--tokens", type=int, default=80)
     parser.add_argument("--temperature", type=float, default=0.8)
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
 The chat runs in a pseudo-terminal of 120 x 40 and is typed to, as a user would; the speed of its
 answer is read from its own history. `specchat ask` answers the same prompt, alternating with it.
+A round before the compared ones is typed to while it streams.
 
     python scripts/measure/measure_chat.py                # the demo pair
     python scripts/measure/measure_chat.py FOLDER         # a pair made by make_pair.py
@@ -29,6 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,7 +180,7 @@ def main() -> None:
     """Measure both, alternating, and print medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("pair", type=Path, nargs="?", help="a folder of make_pair.py, or a model")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--prompt", default=DEMO_PROMPT)
     options = parser.parse_args()
@@ -194,13 +196,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         run_ask(words, options.prompt)  # what passes cost is learned
-        for number in range(options.rounds):
+        for number in range(options.rounds + 1):
+            types_along = number == 0
             with tempfile.TemporaryDirectory() as folder:
-                chats.append(run_chat(words, options.prompt, Path(folder), types_along=number == 0))
+                chats.append(run_chat(words, options.prompt, Path(folder), types_along=types_along))
+            if types_along:  # which slows the engine down, so this one is not compared
+                continue
             asks.append(run_ask(words, options.prompt))
             print(f"chat {chats[-1].tokens_per_second:.1f}, ask {asks[-1]:.1f} tokens/s",
                   file=sys.stderr)  # fmt: skip
-    ratios = [chat.tokens_per_second / ask for chat, ask in zip(chats[1:], asks[1:], strict=True)]
+    ratios = [chat.tokens_per_second / ask for chat, ask in zip(chats[1:], asks, strict=True)]
     echoes = sorted(chats[0].echoes_s) or [0.0]
     print(machine_line())
     minimal = statistics.median(c.minimal_first_frame_s for c in chats)

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from scripts.support.quantised_model import quantised
 from specchat.llama import tinyblas
@@ -36,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("model", type=Path)
     parser.add_argument("--types", nargs="*", default=[], metavar="TYPE")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--depths", nargs="*", type=int, default=[16, 500, 1500, 3500])
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Engine
@@ -27,7 +28,7 @@ def main() -> None:
     """Print a row per round, and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--pair", default="smollm2-135m")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     options = parser.parse_args()
     pair = find_pair(options.pair)
     print(f"{machine_line()}; {pair.name}")

@@ -28,6 +28,7 @@ from platformdirs import user_cache_path
 
 from scripts.setup_env.backends import MAKERS, find_backend
 from scripts.setup_env.devices import device_environment, provide_build
+from scripts.support.counts import positive
 from scripts.support.llama_server import MeasuredServer, measured_server
 from scripts.support.llama_tools import find_tool, installed_version
 from scripts.support.machine_line import machine_line
@@ -237,7 +238,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--without-server", action="store_true", help="measure specchat alone")
     parser.add_argument("--bandwidth", type=float, help="of the GPU's memory, in GB/s")
     parser.add_argument("--tokens", type=int, default=256, help="per answer")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--minutes", type=float, default=7.0, help="after which no round begins")
     parser.add_argument("--output", type=Path, help="file for the tables, besides stdout")
     return parser.parse_args()

@@ -18,6 +18,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 from textual.widgets.markdown import MarkdownStream
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
@@ -165,7 +166,7 @@ async def measure_scrolling(kind: Contender, text: str) -> float:
 def main() -> None:
     """Measure both, alternating."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--messages", type=int, default=40)
     options = parser.parse_args()
     print(machine_line())

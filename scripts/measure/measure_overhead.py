@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from scripts.support.counts import positive
 from scripts.support.tiny_gguf import write_big_vocabulary
 from specchat import Engine
 from specchat.llama.context import Context
@@ -83,7 +84,7 @@ def measure(
 def main() -> None:
     """Print a table with a row per way of sampling and draft length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=positive, default=7)
     options = parser.parse_args()
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:

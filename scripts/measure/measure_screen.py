@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk, Finish, Origin
@@ -181,7 +182,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=5000)
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=500.0)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     options = parser.parse_args()
     print(machine_line())
     opening = [asyncio.run(measure_opening(options.messages)) for _ in range(options.rounds)]

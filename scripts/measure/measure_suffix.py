@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from specchat.decoding.ports import Rows
 from specchat.drafting.suffix import SuffixAutomaton
@@ -110,7 +111,7 @@ def main() -> None:
     """Print a line for each kind of text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, help="a pair made by make_pair.py")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     print(machine_line())

@@ -28,6 +28,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from scripts.support.counts import positive
 from scripts.support.head_model import NUM_PROMPT, ask_specchat, write_pair
 from scripts.support.machine_line import machine_line
 from specchat.engine import Loading
@@ -75,7 +76,7 @@ def measure(engine: LocalEngine, options: argparse.Namespace) -> dict[str, list[
 def main() -> None:
     """Measure beside each program in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(affinity()))
     options = parser.parse_args()
