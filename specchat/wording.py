@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNITS = ("bytes", "kB", "MB", "GB")
-SAME_SPEED = "same speed"
+SAME_SPEED, FASTER, SLOWER = "same speed", " faster", " slower"
 SPEEDUP_TOLERANCE = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
 LEAST_SAVED = 0.1
@@ -49,18 +49,27 @@ def rate_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.1f} tokens/s"
 
 
-def times_text(speedup: float) -> str:
-    """Return a speedup as "1.4x", with two decimals below 1: "0.73x"."""
-    return f"{speedup:.1f}x" if speedup >= 1 + SPEEDUP_TOLERANCE else f"{speedup:.2f}x"
+def speedup_text(speedup: float, decimals: int = 1) -> str:
+    """Return a speedup over plain decoding as "1.4x faster" or "27 % slower".
 
-
-def speedup_text(speedup: float) -> str:
-    """Return a speedup over plain decoding as "1.4x faster" or "27 % slower"."""
+    What was measured over several rounds has two decimals.
+    """
     if speedup >= 1 + SPEEDUP_TOLERANCE:
-        return f"{times_text(speedup)} faster"
+        return f"{speedup:.{decimals}f}x{FASTER}"
     if speedup > 1 - SPEEDUP_TOLERANCE:
         return SAME_SPEED
-    return f"{percent(1 - speedup)} slower"
+    return f"{percent(1 - speedup)}{SLOWER}"
+
+
+def speedup_range(low: float, high: float) -> str:
+    """Return a range of speedups: "1.20x to 1.43x faster", "7 % slower to 1.12x faster"."""
+    first, last = (speedup_text(each, 2) for each in (low, high))
+    if first == last:
+        return first
+    for word in (FASTER, SLOWER):
+        if last.endswith(word):
+            first = first.removesuffix(word)
+    return f"{first} to {last}"
 
 
 def saved_text(seconds: float) -> str:

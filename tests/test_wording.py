@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import specchat
+from specchat.gguf.origin import Origin
 from specchat.wording import (
     answer_line,
     duration_text,
     positions_text,
     size_text,
     speculation_line,
+    speedup_range,
     speedup_text,
 )
 
@@ -29,6 +35,42 @@ from specchat.wording import (
 def test_a_speedup_is_a_factor_above_1_and_a_percentage_below(speedup: float, text: str) -> None:
     """Differences of less than 5 % count as the same speed."""
     assert speedup_text(speedup) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.2, 1.434, "1.20x to 1.43x faster"),
+        (0.93, 1.12, "7 % slower to 1.12x faster"),
+        (0.88, 0.93, "12 % to 7 % slower"),
+        (0.9, 1.0, "10 % slower to same speed"),
+        (0.97, 1.04, "same speed"),
+    ],
+)
+def test_a_range_of_speedups_says_what_both_ends_share_once(
+    low: float, high: float, text: str
+) -> None:
+    """A range that crosses 1 names both."""
+    assert speedup_range(low, high) == text
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-2", "0", "", "fast", "1e999"])
+def test_a_file_that_predicts_no_real_speedup_predicts_none(text: str) -> None:
+    """Anyone may have written it, and it is shown and sorted by."""
+    assert Origin("", "", "", "", text).speedup == 0.0
+
+
+def test_speedups_are_written_in_one_place() -> None:
+    """Elsewhere a number with an x is what a pass costs, compared with another."""
+    package = Path(specchat.__file__).parent
+    strangers = [
+        f"{path.relative_to(package)}: {line.strip()}"
+        for path in package.rglob("*.py")
+        if path.name != "wording.py"
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"\}\s?[x\xd7](?![\w]| checking)|(?<!\w)\d+(\.\d+)?x (?!checking)", line)
+    ]
+    assert strangers == []
 
 
 @pytest.mark.parametrize(

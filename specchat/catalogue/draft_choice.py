@@ -33,7 +33,7 @@ from specchat.gguf.origin import Origin, fingerprint, require_origin
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
-from specchat.wording import percent
+from specchat.wording import percent, speedup_text
 
 LARGEST_SHARE = 1 / 2
 """A draft model larger than this share of its target costs more time than it saves."""
@@ -149,7 +149,12 @@ class _Search:
 
     def _draft(self, model: LocalModel, share: float) -> Draft:
         if origin := self._cache.of(model.path).origin:
-            why = f"derived from it, predicted {origin.predicted_speedup}x, {origin.method}"
+            gain = (
+                f"predicted {speedup_text(origin.speedup, 2)}"
+                if origin.speedup
+                else "no prediction"
+            )
+            why = f"derived from it, {gain}, {origin.method}"
             points = DERIVED_POINTS + min(origin.speedup, DERIVED_POINTS - 1.0)
             return Draft(model, share, why, points, is_derived=True)
         is_paired = any(draft and _is_file(draft, model) for draft in self._paired)

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.wording import percent
+from specchat.wording import percent, speedup_text
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
 
@@ -125,7 +125,7 @@ def _figures(totals: Totals) -> tuple[str, ...]:
     return (
         str(totals.tokens),
         f"{rate:.1f}" if rate else UNKNOWN,
-        f"{speedup:.2f}x" if speedup else UNKNOWN,
+        speedup_text(speedup) if speedup else UNKNOWN,
         UNKNOWN if accepted is None else percent(accepted),
         f"{per_pass:.2f}" if per_pass else UNKNOWN,
     )

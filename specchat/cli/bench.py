@@ -30,7 +30,7 @@ from specchat.cli.terminal import (
 )
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.wording import percent, rate_text, speculation_line, speedup_text
+from specchat.wording import percent, rate_text, speculation_line, speedup_range, speedup_text
 
 TEMPERATURES = (0.0, 0.8)
 INTERVAL_HEADING = "95 % interval"
@@ -76,8 +76,8 @@ def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
 
 
 def interval_text(low: float, high: float) -> str:
-    """Return a confidence interval as "1.20 to 1.43"; "-" after a single round."""
-    return "-" if low == high else f"{low:.2f} to {high:.2f}"
+    """Return a confidence interval of a speedup; "-" after a single round."""
+    return "-" if low == high else speedup_range(low, high)
 
 
 def _show_measuring(done: int, total: int, seconds_left: float) -> None:
@@ -154,7 +154,7 @@ class _Report:
             task,
             f"{temperature:g}",
             *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
-            f"{speedup:.2f}x",
+            speedup_text(speedup, 2),
             interval_text(low, high),
             percent(accepted),
         )
@@ -162,8 +162,8 @@ class _Report:
     def _conclusions(self) -> Iterator[str]:
         speedup, low, high = self.results.speedup(self.arm)
         is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
-        interval = "" if is_single else f", 95 % interval {interval_text(low, high)}"
-        yield f"over all tasks: {speedup_text(speedup)} (speedup {speedup:.2f}{interval})"
+        interval = "" if is_single else f" ({INTERVAL_HEADING}: {interval_text(low, high)})"
+        yield f"over all tasks: {speedup_text(speedup, 2)}{interval}"
         if is_single:
             yield "a single round has no interval: use --rounds 2 or more"
         *_, last = self.results.of(self.arm)

@@ -21,7 +21,7 @@ from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
-from specchat.wording import percent, rate_text, times_text
+from specchat.wording import percent, rate_text, speedup_text
 
 MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 
@@ -101,9 +101,9 @@ def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iter
         f" {percent(here.sampled)} at {sampling.temperature:g};"
         f" a draft pass takes {percent(here.pass_share)} of the time of a target pass"
     )
-    yield f"predicted speedup here: {times_text(here.speedup)} ({_rates(here)})"
-    where_cheap = times_text(derived.measured.where_cheap.speedup)
-    yield f"predicted speedup where checking 4 tokens costs 1.2x checking one: {where_cheap}"
+    yield f"predicted here: {speedup_text(here.speedup, 2)} ({_rates(here)})"
+    where_cheap = speedup_text(derived.measured.where_cheap.speedup, 2)
+    yield f"predicted where checking 4 tokens costs 1.2x checking one: {where_cheap}"
     if path is None:
         yield "not kept: no speedup is predicted here; --keep-slower keeps it anyway"
         return

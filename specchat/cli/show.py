@@ -19,7 +19,7 @@ from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
-from specchat.gguf.origin import origin_of
+from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -29,7 +29,7 @@ from specchat.options.declarations import think_values
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import find_machine
 from specchat.planning.notices import notices_of_file
-from specchat.wording import exact_drafts, percent, size_text
+from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
@@ -256,8 +256,9 @@ def _facts(model: About) -> Lines:
         yield "notice", notice
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
-        speedup = origin["predicted_speedup"]
-        yield "", f"predicted speedup {speedup or 'unknown'}; made with {origin['data']}"
+        speedup = Origin(**origin).speedup
+        gain = f"predicted {speedup_text(speedup, 2)}" if speedup else "no speedup is recorded"
+        yield "", f"{gain}; made with {origin['data']}"
 
 
 def _format_text(form: About | None) -> str:

@@ -131,7 +131,7 @@ def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterato
     rows = (
         (
             each.drafter,
-            f"{each.speedup:.2f}x",
+            speedup_text(each.speedup, 2),
             interval_text(each.low, each.high),
             percent(each.acceptance_rate),
             Path(each.draft).name if each.draft else "-",
@@ -145,5 +145,5 @@ def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterato
     if tuned.drafter == drafter_registry.PLAIN:
         yield "saved for this target: plain decoding, because every drafter is slower"
     else:
-        gain = speedup_text(tuned.speedup)
+        gain = speedup_text(tuned.speedup, 2)
         yield f"saved for this target: drafter {tuned.drafter}{draft} ({gain})"

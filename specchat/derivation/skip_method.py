@@ -42,7 +42,7 @@ from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.model_layout import BLOCK, blocks_of, layout_of
-from specchat.wording import percent, times_text
+from specchat.wording import percent, speedup_text
 
 METHOD = "skip"
 LEAST_LAYERS = 4
@@ -279,7 +279,7 @@ def _has_other_layers(header: Header) -> bool:
 
 def _search_line(best: Measured, num_measured: int, costs: Costs, seconds_left: float) -> str:
     """Return the progress of a search. Pacing would not draft where drafting is slower."""
-    speed, left = times_text(best.rate * costs.target[1]), max(0, int(seconds_left))
+    speed, left = speedup_text(best.rate * costs.target[1]), max(0, int(seconds_left))
     return (
         f"sets of layers measured: {num_measured}; best: {len(best.layers)} left out,"
         f" {percent(best.accepted)} accepted, {speed} while drafting;"

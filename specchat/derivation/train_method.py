@@ -39,7 +39,7 @@ from specchat.options.declarations import Sampling
 from specchat.planning.host_resources import available_bytes, num_cores
 from specchat.planning.model_layout import layout_of
 from specchat.private_files import FOLDERS, make_private, open_private, write_private
-from specchat.wording import percent, times_text
+from specchat.wording import percent, speedup_text
 
 if TYPE_CHECKING:
     from specchat.derivation.trainee import Trainee
@@ -268,7 +268,7 @@ class TrainDerivation:
         line = (
             f"{training.seconds / 60:.0f} min, {training.steps} steps,"
             f" {len(store.training)} answers: {percent(greedy)} agree at temperature 0,"
-            f" {percent(sampled)} at 0.8; {times_text(rate * costs.target[1])} predicted{full}"
+            f" {percent(sampled)} at 0.8; {speedup_text(rate * costs.target[1])} predicted{full}"
         )
         self._report(line)
         with open_private(self.work / "training.log", "a") as log:

@@ -8,6 +8,7 @@ mix-ups, not against forgery.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from math import isfinite
 
 from specchat.errors import IncompatibleDraft, ModelNotFound
 from specchat.gguf.header import Header
@@ -38,11 +39,12 @@ class Origin:
 
     @property
     def speedup(self) -> float:
-        """The predicted speedup, 0.0 if it is not recorded."""
+        """The predicted speedup, 0.0 if no number is recorded: anyone may have written the file."""
         try:
-            return float(self.predicted_speedup)
+            speedup = float(self.predicted_speedup)
         except ValueError:
             return 0.0
+        return speedup if isfinite(speedup) and speedup > 0 else 0.0
 
     @property
     def is_predicted_to_gain(self) -> bool:

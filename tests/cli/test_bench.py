@@ -149,7 +149,7 @@ def test_a_second_interrupt_keeps_the_results_too(
 
     assert main(["bench", "--task", "chat", "--temperature", "0"]) == 130
     out = capsys.readouterr().out
-    assert "speedup 1.50" in out
+    assert "over all tasks: 1.50x faster" in out
     assert "stopped early" in out
 
 

@@ -121,8 +121,8 @@ def test_statistics_are_shown_answer_by_answer(
     assert [line.split() for line in lines] == [
         ["#", "tokens", "t/s", "speedup", "accepted", "per", "pass", "first", "drafter"],
         ["1", "100", "50.0", "-", "80", "%", "-", "-", "-"],
-        ["2", "100", "100.0", "2.00x", "83", "%", "2.50", "0.25", "s", "suffix,", "model"],
-        ["all", "200", "66.7", "2.00x", "82", "%", "2.50"],
+        ["2", "100", "100.0", "2.0x", "faster", "83", "%", "2.50", "0.25", "s", "suffix,", "model"],
+        ["all", "200", "66.7", "2.0x", "faster", "82", "%", "2.50"],
         ["acceptance", "by", "draft", "position:", "1:", "88", "%,", "2:", "75", "%"],
     ]
     assert main(["history", "show", str(conversation), "--stats", "--json"]) == 0
