@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.tui.screens.steps_screen import StepsScreen
+from specchat.tui.step_text import sentence, story
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +114,66 @@ async def test_another_targets_answer_is_not_continued(tmp_path: Path) -> None:
         await until(pilot, lambda: bool(app._notifications))
         assert "Other 1B wrote this answer" in next(iter(app._notifications)).message
         assert len(script.asked) == 1
+
+
+LONG = [
+    Chunk(f"word{number} ", (number,), ("target",), (f"word{number} ",)) for number in range(400)
+]
+DRAFTED = Chunk(
+    "abc", (1, 2, 3), ("draft", "suffix", "target"), ("a ", "b ", "c "), (1, 2, 9), ("no ",),
+    chances=((0.9, 0.8), (0.5, 1.0), (0.1, 0.7)), alternatives=((*OTHERS, *OTHERS),) * 3,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
+async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -> None:
+    """What a step is, where it stands, what the colours mean, and what 1 to 6 do, at one look."""
+    app = chat(Script())
+    async with app.run_test(size=size) as pilot:
+        await app.push_screen(StepsScreen([*LONG[:200], DRAFTED, *LONG[200:]]))
+        await until(pilot, lambda: bool(re.search(r"(?<!\w)6 ijkl ", screen_text(app))))
+        assert "step 201 of 401" in screen_text(app)
+        shown = " ".join(each.strip("│ ") for each in screen_text(app).splitlines())
+        assert "3 tokens were drafted and checked in one pass: the target kept 2 and" in shown
+        assert "word199 a b c word200" in shown
+        for mark in ("✔ accepted: draft model", "✔ accepted: suffix lookup", "✘ rejected"):
+            assert mark in shown
+        assert "[a] kept · probability: drafter 80 % · target 90 %" in shown.replace("a·", "a")
+        assert "Most probable here" in shown
+        for number in range(1, 7):
+            assert re.search(rf"(?<!\w){number} (abcd|·other|ijkl) ", shown)
+        for key in ("esc Close", "←→ Step", "↑↓ Token", "1-6 Go on", "d Draft", "x Rejected"):
+            assert key in shown
+        area = app.screen.query_one(VerticalScroll)
+        assert area.max_scroll_y == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (LONG[0], "Nothing was drafted: the target wrote 1 token in one pass."),
+        (DRAFTED, "the target kept 2 and replaced the next one."),
+        (DRAFTED._replace(rejected=()), "the target kept all and added 1 of its own."),
+        (Chunk("a", (1,), ("draft",), ("a",)), "1 token was drafted"),
+        (
+            Chunk("a", (1,), ("target",), ("a",), (2,), ("no",)),
+            "the target kept none and wrote its own.",
+        ),
+        (Chunk("a", (1,), ("chosen",), ("a",)), "You chose the last token"),
+    ],
+)
+def test_what_a_step_did_is_said_in_a_sentence(step: Chunk, words: str) -> None:
+    """In numbers that agree with its tokens."""
+    assert words in story(step)
+
+
+def test_the_text_around_a_step_is_cut_at_both_ends() -> None:
+    """A token without a text, such as a part of a character, has its place too."""
+    for step in (DRAFTED, DRAFTED._replace(texts=("", "", ""))):
+        lines = sentence([*LONG[:200], step, *LONG[200:]], 200, 0, 40, 5)
+        words = "\n".join(line.plain for line in lines)
+        assert len(lines) == 5
+        assert words.startswith("… ")
+        assert "word199" in words
+        assert "word200" in words
+    assert sentence([DRAFTED], 0, 0, 40, 5)[0].plain.rstrip() == "a b c"

@@ -1,0 +1,235 @@
+"""What the steps screen shows of one step of an answer; no widgets here.
+
+A step is what one pass of the target brought: the drafted tokens that it kept, and one of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from textual.content import Content
+from textual.style import Style
+
+from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Chunk
+from specchat.drafter_registry import CHOSEN, TARGET, origin, origins
+from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
+from specchat.tui.figures import spark
+from specchat.wording import percent
+
+KEPT, DROPPED, OWN = "✔", "✘", "+"
+"""The marks of tokens, so that they can be told apart without colours."""
+CHIP, ALTERNATIVE = "chip", "alternative"
+"""The keys of a chip's and an alternative's position in the metadata of their styles."""
+HERE = Style.from_meta({"here": True})
+"""Marks the token under the cursor in the text."""
+BAR_WIDTH = 12
+CUT = "… "
+"""Stands before a text whose beginning is left out."""
+END = "(end of answer)"
+"""Stands for the token that ends a turn, which has no text."""
+OFFERS = (
+    "Most probable here, by the target, before sampling · press 1-6 to go on from here with it",
+    "Most probable here, by the target · 1-6 goes on with it",
+    "Most probable here · 1-6 goes on with it",
+)
+"""What stands above the alternatives, the longest form first."""
+
+
+def heading(steps: Sequence[Chunk], place: int, width: int) -> Content:
+    """Return the position in the answer with its steps as bars, and what the step did.
+
+    The height of a bar stands for the number of tokens.
+    """
+    number = f"step {place + 1} of {len(steps)}"
+    room = width - len(number) - 1
+    counts = [len(step.tokens) for step in steps]
+    first = max(0, min(place - room // 2, len(counts) - room))
+    bars, here = spark(counts[first : first + room], max(counts)), place - first
+    strip = Content.assemble(
+        (bars[:here], MUTED), (bars[here], "bold $text-primary"), (bars[here + 1 :], MUTED)
+    )
+    title = Content.assemble((number, "bold"), " ", strip)
+    return Content("\n").join([title, Content(story(steps[place]))])
+
+
+def story(step: Chunk) -> str:
+    """Return what happened in a step, as a sentence."""
+    drafted = len(step.texts) - _is_own(step) + len(step.rejected)
+    if step.origins[-1] == CHOSEN:
+        return "You chose the last token; the answer went on from there."
+    if not drafted:
+        return "Nothing was drafted: the target wrote 1 token in one pass."
+    kept = drafted - len(step.rejected)
+    start = f"{drafted} token{'s were' if drafted > 1 else ' was'} drafted and checked in one pass"
+    if step.rejected:
+        how_many = (
+            f"kept {kept} and replaced the next one" if kept else "kept none and wrote its own"
+        )
+        return f"{start}: the target {how_many}."
+    if _is_own(step):
+        return f"{start}: the target kept {'all' if drafted > 1 else 'it'} and added 1 of its own."
+    return f"{start}: the target kept {'all' if drafted > 1 else 'it'}."
+
+
+def sentence(
+    steps: Sequence[Chunk], place: int, index: int, width: int, rows: int
+) -> Sequence[Content]:
+    """Return the lines of the answer around a step, with its tokens tinted.
+
+    The token at an index of the step's own is marked: it is under the cursor.
+    """
+    room = width * rows
+    before = harmless(_text(steps[:place], room, from_end=True))
+    after = harmless(_text(steps[place + 1 :], room))
+    step, parts = steps[place], list[Content]()
+    for number, (text, name) in enumerate(zip(step.texts, step.origins, strict=True)):
+        part = Content.styled(harmless(text), f"bold {origin_style(name)}")
+        is_marked = number == index
+        parts.append(part.stylize("reverse").stylize(HERE) if is_marked else part)
+    styled = Content.assemble((before, MUTED), *parts, (after, MUTED))
+    width -= len(CUT)
+    lines = styled.wrap(width)
+    marked = [number for number, line in enumerate(lines) if _is_here(line)]
+    here = marked[0] if marked else len(Content(before).wrap(width)) - 1
+    first = max(0, min(here - rows // 2, len(lines) - rows))
+    shown = lines[first : first + rows]
+    is_cut = first > 0 or _has_more(steps[:place], room)
+    return [Content.assemble((CUT, MUTED), shown[0]), *shown[1:]] if is_cut and shown else shown
+
+
+def _text(steps: Sequence[Chunk], room: int, *, from_end: bool = False) -> str:
+    """Return the text of steps, at most `room` characters of it."""
+    parts, length = list[str](), 0
+    for step in reversed(steps) if from_end else steps:
+        text = "".join(step.texts)
+        parts.append(text)
+        length += len(text)
+        if length >= room:
+            break
+    return "".join(reversed(parts))[-room:] if from_end else "".join(parts)[:room]
+
+
+def _has_more(steps: Sequence[Chunk], room: int) -> bool:
+    return sum(len(text) for step in steps for text in step.texts) > room
+
+
+def _is_here(line: Content) -> bool:
+    return any(span.style == HERE for span in line.spans)
+
+
+def legend(steps: Sequence[Chunk], width: int) -> list[Content]:
+    """Return what the colours and marks of an answer's chips mean."""
+    names = {name for step in steps for name in step.origins}
+    items = [
+        _mark(KEPT, f"accepted: {each.label}", origin_style(each.name))
+        for each in origins()
+        if each.name in names - {TARGET.name, CHOSEN}
+    ]
+    if any(step.rejected for step in steps):
+        items.append(_mark(DROPPED, "rejected", REJECTED))
+    items.append(_mark(OWN, "the target's own", origin_style(TARGET.name)))
+    if CHOSEN in names:
+        items.append(_mark(OWN, origin(CHOSEN).label, origin_style(CHOSEN)))
+    return packed(items, width)
+
+
+def _mark(mark: str, words: str, style: str) -> Content:
+    return Content.assemble((f"{mark} ", f"bold {style}"), (words, MUTED))
+
+
+def chips(step: Chunk, cursor: int) -> Iterator[Content]:
+    """Yield the tokens of a step as chips.
+
+    The chip under the cursor is in brackets; clicking a chip moves the cursor to it.
+    """
+    for place, (mark, piece, name) in enumerate(marked_tokens(step)):
+        style = origin_style(name) if name else f"{REJECTED} strike"
+        left, right = "[]" if place == cursor else "  "
+        chip = Content.styled(f"{left}{mark} {_visible(piece)}{right}", f"reverse {style}")
+        yield chip.stylize(Style.from_meta({CHIP: place}))
+
+
+def marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
+    """Return the mark, text and origin of each token: the draft in order, then the target's own."""
+    kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
+    own = [(OWN, *kept.pop()[1:])] if _is_own(step) else []
+    return [*kept, *((DROPPED, piece, "") for piece in step.rejected), *own]
+
+
+def fate(step: Chunk, cursor: int) -> Content:
+    """Return what became of the token under the cursor, and why."""
+    mark, piece, name = marked_tokens(step)[cursor]
+    token = f"[{_visible(piece)}] "
+    if mark == OWN:
+        return Content.assemble(token, (_kind(step, name), MUTED))
+    outcome = "kept" if mark == KEPT else "rejected"
+    if cursor < len(step.chances):
+        target, drafter = map(percent, step.chances[cursor])
+        words = (
+            (f"{outcome} · probability: drafter ", MUTED),
+            drafter,
+            (" · target ", MUTED),
+            target,
+        )
+        return Content.assemble(token, *words)
+    last_checked = len(step.chances) - 1 if step.chances else len(step.texts) - _is_own(step)
+    if mark == DROPPED and cursor > last_checked:
+        outcome = "not checked: a token before it was rejected"
+    return Content.assemble(token, (outcome, MUTED))
+
+
+def _kind(step: Chunk, name: str) -> str:
+    if name == CHOSEN:
+        return "chosen by you: the answer goes on from here"
+    if step.rejected:
+        return "correction: replaces the first rejected token"
+    if len(step.origins) > 1:
+        return "free token: all draft tokens accepted"
+    return "plain decoding: no drafts"
+
+
+def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
+    """Yield the tokens that could have stood at an index, with the model's own probabilities."""
+    found = step.alternatives[index] if index < len(step.alternatives) else ()
+    if not found:
+        return
+    yield Content.styled(next((each for each in OFFERS if len(each) <= width), OFFERS[-1]), MUTED)
+    texts = [_visible(text) if text else END for _, text, _ in found]
+    room = max(map(cell_len, texts))
+    for number, ((token, _, share), shown) in enumerate(zip(found, texts, strict=True)):
+        bar = "█" * round(BAR_WIDTH * share)
+        note = "  in the answer" if token == step.tokens[index] else ""
+        line = Content.assemble(
+            (f"{number + 1} ", "bold"), set_cell_size(shown, room + 2),
+            (f"{bar:<{BAR_WIDTH}}", MUTED), f" {percent(share):>5}", (note, MUTED),
+        )  # fmt: skip
+        yield line.stylize(Style.from_meta({ALTERNATIVE: number}))
+
+
+def has_draft(step: Chunk) -> bool:
+    """Return True if tokens were drafted in a step, kept or not."""
+    return bool(step.rejected) or any(name not in {TARGET.name, CHOSEN} for name in step.origins)
+
+
+def _is_own(step: Chunk) -> bool:
+    """Return True if the step's last token was not drafted."""
+    return step.origins[-1] in {TARGET.name, CHOSEN}
+
+
+def index_in_answer(step: Chunk, chip: int) -> int:
+    """Return the index among a step's tokens of the one at a chip, or of the one in its place.
+
+    For a rejected token that is the target's own; the ones after it have no place in the answer.
+    """
+    num_kept = len(step.tokens) - _is_own(step)
+    if chip <= num_kept:
+        return chip
+    return num_kept if chip == num_kept + len(step.rejected) else len(step.tokens)
+
+
+def _visible(piece: str) -> str:
+    """Return a token's text, with visible signs for line ends, tabs and surrounding spaces."""
+    shown = harmless(piece).replace("\n", "⏎").replace("\t", "⇥")
+    inner = shown.strip(" ")
+    before, _, after = shown.partition(inner) if inner else ("", "", shown)
+    return f"{'·' * len(before)}{inner}{'·' * len(after)}" or "(part of a character)"
