@@ -100,6 +100,20 @@ def short_line(statistics: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def counts_line(statistics: Mapping[str, Any]) -> str:
+    """Return how long an answer is and how long it took to begin; empty without tokens."""
+    if not statistics.get("generated_tokens"):
+        return ""
+    tokens = tokens_text(statistics["generated_tokens"], statistics.get("reasoning_tokens", 0))
+    return " · ".join([tokens, *_first_token(statistics)])
+
+
+def _first_token(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the seconds to the first token, if they are known."""
+    seconds = statistics.get("time_to_first_token_s")
+    return [] if seconds is None else [f"first token {seconds:.2f} s"]
+
+
 def _gain_texts(statistics: Mapping[str, Any]) -> list[str]:
     """Return the speedup and the seconds saved, as far as they are known."""
     speedup = statistics.get("speedup")
@@ -131,9 +145,7 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     if statistics.get("drafted"):
         parts.append(drafting_text(statistics))
         parts += _gain_texts(statistics)
-    if "time_to_first_token_s" in statistics:
-        parts.append(f"first token {statistics['time_to_first_token_s']:.2f} s")
-    return " · ".join(parts)
+    return " · ".join([*parts, *_first_token(statistics)])
 
 
 def speculation_line(speculation: Mapping[str, Any]) -> str:

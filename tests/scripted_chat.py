@@ -40,8 +40,9 @@ FACTS = EngineFacts(
     draft_file_bytes=639_446_688,
 )
 ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
-COSTS = {count: 0.02 + 0.002 * count for count in range(1, 34)}
-STEP_SECONDS = 0.03
+COSTS = {count: 0.08 + 0.008 * count for count in range(1, 34)}
+DRAFT_SECONDS, VERIFY_SECONDS = 0.02, 0.096
+STEP_SECONDS = 0.12
 
 
 def timed(speedup: float, seconds: float = 4.0) -> StepTimes:
@@ -198,10 +199,10 @@ class ScriptedEngine(Engine):
         drafted, num_tokens = self._script.num_drafted, len(tokens)
         self.stats.count_step(drafted, min(num_tokens - 1, drafted), num_tokens)
         self.stats.decode_s += STEP_SECONDS
-        self.stats.draft_s += 0.005
-        self.stats.verify_s += 0.024
-        for _ in range(40):  # as of an answer that is long enough to say something of speculation
-            self.stats.step_times.add(3, num_tokens, STEP_SECONDS, 0.024, COSTS[1])
+        self.stats.draft_s += DRAFT_SECONDS
+        self.stats.verify_s += VERIFY_SECONDS
+        verified_in = STEP_SECONDS - DRAFT_SECONDS
+        self.stats.step_times.add(drafted, num_tokens, STEP_SECONDS, verified_in, COSTS[1])
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)

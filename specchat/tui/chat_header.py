@@ -77,7 +77,7 @@ def _context_forms(chat: ChatState) -> tuple[str, ...]:
     if facts is None:
         return ("",)
     share = _context_share(chat)
-    full = min(GAUGE_WIDTH, round(GAUGE_WIDTH * share + 0.49)) if share else 0
+    full = min(GAUGE_WIDTH, int(GAUGE_WIDTH * share + 0.5))
     gauge = "▰" * full + "▱" * (GAUGE_WIDTH - full)
     return (
         f"context {gauge} {percent(share)} of {facts.context}",

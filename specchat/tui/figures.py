@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from time import time
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
@@ -15,6 +15,7 @@ from specchat.decoding.step_times import MIN_SECONDS, GainKind, judged
 from specchat.tui.commands import KeyOf
 from specchat.wording import (
     answer_line,
+    counts_line,
     duration_text,
     percent,
     saved_text,
@@ -300,14 +301,27 @@ def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool
     return finish is None and time() - figures.get("written", 0.0) < WRITTEN_SECONDS
 
 
-def lines_below(
-    finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
-) -> tuple[str, str]:
-    """Return the line below an answer, in short and with all of its statistics.
+class LineBelow(NamedTuple):
+    """The line below an answer.
 
-    Both begin with how it ended, if it can be continued, with its pair, and with the sampling
-    options that it alone was written with; in full, also with the temperature. After a full context
-    it can be continued only if there are older messages to leave out (`has_older`).
+    Of the newest answer it leaves out what stands above the composer or in the panel.
+    """
+
+    newest: str
+    details: str
+    """Shown while the answer has the focus."""
+    older: str
+    """Shown once another message follows."""
+
+
+def line_below(
+    finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
+) -> LineBelow:
+    """Return the line below an answer: how it ended, if it can be continued, and its figures.
+
+    It names the pair, and the sampling options that this answer alone was written with; in full,
+    also the temperature. After a full context an answer can be continued only if there are older
+    messages to leave out (`has_older`).
     """
     continues = f"{key_of('go_on')} continues"
     ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""
@@ -317,10 +331,9 @@ def lines_below(
         ending = f"{ENDINGS[finish]} · {more}"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
-    start = (ending, harmless(figures.get("pair", "")))
     own = ", ".join(f"{name} {value}" for name, value in figures.get(SAMPLED_WITH, {}).items())
     has_temperature = "temperature" in figures and "temperature" not in own
     temperature = f"temperature {figures['temperature']:g}" if has_temperature else ""
-    short = (*start, harmless(own), short_line(figures))
-    long = (*start, harmless(own), temperature, answer_line(figures))
-    return " · ".join(filter(None, short)), " · ".join(filter(None, long))
+    lines = (counts_line(figures),), (temperature, answer_line(figures)), (short_line(figures),)
+    start = ending, harmless(figures.get("pair", "")), harmless(own)
+    return LineBelow(*(" · ".join(filter(None, (*start, *line))) for line in lines))

@@ -168,6 +168,9 @@ class MainView:
     async def add(self, message: int) -> AnswerView | None:
         """Add a message at the end; return the view of an answer."""
         self._show_start()
+        for last in self.transcript.views[-1:]:
+            if isinstance(last, AnswerView):
+                last.follow_up()
         await self.transcript.add(self.message_view(message))
         return await self.last_answer()
 
@@ -411,5 +414,7 @@ class MainView:
         if is_written and (not parts.is_empty or message.finish):
             # Textual misplaces a widget that requests a layout before it is mounted and then grows
             view.show(parts)
-            view.say(*answers.lines_below(message.finish, message.statistics))
+            view.say(*answers.line_below(message.finish, message.statistics))
+        if message is not self.state.conversations.last:
+            view.follow_up()
         return view

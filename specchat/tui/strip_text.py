@@ -14,7 +14,7 @@ from specchat.wording import percent, rate_text
 BARS_FROM = 84
 """Columns from which the rates are drawn as bars."""
 GAIN_WIDTH, LABEL_WIDTH, LONGEST_BAR, REST_WIDTH = 18, 9, 40, 28
-GAP = "   "
+UNIT, GAP = " tokens/s", "   "
 SEPARATOR = " · "
 FIRST_WORDS = "Ask something to see what speculation brings."
 KEYS = {"steps": "steps", "compare": "race", "panel": "all figures"}
@@ -23,7 +23,7 @@ KEYS = {"steps": "steps", "compare": "race", "panel": "all figures"}
 
 def strip_rule(width: int, key_of: KeyOf) -> Content:
     """Return the line above the rows, which names the keys for more."""
-    title = "─ this answer: tokens/s with and without speculation "
+    title = "─ this answer, with and without speculation "
     title = title if width >= BARS_FROM else "─ this answer "
     words = [f"[@click=app.{name}]{key_of(name)} {shown}[/]" for name, shown in KEYS.items()]
     keys = Content.from_markup(f" {SEPARATOR.join(words)} ─")
@@ -60,12 +60,12 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
     """Return the rate with speculation as a bar, and below it the one without."""
     without, own = figures.rates_compared()
     digits = len(_sign(figures)) + max(len(f"{rate:.1f}") for rate in (without, own))
-    rest = width - GAIN_WIDTH - LABEL_WIDTH - digits - 1 - len(GAP)
+    rest = width - GAIN_WIDTH - LABEL_WIDTH - digits - len(UNIT) - 1 - len(GAP)
     room = max(1, min(LONGEST_BAR, rest - REST_WIDTH))
 
     def rated(label: str, rate: str, bar: str, style: str) -> Content:
         words = f"{label:<{LABEL_WIDTH}}", MUTED
-        return Content.assemble(words, (f"{bar:<{room}}", style), f" {rate:>{digits}}{GAP}")
+        return Content.assemble(words, (f"{bar:<{room}}", style), f" {rate:>{digits}}{UNIT}{GAP}")
 
     def drawn(rate: float) -> str:
         return "█" * max(1, round(room * rate / max(without, own)))
@@ -76,7 +76,7 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
         rates = list(figures.rates)[-room:]
         bars = spark(rates, max(rates, default=0.0))
         words = Content.styled(kept, "") if kept else Content()
-        return gain + rated("tokens/s", f"{own:.1f}", bars, MEASURED) + words, _reason(figures)
+        return gain + rated("", f"{own:.1f}", bars, MEASURED) + words, _reason(figures)
     saved = figures.savings()
     own_saved = Content.styled(saved[0] if figures.saved_s > 0 and saved else "", _good(figures))
     cost = figures.checking() if figures.tone == "bad" else ""

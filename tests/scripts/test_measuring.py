@@ -19,7 +19,7 @@ MEASURE = ROOT / "scripts" / "measure"
 def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run one of the scripts as a user does."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, MEASURE / script, *words]
+    command = [sys.executable, str(MEASURE / script), *words]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

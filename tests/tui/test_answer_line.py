@@ -12,7 +12,9 @@ from specchat.decoding.chunk import Finish
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
-from tui.driving import say, screen_text, stop_halfway, until
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.strip import Strip
+from tui.driving import panel_text, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 
@@ -28,16 +30,36 @@ async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=size) as pilot:
         await say(pilot, "A question")
-        assert str(note(app).content).startswith("scripted · ")
-        assert str(note(app).content).endswith("67 % accepted")
-        assert "first token" not in str(note(app).render())
+        assert str(note(app).content) == "scripted · 3 tokens · first token 0.12 s"
         await until(pilot, lambda: note(app).size.height == 1)
         app.view.transcript.views[-1].focus()
         await until(pilot, lambda: note(app).size.height > 1 or size[0] > 100)
-        await until(pilot, lambda: "first token" in str(note(app).render()))
+        await until(pilot, lambda: "tokens per target pass" in str(note(app).render()))
         app.query_one(Composer).focus()
         await until(pilot, lambda: note(app).size.height == 1)
-        assert "first token" not in str(note(app).render())
+        assert "tokens per target pass" not in str(note(app).render())
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 36), (200, 55)])
+async def test_nothing_stands_twice_below_the_newest_answer(size: tuple[int, int]) -> None:
+    """What is above the composer or in the panel is not in its line; older answers have all."""
+    app = chat(Script(["abcdefghijkl" * 10]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "A question")
+        await say(pilot, "Another")
+        older, newest = (str(each.content) for each in app.query(".note").results(Static))
+        strip, panel = str(app.query_one(Strip).content), panel_text(app)
+        assert app.query_one(Strip).display or app.query_one(Panel).display
+        above = strip if app.query_one(Strip).display else panel
+        said = [part for part in older.split(" · ") if part.removesuffix(" tokens/s") in above]
+        assert len(said) >= 2
+        assert not [part for part in said if part in newest]
+        assert older.startswith("scripted · ")
+        assert older.endswith("67 % accepted")
+
+        await app.view.show_branch()
+        again = [str(each.content) for each in app.query(".note").results(Static)]
+        assert again == [older, newest]
 
 
 async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:

@@ -156,9 +156,9 @@ def test_wrong_arguments_are_refused() -> None:
 async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> None:
     """The table has one row per answer, also from earlier sessions, and a row of totals."""
     path = tmp_path / "history.db"
-    async with chat(Script(["abcdefghijkl"]), path).run_test(size=SIZE) as pilot:
+    async with chat(Script(["abcdefghijkl" * 10]), path).run_test(size=SIZE) as pilot:
         await say(pilot, "One")
-    app = chat(Script(["abcdefghijklmnopqrstuvwx"]), path)
+    app = chat(Script(["abcdefghijkl" * 20]), path)
     async with app.run_test(size=SIZE) as pilot:
         with Store(path) as store:
             (conversation,) = store.conversations()
@@ -173,9 +173,9 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
         shown = screen_text(app)
 
     assert rows == [
-        ["1", "3", "100.0", "2.21x", "67 %", "3.00", "0.12 s", "suffix, model"],
-        ["2", "6", "100.0", "2.21x", "67 %", "3.00", "0.12 s", "suffix, model"],
-        ["all", "9", "100.0", "2.21x", "67 %", "3.00", "", ""],
+        ["1", "30", "25.0", "2.2x faster", "67 %", "3.00", "0.12 s", "suffix, model"],
+        ["2", "60", "25.0", "2.2x faster", "67 %", "3.00", "0.12 s", "suffix, model"],
+        ["all", "90", "25.0", "2.2x faster", "67 %", "3.00", "", ""],
     ]
     assert "acceptance by draft position" in shown
     assert "kept %   100 100   0" in shown

@@ -42,6 +42,7 @@ class Display:
 
     text: str = ""
     note: str = ""
+    older_note: str = ""
     has_failed: bool = False
     parts: AnswerParts = field(default_factory=AnswerParts)
 
@@ -50,10 +51,12 @@ class Display:
         assert parts.text == "".join(each.text for each in parts.pieces if each.kind == "answer")
         self.parts, self.text = parts, parts.text
 
-    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
+    def say(
+        self, words: str, details: str = "", older: str = "", *, has_failed: bool = False
+    ) -> None:
         """Store the line below the answer."""
         del details
-        self.note, self.has_failed = words, has_failed
+        self.note, self.older_note, self.has_failed = words, older, has_failed
 
 
 @dataclass
@@ -177,7 +180,8 @@ async def test_an_answer_is_streamed_and_stored() -> None:
 
     assert (question.text, answer.text, answer.finish) == ("Count", "one two three", "stop")
     assert display.text == "one two three"
-    assert "tokens/s" in display.note
+    assert "4 tokens" in display.note
+    assert "tokens/s" in display.older_note
     known = chat.answers.steps_of(answer.id)
     assert known is not None
     assert len(known.steps) == 2
@@ -278,7 +282,7 @@ async def test_a_race_changes_no_message() -> None:
     speedup = chat.answers.figures.measured_speedup
     assert speedup == shown[0].speedup > 0
     assert chat.conversations.branch[-1].statistics["speedup"] == speedup
-    assert speedup_text(speedup) in chat.view.answers[-1].note
+    assert speedup_text(speedup) in chat.view.answers[-1].older_note
     assert [each.text for each in chat.conversations.branch] == ["Race", "abcdefghijkl"]
 
 

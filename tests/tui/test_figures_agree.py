@@ -19,8 +19,9 @@ from specchat.tui.app import ChatApp
 from specchat.tui.cards import MANY_ROWS, figure_texts
 from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, lines_below
+from specchat.tui.figures import Figures, line_below
 from specchat.tui.strip_text import strip_rows
+from specchat.tui.widgets.message_views import AnswerView
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, duration_text, speedup_text
 from tui.driving import panel_text, race, say, screen_text, stop_halfway, until
@@ -41,8 +42,10 @@ STRIP_WIDTHS = (36, 56, 76, 96, 130)
 
 
 def note(app: ChatApp) -> str:
-    """Return the line below the last answer."""
-    return str(app.query(".note").last(Static).render())
+    """Return the line below the last answer, as it is once another message follows."""
+    view = app.query(AnswerView).last()
+    view.follow_up()
+    return str(view.query_one(".note", Static).content)
 
 
 def random_figures(chance: random.Random) -> Figures:
@@ -88,7 +91,11 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
-    for below in lines_below("stop", stored, key_of):
+    lines = line_below("stop", stored, key_of)
+    num_tokens = figures.statistics.generated_tokens
+    if num_tokens and f" {num_tokens} tokens" not in lines.newest:
+        yield f"another number of tokens below the newest answer: {lines.newest}"
+    for below in (lines.details, lines.older):
         measured = figures.measured_rates[1:] if figures.speedup else ()
         own = measured or [figures.statistics.tokens_per_second]
         for strip in [strip_text(figures, width) for width in STRIP_WIDTHS]:
@@ -108,10 +115,10 @@ def strip_text(figures: Figures, width: int) -> str:
 def _speeds(texts: Texts, strip: str, below: str, own: float) -> Iterator[str]:
     """Compare the speeds with speculation (`own`) and without, and their ratio."""
     rate = texts.get("tokens per second", "").partition("\n")[0]
-    if numbers(rate)[:1] != numbers(below)[:1]:
+    if numbers(rate)[:1] != [float(each) for each in re.findall(r"([\d.]+) tokens/s", below)]:
         yield "another speed below the answer"
-    rates = re.findall(r"([\d.]+) tokens/s|(?:with|tokens/s) +[▁-█ ]*([\d.]+)", strip)
-    if "tokens per second" in texts and ["".join(each) for each in rates] != [f"{own:.1f}"]:
+    rates = re.findall(r"([\d.]+) tokens/s", strip.partition("\n")[0])
+    if "tokens per second" in texts and rates != [f"{own:.1f}"]:
         yield f"another speed in the strip: {rates}"
     if "speedup" in texts:
         lines = texts["speedup"].splitlines()
@@ -184,8 +191,8 @@ def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
             yield f"{share} % with {kept} kept and {rejected} rejected"
         if numbers(texts["tokens from"])[0] != kept and kept:
             yield "other tokens came from the draft model than were kept"
-    is_long = " tokens ·" in below
-    if is_long and sum(numbers(texts["tokens from"])) != numbers(below)[1]:
+    found = re.search(r"(\d+) tokens ·", below)
+    if found and sum(numbers(texts["tokens from"])) != int(found[1]):
         yield "the origins do not add up to the answer"
     per_pass = numbers(texts.get("tokens per target pass", ""))
     if re.search("tokens per target pass", below) and f"{per_pass[0]:.2f} tokens per" not in below:
@@ -250,7 +257,7 @@ async def test_the_verdict_has_the_colour_of_its_meaning(speedup: float, tone: s
 
 async def test_a_measured_speedup_is_the_same_everywhere() -> None:
     """After a race the panel, the verdict and the line below the answer have one speedup."""
-    app = chat(Script(["abcdefghijkl"]))
+    app = chat(Script(["abcdefghijkl" * 10]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Race")
         await race(pilot)
@@ -292,23 +299,23 @@ async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: boo
 
 async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) -> None:
     """After reopening, and of the version that is shown."""
-    script = Script(["abcdefghijkl", "abcdefghijklabcdefghijkl"])
+    script = Script(["abcdefghijkl" * 10, "abcdefghijkl" * 20])
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Figures")
-        await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
+        await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
         await pilot.press("f5")
-        await until(pilot, lambda: "67 % of 6 drafted" in panel_text(app))
+        await until(pilot, lambda: "67 % of 60 drafted" in panel_text(app))
         app.view.transcript.views[-1].focus()
         await pilot.press("left")
-        await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
+        await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
         number = app.conversations.number or 0
         await app.conversation_actions.new()
         assert "drafted" not in panel_text(app)
         await app.conversation_actions.open(number)
-        await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
-        assert re.search(r"with +█+ 100\.0", panel_text(app))
-        assert "▱ 1 %" in screen_text(app)
+        await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
+        assert re.search(r"with +█+ 25\.0", panel_text(app))
+        assert "▱ 2 %" in screen_text(app)
         assert speedup_text(app.answers.figures.speedup) in note(app)
 
 
@@ -329,21 +336,21 @@ async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
 
 async def test_the_panel_follows_the_focus() -> None:
     """An older answer's figures while it has the focus, without advice; then the newest again."""
-    script = Script(["abcdefghijkl", "abcdefghijklabcdefghijkl"])
+    script = Script(["abcdefghijkl" * 10, "abcdefghijkl" * 20])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "First")
         await say(pilot, "Second")
-        await until(pilot, lambda: "67 % of 6 drafted" in panel_text(app))
+        await until(pilot, lambda: "67 % of 60 drafted" in panel_text(app))
         app.answers.figures.measured_speedup = 0.5
         app.view.show_state()
         await until(pilot, lambda: "Ctrl+L" in screen_text(app))
         newest = panel_text(app)
         await pilot.press("shift+up", "up", "up")
-        await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
+        await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
         app.query_one(Panel).focus()
         await pilot.pause()
-        assert "67 % of 3 drafted" in panel_text(app)
+        assert "67 % of 30 drafted" in panel_text(app)
         assert "Ctrl+L" not in screen_text(app)
         await pilot.press("escape")
         await until(pilot, lambda: "Ctrl+L" in screen_text(app))

@@ -143,7 +143,7 @@ async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:
     app = chat(Script(), tmp_path / "history.db", offers=lambda: offers)
     async with app.run_test(size=(120, 36)) as pilot:
         await open_models(pilot, app)
-        assert screen_text(app).count("96 tok/s, 1.7x") == 1
+        assert screen_text(app).count("  96, 1.7x faster") == 1
         shown = await mark(pilot, "big")
         assert "Measured here: 96.0 tokens/s, 1.7x faster with drafts" in shown
         for name in ("brief", "other"):

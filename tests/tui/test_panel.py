@@ -76,12 +76,12 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
         await pilot.pause()
         await until(pilot, lambda: "▱▱▱▱▱▱ 0 %" in screen_text(app).splitlines()[0])
         await say(pilot, "A question with a title that is as long as titles may be", wait=False)
-        await until(pilot, lambda: "▰▱▱▱▱▱ 1 %" in screen_text(app).splitlines()[0])
+        await until(pilot, lambda: "▱▱▱▱▱▱ 1 %" in screen_text(app).splitlines()[0])
         assert script.hold is not None
         script.hold.set()
         await until(pilot, lambda: app.answers.current is None)
         for _ in range(2):
-            await until(pilot, lambda: " 25 %" in screen_text(app).splitlines()[0])
+            await until(pilot, lambda: "▰▰▱▱▱▱ 25 %" in screen_text(app).splitlines()[0])
             await pilot.press("f3")
             await pilot.pause()
 
@@ -116,7 +116,7 @@ def test_every_figure_is_in_the_glossary(name: str) -> None:
 
 async def test_a_key_explains_the_figure_under_the_cursor() -> None:
     """The one the mouse points at, or the marked one; a click too; elsewhere F1 opens the help."""
-    app = chat(Script(["abcdefghijkl"]))
+    app = chat(Script(["abcdefghijkl" * 10]))
     async with app.run_test(size=(150, 60)) as pilot:
         await say(pilot, "Figures")
         await pilot.press("f1")
@@ -184,9 +184,9 @@ async def test_keys_without_effect_explain_why() -> None:
 async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
     """The panel then shows what was measured; a failure is a notice and clears the status line."""
     path = tmp_path / "history.db"
-    async with chat(Script(["abcdefghijkl"]), path).run_test() as pilot:
+    async with chat(Script(["abcdefghijkl" * 10]), path).run_test() as pilot:
         await say(pilot, "One")
-    script = Script(["abcdefghijkl"])
+    script = Script(["abcdefghijkl" * 10])
     app = chat(script, path)
     async with app.run_test(size=(150, 40), notifications=True) as pilot:
         await app.conversation_actions.open(1)

@@ -14,6 +14,7 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.options.declarations import ScreenOptions
 from specchat.settings.sources import read_settings
+from specchat.tui.arrangement import LIST_WIDTH
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import QuestionView
@@ -24,6 +25,7 @@ from specchat.tui.widgets.typesetter import readable_theme
 from tui.driving import frame_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
+KEYS_BY_RANK = ("ctrl+q", "f1", "f8", "f2", "f3", "f4", "f5", "f6", "f7", "f9", "ctrl+n")
 SIZE = (110, 34)
 
 
@@ -52,7 +54,7 @@ async def test_a_narrow_screen_shows_the_list_or_the_panel(
 
 @pytest.mark.parametrize("width", [60, 80, 110, 180])
 async def test_the_footer_cuts_no_key_off(width: int) -> None:
-    """What has no room is left out, from the end, and comes back on a wider screen."""
+    """The least important have no room, and come back on a wider screen; none moves another."""
     app = chat(Script(["an answer"]))
     async with app.run_test(size=(width, 24)) as pilot:
 
@@ -60,14 +62,33 @@ async def test_the_footer_cuts_no_key_off(width: int) -> None:
             return screen_text(app).splitlines()[-1].partition("▏")[0].rstrip()
 
         await until(pilot, lambda: len(app.query(FooterKey)) > 1)
-        names = [key.description for key in app.query(FooterKey)][:-1]
-        await until(pilot, lambda: shown().endswith(tuple(names)))
-        missing = [name not in shown() for name in names]
+        names = {key.key: key.description for key in app.query(FooterKey)}
+        palette = names.pop("ctrl+p")
+        functions = [f"f{number}" for number in range(1, 10) if f"f{number}" in names]
+        assert list(names) == [*functions, "ctrl+n", "ctrl+q"]
+        await until(pilot, lambda: shown().endswith(f"^q {names['ctrl+q']}"))
+        by_rank = sorted(names, key=lambda key: [*KEYS_BY_RANK, key].index(key))
+        missing = [names[key] not in shown() for key in by_rank]
         assert missing == sorted(missing)
+        assert not any(missing[:4])
         assert any(missing) == (width < 120)
-        assert "palette" in screen_text(app).splitlines()[-1]
+        assert palette in screen_text(app).splitlines()[-1]
         await pilot.resize_terminal(180, 24)
-        await until(pilot, lambda: all(name in shown() for name in names))
+        await until(pilot, lambda: all(name in shown() for name in names.values()))
+
+
+@pytest.mark.parametrize("size", [(60, 20), (79, 24)])
+async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int]) -> None:
+    """A strip of the chat beside it could not be read."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "A question")
+        await pilot.press("f2")
+        await pilot.pause()
+        middle = app.query_one("#middle").region
+        assert app.query_one(Sidebar).region == middle
+        await pilot.resize_terminal(100, 24)
+        await until(pilot, lambda: app.query_one(Sidebar).region.width == LIST_WIDTH)
 
 
 @pytest.mark.parametrize("width", [104, 140, 200])

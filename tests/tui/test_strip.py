@@ -43,7 +43,7 @@ def test_a_wide_strip_draws_bars() -> None:
     first, second = rows(Figures(FAST), 110)
     assert first.count("█") == 2 * second.count("█") > 30
     assert first.split()[:3] == ["2.0x", "faster", "with"]
-    assert first.endswith("100.0   kept 78 % of 164 drafted")
+    assert first.endswith(" 100.0 tokens/s   kept 78 % of 164 drafted")
     assert second.startswith("4.0 s saved       without")
 
 

@@ -26,8 +26,9 @@ from specchat.tui.figures import (
     ENDINGS,
     SAMPLED_WITH,
     Figures,
+    LineBelow,
     is_written_elsewhere,
-    lines_below,
+    line_below,
     stored_figures,
 )
 from specchat.tui.mentions import named_files
@@ -232,7 +233,7 @@ class Answers:
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
-        words = (reason,) if reason else self.lines_below(finish, figures)
+        words = (reason,) if reason else self.line_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         steps = self._known_steps(writing) if has_arrived else None
         self._conversations.finish(writing.message, writing.parts, finish, figures, steps)
@@ -252,10 +253,10 @@ class Answers:
         options, pair = self.options, self._pair_controller.pair
         return pair.name, options.get("drafter"), options.get("draft_length")
 
-    def lines_below(self, finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the line below an answer of this conversation, in short and in full."""
+    def line_below(self, finish: str | None, figures: Mapping[str, Any]) -> LineBelow:
+        """Return the line below an answer of this conversation."""
         has_older = self._conversations.has_older
-        return lines_below(finish, figures, self._key_of, has_older=has_older)
+        return line_below(finish, figures, self._key_of, has_older=has_older)
 
     def settle(self) -> None:
         """Retry pending writes until they succeed; a busy store or a full disk may block them."""

@@ -16,8 +16,13 @@ class AnswerDisplay(Protocol):
     def show(self, parts: AnswerParts) -> None:
         """Show what has been written of the answer."""
 
-    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
-        """Show a line below the answer; `details` replace it while the answer has the focus."""
+    def say(
+        self, words: str, details: str = "", older: str = "", *, has_failed: bool = False
+    ) -> None:
+        """Show a line below the answer.
+
+        `details` replace it while the answer has the focus, `older` once another message follows.
+        """
 
 
 class ChatView(Protocol):

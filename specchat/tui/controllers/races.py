@@ -112,7 +112,7 @@ class Races:
         self.answers.figures.compare(record)
         self.view.show_state()
         if lane.display is not None:
-            lane.display.say(*self.answers.lines_below(answer.finish, record))
+            lane.display.say(*self.answers.line_below(answer.finish, record))
         self.answers.settle()
 
 

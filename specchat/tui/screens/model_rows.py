@@ -10,13 +10,13 @@ from specchat.chat.answer_statistics import Totals
 from specchat.chat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer, Outlook
-from specchat.wording import percent, rate_text, speedup_text, times_text
+from specchat.wording import percent, rate_text, speedup_text
 
 GAP = "  "
 MIN_NAME, MAX_NAME, MIN_DRAFTS, MAX_DRAFTS = 12, 30, 18, 30
-QUANTISATION_WIDTH, SIZE_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 14, 10
+QUANTISATION_WIDTH, SIZE_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 16, 10
 TOO_LARGE, UNUSABLE, FAILED = "too large", "cannot load", "failed"
-HEADINGS = ("model", "drafts from", "quant", "size", "needs", "speed here", "")
+HEADINGS = ("model", "drafts from", "quant", "size", "needs", "tokens/s here", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class ModelRow:
         """How fast it was here, in short; empty if it was not measured."""
         if self.measured is None or not self.measured.tokens_per_second:
             return ""
-        rate, gain = f"{self.measured.tokens_per_second:.0f} tok/s", self.measured.speedup
-        return f"{rate}, {times_text(gain)}" if gain else rate
+        rate, gain = f"{self.measured.tokens_per_second:.0f}", self.measured.speedup
+        return f"{rate}, {speedup_text(gain)}" if gain else rate
 
     def details(self) -> Content:
         """Return all that is known of the pair, a fact a line, the most important ones first."""

@@ -1,5 +1,7 @@
 """The keys at the bottom of a screen."""
 
+import re
+
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -13,6 +15,7 @@ KEY_GAP = 2
 """Cells of padding in and after each key."""
 
 
+QUIT = "quit"
 PLACES = {command.id: place for place, command in enumerate(COMMANDS)}
 
 
@@ -28,7 +31,7 @@ class KeyFooter(Footer):
         self._keys: list[tuple[Binding, bool]] = []
 
     def compose(self) -> ComposeResult:
-        """Yield the keys in the order of the table of commands; the one that quits comes last."""
+        """Yield the keys of the screen, then those of commands: F1 to F9, the others, and quit."""
         yield from sorted(super().compose(), key=_place)
 
     async def recompose(self) -> None:
@@ -44,16 +47,26 @@ class KeyFooter(Footer):
             self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Hide the last keys if not all fit, rather than cutting one off."""
+        """Hide the least important keys if not all fit, rather than cutting one off."""
         palette = self.query(".-command-palette")
         room = self.size.width - sum(key.outer_size.width for key in palette)
-        for key in self.query(FooterKey).exclude(".-command-palette"):
+        for key in sorted(self.query(FooterKey).exclude(".-command-palette"), key=_rank):
             room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
             key.display = room >= 0
 
 
-def _place(key: Widget) -> int:
-    """Return the place of a key among others: before the commands', but the palette's is last."""
-    if key.has_class("-command-palette"):
-        return len(PLACES)
-    return PLACES.get(key.action, -1) if isinstance(key, FooterKey) else -1
+def _place(key: Widget) -> tuple[int, int]:
+    """Return the place of a key among others; the palette's is at the right end."""
+    if not isinstance(key, FooterKey) or key.has_class("-command-palette"):
+        return len(PLACES), 0
+    place = PLACES.get(key.action, -1)
+    function = re.fullmatch(r"f(\d+)", key.key)
+    return (place, 0) if place < 0 or not function else (0, int(function[1]))
+
+
+def _rank(key: FooterKey) -> int:
+    """Return a key's rank by importance, the most important first: as in the table of commands.
+
+    The key that quits stands last, but is left out last.
+    """
+    return 0 if key.action == QUIT else PLACES.get(key.action, -1)

@@ -152,7 +152,7 @@ class AnswerView(MessageView):
         self._calls.add_class("calls")
         self._calls.display = False
         self._fold = Fold(self._reasoning, is_open=not folds)
-        self._notes = "", ""
+        self._notes, self._older_note = ("", ""), ""
         self._note = Static(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._pin, self._note, classes="foot")
 
@@ -168,12 +168,22 @@ class AnswerView(MessageView):
         is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
         self._show(is_anew=is_other)
 
-    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
-        """Show a line below the answer; `details` replace it while the answer has the focus."""
-        self._notes = words, details or words
+    def say(
+        self, words: str, details: str = "", older: str = "", *, has_failed: bool = False
+    ) -> None:
+        """Show a line below the answer.
+
+        `details` replace it while the answer has the focus, `older` once another message follows.
+        """
+        self._notes, self._older_note = (words, details or words), older or words
         self._note.set_class(has_failed, "-failed")
         self._note.update(self._notes[self.has_focus])
         self._show_foot(has_words=bool(words))
+
+    def follow_up(self) -> None:
+        """Show the line of an answer that another message follows."""
+        self._notes = self._older_note, self._notes[True]
+        self._note.update(self._notes[self.has_focus])
 
     def watch_has_focus(self, has_focus: bool) -> None:
         """Show the details while the answer has the focus."""
