@@ -1,5 +1,6 @@
 """The texts of the models screen: a row for each pair, and the details of the highlighted one."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from specchat.wording import percent, rate_text, speedup_text
 
 GAP = "  "
 MIN_NAME, MAX_NAME, MIN_DRAFTS, MAX_DRAFTS = 12, 30, 18, 30
-QUANTISATION_WIDTH, SIZE_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 16, 10
+QUANTISATION_WIDTH, SIZE_WIDTH, MEMORY_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 19, 16, 10
 TOO_LARGE, UNUSABLE, FAILED = "too large", "cannot load", "failed"
 HEADINGS = ("model", "drafts from", "quant", "size", "needs", "tokens/s here", "")
 
@@ -102,17 +103,17 @@ class ModelRow:
         elif offer.share and not self.is_here:
             lines.append((f"{percent(offer.share)} downloaded; the download resumes there", ""))
         if offer.needs:
-            lines.append((f"needs {offer.needs}, which specchat does not support yet", ""))
+            lines.append((f"Needs {offer.needs}, which specchat does not support yet", ""))
         if outlook.memory:
             context = f" for a context of {outlook.context} tokens" * bool(outlook.context)
             verdict = "" if outlook.fits else f"{TOO_LARGE}: "
-            words = f"{verdict}needs {outlook.memory}{context}"
+            words = _sentence(f"{verdict}needs {outlook.memory}{context}")
             lines.append((words, "" if outlook.fits else "$text-error"))
         elif self.is_here and not self.is_read:
-            lines.append(("reading the file…", "$text-muted"))
+            lines.append(("Reading the file…", "$text-muted"))
         if outlook.notice:
             lines.append((in_one_line(outlook.notice), "$text-warning"))
-        return [Content.styled(_sentence(words), style) for words, style in lines]
+        return [Content.styled(words, style) for words, style in lines]
 
     def _drafting(self) -> str:
         return f"Drafts come from {in_one_line(self.outlook.drafts)}" if self.outlook.drafts else ""
@@ -145,7 +146,7 @@ class Columns:
     def fitting(cls, rows: Iterable[ModelRow], width: int) -> "Columns":
         """Return the columns for these rows in a list of this width."""
         rows = list(rows)
-        memory, note = 17 * (width >= 72), 11 * (width >= 116)
+        memory, note = MEMORY_WIDTH * (width >= 74), 11 * (width >= 116)
         fixed = (QUANTISATION_WIDTH, SIZE_WIDTH, memory, SPEED_WIDTH, note)
         room = width - 2 - sum(each + len(GAP) for each in fixed if each)
         longest = max((cell_len(row.title) for row in rows), default=0)
@@ -167,8 +168,8 @@ class Columns:
             bar = f"{'█' * round(row.pull.share * BAR_WIDTH):░<{BAR_WIDTH}}"
             name = f"{mark} {_cell(row.title, self.name)}{GAP}"
             return Content.assemble(name, (bar, "$text-success"), f" {percent(row.pull.share)}")
-        outlook, note = row.outlook, (row.note, "$text-error" if row.trouble else "bold")
-        memory = outlook.memory.partition(" and ")[0].replace(" memory", "")
+        outlook, note = row.outlook, (row.note, "bold")  # colours would be lost under the cursor
+        memory = re.sub(r"( GPU)? memory.*", "", outlook.memory)
         known = [row.title, outlook.drafts, outlook.quantisation, row.offer.size, memory]
         is_pressing = not self.note and (row.trouble or not row.speed)
         cells = [*((each, "") for each in known), note if is_pressing else (row.speed, ""), note]
