@@ -323,16 +323,23 @@ class ChatApp(App[None]):
         super()._handle_exception(cause)  # type: ignore[arg-type]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's entries: every command and every preset."""
-        for command in super().get_system_commands(screen):
-            if command.title not in REPLACED_COMMANDS:
-                yield command
+        """Yield the palette's entries: every command that can be run, and every preset."""
         for title, words, action in palette_rows(self.setup.key_of):
-            yield SystemCommand(title, words, partial(self.call_later, self.run_action, action))
+            if self._is_of_use(action):
+                run = partial(self.call_later, self.run_action, action)
+                yield SystemCommand(title, words, run)
         for preset in self.conversations.store.presets():
             title = escape(f"Preset: {harmless(preset.name)}")
             use = partial(self.conversation_actions.use_preset, preset)
             yield SystemCommand(title, "Use it in this conversation", use)
+        for command in super().get_system_commands(screen):
+            if command.title not in REPLACED_COMMANDS:
+                yield command
+
+    def _is_of_use(self, action: str) -> bool:
+        """Return False for what can do nothing now: accepting an offer that was not made."""
+        is_offer = action in OFFER_COMMANDS
+        return not is_offer or self.hint_actions.accepts(OFFER_COMMANDS.index(action))
 
     # --- commands ---
 

@@ -20,7 +20,7 @@ class Command:
 
     id: str
     title: str
-    """Its name in the footer and the palette."""
+    """Its name in the footer, and in the palette unless that has a longer one."""
     help: str
     """What it does, in one line: for the palette, F1 and the list of slash commands."""
     key: str = ""
@@ -36,6 +36,7 @@ class Command:
     while_answering: bool = True
     """Whether it works while an answer is being written."""
     in_palette: bool = True
+    palette_title: str = ""
 
 
 COMMANDS = (
@@ -45,14 +46,15 @@ COMMANDS = (
     ),
     Command(
         "models", "Models", "Switch to another pair, or download one", "f8", ("models",),
-        takes_text=True, in_footer=True,
+        takes_text=True, in_footer=True, palette_title="Switch or download models",
     ),
     Command(
-        "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True
+        "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True,
+        palette_title="List of chats",
     ),
     Command(
         "panel", "Panel", "Show or hide the stats panel; Tab moves to it, Esc leaves it",
-        "f3", in_footer=True,
+        "f3", in_footer=True, palette_title="Stats panel",
     ),
     Command(
         "origins", "Token colours", "Show or hide where each token came from",
@@ -62,14 +64,19 @@ COMMANDS = (
         "regenerate", "Regenerate",
         "Answer the last question again; temperature=0.2 or a pair's name changes how", "f5",
         ("regenerate", "retry"), takes_text=True, in_footer=True, while_answering=False,
+        palette_title="Regenerate the answer",
     ),
-    Command("go_on", "Continue", "Continue an incomplete answer", "ctrl+g", ("continue",),
-            while_answering=False),
-    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",), in_footer=True),
+    Command(
+        "go_on", "Continue the answer", "Continue an incomplete answer", "ctrl+g", ("continue",),
+        while_answering=False,
+    ),
+    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",), in_footer=True,
+            palette_title="Steps of the answer"),
     Command(
         "compare", "Race",
         "Race the last answer with and without speculation; export NAME.svg saves it", "f7",
         ("race", "compare"), takes_text=True, in_footer=True, while_answering=False,
+        palette_title="Race with and without speculation",
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
@@ -80,7 +87,7 @@ COMMANDS = (
             slash=("theme",)),
     Command("system", "System prompt", "Edit the system prompt", slash=("system",)),
     Command(
-        "think", "Reasoning",
+        "think", "Thinking",
         "Choose how much the model reasons: auto, on, off or a level it supports",
         slash=("think",), takes_text=True,
     ),
@@ -91,11 +98,11 @@ COMMANDS = (
     ),
     Command(
         "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
-        while_answering=False,
+        while_answering=False, palette_title="New chat",
     ),
     Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
-    Command("search", "Search", "Search all conversations", "ctrl+f", ("search",)),
-    Command("search_here", "Search here", "Search this conversation", "ctrl+t"),
+    Command("search", "Search all chats", "Search all conversations", "ctrl+f", ("search",)),
+    Command("search_here", "Search this chat", "Search this conversation", "ctrl+t"),
     Command("context", "Context", "Say what drops out of the context next", slash=("context",)),
     Command("pin", "Pin", "Keep the last question in the context, or no longer", slash=("pin",),
             while_answering=False),
@@ -113,24 +120,24 @@ COMMANDS = (
         is_priority=False, while_answering=False,
     ),
     Command(
-        "improve", "Improve", "Do what the stats panel advises to make answers faster",
+        "improve", "Follow the advice", "Do what the stats panel advises to make answers faster",
         "ctrl+l", ("improve",),
     ),
-    Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
+    Command("restart", "Restart the engine", "Restart the engine, even one that hangs", "ctrl+r"),
     Command(
         "unload", "Unload the model", "Free the model's memory; the next question loads it again",
         slash=("unload",), while_answering=False,
     ),
     Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),
     Command(
-        "accept", "Accept", "Take what the hint offers: a download, or a switch to the new pair",
-        "ctrl+y",
+        "accept", "Accept the offer",
+        "Take what the hint offers: a download, or a switch to the new pair", "ctrl+y",
     ),
     Command(
-        "accept_second", "Accept second", "Take the second download that the hint offers",
+        "accept_second", "Accept the second offer", "Take the second download that the hint offers",
         "ctrl+s",
     ),
-    Command("stop", "Stop", "Stop the answer", "escape", is_priority=False),
+    Command("stop", "Stop the answer", "Stop the answer", "escape", is_priority=False),
     Command(
         "quit", "Quit", "Leave the chat", "ctrl+q", ("quit", "exit"), in_footer=True,
         in_palette=False,  # Textual's own entry
@@ -152,6 +159,12 @@ COMPOSER_COMMANDS = (
 
 OFFER_COMMANDS = ("accept", "accept_second")
 """The commands that accept the hint's offers, in order; without an offer their keys do nothing."""
+
+SEPARATOR = " · "
+"""Stands between a command's help and its slash words in the palette."""
+
+PALETTE_FIRST = ("new", "models", "regenerate", "search", "conversations", "settings")
+"""The commands that the palette lists first, before the others in the order of the table."""
 
 KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""
@@ -176,15 +189,22 @@ def key_of(command: str, changed: Mapping[str, str] | None = None) -> str:
 def palette_rows(key_of: KeyOf) -> Iterator[tuple[str, str, str]]:
     """Yield the title, help and action of every command, and of each of its arguments.
 
-    The title names the key; the help ends with the command's slash words.
+    The title names the key; the help ends with the command's slash words. The commands used most
+    come first.
     """
-    for each in COMMANDS:
-        help_text = " · ".join([each.help, *(f"/{word}" for word in each.slash)])
+    for each in sorted(COMMANDS, key=_place_in_palette):
+        help_text = SEPARATOR.join([each.help, *(f"/{word}" for word in each.slash)])
         if each.in_palette and not each.takes:
             key = key_of(each.id)
-            yield each.title + (f" ({key})" if key else ""), help_text, each.id
+            title = each.palette_title or each.title
+            yield title + (f" ({key})" if key else ""), help_text, each.id
         for word in each.takes:
             yield f"{each.title} as {word}", help_text, f"{each.id}({word!r})"
+
+
+def _place_in_palette(command: Command) -> int:
+    is_first = command.id in PALETTE_FIRST
+    return PALETTE_FIRST.index(command.id) if is_first else len(PALETTE_FIRST)
 
 
 def key_rows(commands: Iterable[Command] = COMMANDS) -> tuple[tuple[str, str], ...]:

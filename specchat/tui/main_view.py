@@ -232,6 +232,11 @@ class MainView:
         """The names of all themes."""
         return sorted(self._app.available_themes)
 
+    @property
+    def theme(self) -> str:
+        """The name of the theme in use."""
+        return self._app.theme
+
     def use_theme(self, name: str) -> None:
         """Switch to a theme."""
         self._app.theme = name

@@ -116,12 +116,15 @@ async def test_the_footer_lets_go_of_its_old_keys() -> None:
 
 @pytest.mark.anyio
 async def test_the_palette_comes_from_the_table() -> None:
-    """An entry for each command, and for each argument it accepts."""
+    """An entry for each command that can be run, and for each argument it accepts."""
     app = chat(Script())
+    offers = [Offer("one", "", is_recommended=True), Offer("two", "", is_trial=True)]
+    app.hint.begin_with(offers)
     async with app.run_test(size=WIDE):
         titles = [each.title for each in app.get_system_commands(app.screen)]
     for command in COMMANDS:
-        entries = [title for title in titles if title.startswith(command.title)]
+        own = command.palette_title or command.title
+        entries = [title for title in titles if title.startswith(own)]
         assert len(entries) >= max(1, len(command.takes)), command
     ours = [title for title, _, _ in palette_rows(key_of)]
     assert set(ours) <= set(titles)
@@ -135,7 +138,7 @@ async def test_the_palette_comes_from_the_table() -> None:
         ("regen", "Regenerate"),
         ("retry", "Regenerate"),
         ("last question", "Regenerate"),
-        ("download", "Models"),
+        ("download", "Switch or download models"),
         ("clear", "New"),
         ("without spec", "Race"),
         ("compare", "Race"),
@@ -275,3 +278,25 @@ async def test_texts_name_the_keys_of_the_settings() -> None:
         assert "F11 races" in screen_text(app)
         await pilot.press("escape", "ctrl+b")
         await until(pilot, lambda: "F4, Ctrl+E answers again." in screen_text(app))
+
+
+@pytest.mark.anyio
+async def test_the_palette_lists_what_can_be_done_by_use() -> None:
+    """New chat first; accepting an offer only while there is one; Textual's own commands last."""
+    app = chat(Script())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "New chat (Ctrl+N)" in screen_text(app))
+        titles = [each.title for each in app.get_system_commands(app.screen)]
+        first = ["New chat", "Switch or download models", "Regenerate the answer"]
+        assert [title.partition(" (")[0] for title in titles[:3]] == first
+        assert not any("offer" in title for title in titles)
+        assert titles.index("Quit") > titles.index("Copy answer")
+        listed = app.screen.query_one(OptionList)
+        await until(pilot, lambda: listed.option_count == len(titles))
+        shown = [str(each.prompt).partition("\n")[0] for each in listed.options]
+        assert shown == titles
+        await pilot.press("escape")
+        app.hint.begin_with([Offer("one", "", is_recommended=True)])
+        titles = [each.title for each in app.get_system_commands(app.screen)]
+        assert [title for title in titles if "offer" in title] == ["Accept the offer (Ctrl+Y)"]

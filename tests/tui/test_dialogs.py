@@ -22,7 +22,13 @@ from specchat.settings.sources import read_settings
 from specchat.tui.actions.settings_dialogs import PROMPT, THEME, SettingsDialogs
 from specchat.tui.app import ChatApp
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
+from specchat.tui.screens.dialogs import (
+    ChoiceScreen,
+    ConfirmScreen,
+    LineScreen,
+    ListEntry,
+    TextScreen,
+)
 from tui.driving import screen_text, type_keys, until
 
 pytestmark = [
@@ -168,3 +174,20 @@ async def test_no_key_typed_quickly_is_lost(size: tuple[int, int]) -> None:
             app.post_message(Key(key, character))
         await until(pilot, lambda: bool(kept))
     assert kept == ["abcd"]
+
+
+async def test_a_question_names_each_key_once(size: tuple[int, int]) -> None:
+    """Below the answers; y and n work too."""
+    app = chat(Script())
+    answers = list[bool | None]()
+    async with app.run_test(size=size) as pilot:
+        for key, expected in (("enter", True), ("y", True), ("escape", False), ("n", False)):
+            app.push_screen(ConfirmScreen("Delete it?", "A chat", "Delete", "Keep"), answers.append)
+            await until(pilot, lambda: "⏎ Choose esc Cancel" in screen_text(app))
+            shown = screen_text(app)
+            assert "(Enter)" not in shown
+            assert "(Esc)" not in shown
+            assert " y " not in shown
+            await pilot.press(key)
+            await until(pilot, lambda: len(answers) == 1)
+            assert answers.pop() is expected

@@ -10,7 +10,9 @@ from textual.widgets import Input, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
+from specchat.settings.schema import find_setting
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.setting_names import setting_title
 from tui.driving import frame_text, say, screen_text, type_keys, until
 from tui.test_asking import SIZE
 
@@ -99,7 +101,7 @@ async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
             ("decoding.draft_length", "auto"), ("chat.system_prompt", "Be brief."),
         ):  # fmt: skip
             await choose(pilot, name.partition(".")[2])
-            await write(pilot, name, value)
+            await write(pilot, setting_title(find_setting(name)), value)
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         await pilot.press("escape")
         await say(pilot, "one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from scripted_chat import Script, chat
+from specchat.settings.editor import write_setting
+from specchat.settings.schema import SETTINGS
+from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
-from tui.driving import screen_text, type_keys, until
+from specchat.tui.setting_names import FIRST, NAMES, setting_title, settings_in_order
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
@@ -47,7 +52,7 @@ async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
         await choose(pilot, app, "screen.animations")
         await until(pilot, lambda: says(file, "animations = false"))
         await until(pilot, lambda: "●── off" in screen_text(app))
-        assert "• animations" in screen_text(app)
+        assert "• Animations" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: says(file, "animations = true"))
 
@@ -94,18 +99,97 @@ async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
         await until(pilot, lambda: says(file, "top_k = 41"))
 
 
-async def test_settings_are_grouped(file: Path) -> None:
-    """Those that are changed most come first; a group is found by its name too."""
+async def test_settings_are_grouped_by_use(file: Path) -> None:
+    """Theme, model, thinking and context come first, samplers late; groups are found by name."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         options = app.screen.query_one(OptionList).options
-        assert str(options[0].prompt) == "Sampling"
+        assert str(options[0].prompt) == "Most used"
         headings = [str(each.prompt).strip() for each in options if each.disabled]
-        assert headings[:3] == ["Sampling", "Chat", "Screen"]
+        assert headings.index("Sampling") > headings.index("Screen")
         assert len(headings) == len(set(headings))
+        names = [str(each.prompt).split("  ")[1] for each in options if not each.disabled]
+        assert names[:4] == ["Theme", "Model", "Thinking", "Context size"]
         await type_keys(pilot, *"screen.a")
         await until(pilot, lambda: "━━● on" in screen_text(app))
         await pilot.click(app.screen.query_one(OptionList), offset=(8, 1))
         await until(pilot, lambda: says(file, "animations = false"))
+
+
+def test_settings_have_names_that_people_use() -> None:
+    """No two share one, and none is a name of the file."""
+    names = [setting_title(each) for each in SETTINGS]
+    assert len(set(names)) == len(names)
+    for name, setting in zip(names, SETTINGS, strict=True):
+        assert name[0].isupper()
+        assert "_" not in name
+        assert name != setting.key
+    assert {each.key for each in SETTINGS} >= set(NAMES)
+    assert {each.name for each in SETTINGS} >= set(FIRST)
+    assert sorted(map(id, settings_in_order())) == sorted(map(id, SETTINGS))
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
+async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
+    """Of a long help text, at every width; what changed has a mark that moves nothing."""
+    app = chat(Script())
+    write_setting(settings_path(), "sampling.min_p", 0.1)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await type_keys(pilot, *"min-p")
+        await until(pilot, lambda: "• Min-p" in screen_text(app))
+        settings = app.screen.query_one(OptionList)
+
+        def prompt() -> str:
+            return str(settings.highlighted_option and settings.highlighted_option.prompt)
+
+        await until(pilot, lambda: "Min-p" in prompt() and "\n" in prompt())
+        await pilot.pause(0.1)
+        assert " ".join(prompt().split()).endswith("0 disables it. Default: 0.05")
+        first, *others = prompt().split("\n")
+        assert first.startswith("• Min-p")
+        assert len(others) > 1
+        assert all(line.startswith("    ") and line[4] != " " for line in others)
+        assert max(map(len, others)) <= settings.scrollable_content_region.width
+        assert "⏎ Change" in screen_text(app)
+        assert "esc Close" in screen_text(app)
+
+
+def is_theme(app: ChatApp, name: str) -> bool:
+    """Return True if a theme is in use."""
+    return app.theme == name
+
+
+async def test_a_theme_shows_while_the_cursor_is_on_it(file: Path) -> None:
+    """Esc brings the former one back and saves nothing; Enter keeps it."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        before = app.theme
+        for last in ("escape", "enter"):
+            await say(pilot, "/theme", wait=False)
+            await until(pilot, lambda: app.screen.has_class("-preview"))
+            await type_keys(pilot, *"nord", "up", "down")
+            await until(pilot, lambda: app.theme == "nord")
+            assert not says(file, 'theme = "nord"')
+            await pilot.press(last)
+            await until(pilot, lambda: not app.screen.has_class("-preview"))
+            expected = before if last == "escape" else "nord"
+            await until(pilot, partial(is_theme, app, expected))
+            await pilot.pause(0.1)
+            assert says(file, 'theme = "nord"') == (last == "enter")
+
+
+async def test_the_idle_minutes_change_at_once(file: Path) -> None:
+    """The running chat follows its settings."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "unload when idle")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await pilot.press("backspace", "5", "enter")
+        await until(pilot, lambda: says(file, "unload_after = 5"))
+        await until(pilot, lambda: app.idle.minutes == 5)

@@ -1,12 +1,13 @@
 """The settings dialogs: they edit the settings file and keep the user's comments in it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from specchat.errors import SpecchatError
 from specchat.options.option import Option
 from specchat.settings.editor import write_setting
-from specchat.settings.schema import SETTINGS, find_setting
+from specchat.settings.schema import find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.actions.think_switch import NUMBER, thinking_words
 from specchat.tui.controllers.answers import Answers
@@ -14,13 +15,18 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
+from specchat.tui.screens.dialogs import (
+    ChoiceScreen,
+    LineScreen,
+    ListEntry,
+    TextScreen,
+)
+from specchat.tui.setting_names import setting_group, setting_title, settings_in_order
+from specchat.tui.widgets.filter_input import SettingsLine
 
-DEFAULT = "default"
+DEFAULT, FORGETS = "default", "removes the line from the file"
 THEME = "screen.theme"
 SWITCHED_ON, SWITCHED_OFF = "━━● on", "●── off"
-TABLES = tuple(dict.fromkeys(["sampling", "chat", "screen", *(each.table for each in SETTINGS)]))
-"""The groups of settings, the most often changed ones first."""
 THINK = "chat.think"
 PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
@@ -38,12 +44,12 @@ class SettingsDialogs:
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
-        ordered = sorted(SETTINGS, key=lambda each: TABLES.index(each.table))
         marked: str | None = None
         while True:
             settings = read_settings()
-            choices = [_entry(each, settings[each.name]) for each in ordered]
-            screen = ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
+            choices = [_entry(each, settings[each.name]) for each in settings_in_order()]
+            title, line = f"Settings in {settings.path}", SettingsLine()
+            screen = ChoiceScreen(title, choices, marked=marked, line=line)
             marked = await self.view.ask(screen)
             if marked is None:
                 return
@@ -70,22 +76,21 @@ class SettingsDialogs:
             self.view.report(error)
             return
         self._apply(setting, value)
-        done = f"Saved {setting.name}" if text else f"{setting.name} is the default again"
+        title = setting_title(setting)
+        done = f"Saved {title}" if text else f"{title} is the default again"
         self.view.notify(f"{done}: {_shown(setting, value)} ({settings.path.name}).")
 
     async def _ask(self, setting: Option, value: Any) -> str | None:
         """Return the new value as text: empty for the default, None for no change."""
-        title = f"{setting.name}: {setting.help}"
+        title = f"{setting_title(setting)}\n{setting.help}"
         words = setting.words if setting.is_choice else ()
         if setting.name == THEME:
-            words = tuple(self.view.themes)
-        elif setting.name == THINK:
+            return await self._choose_theme(setting, value)
+        if setting.name == THINK:
             words = thinking_words(self.pair_controller.facts)
             words = () if NUMBER in words else words
         if words:
-            choices = [ListEntry(word, word) for word in words]
-            choices.append(ListEntry("", DEFAULT, "removes the line from the file"))
-            screen = ChoiceScreen(title, choices, marked=setting.shown(value))
+            screen = ChoiceScreen(title, _choices(words), marked=setting.shown(value))
             return await self.view.ask(screen)
 
         def check(text: str) -> None:
@@ -95,6 +100,20 @@ class SettingsDialogs:
         rule = f"{title}\n{setting.description}; leave empty for the default"
         kind = TextScreen if setting.name == PROMPT else LineScreen
         return await self.view.ask(kind(rule, setting.shown(value), check))
+
+    async def _choose_theme(self, setting: Option, value: Any) -> str | None:
+        """Return a theme as `_ask` does; the one under the cursor shows until one is chosen."""
+        before, marked = self.view.theme, setting.shown(value)
+        screen = ChoiceScreen(
+            setting_title(setting),
+            _choices(self.view.themes),
+            marked=marked,
+            preview=lambda name: self.view.use_theme(name or str(setting.default)),
+        )
+        chosen = await self.view.ask(screen)
+        if chosen is None:
+            self.view.use_theme(before)
+        return chosen
 
     def _apply(self, setting: Option, value: Any) -> None:
         name = setting.name
@@ -116,14 +135,19 @@ class SettingsDialogs:
 
 def _entry(setting: Option, value: object) -> ListEntry:
     """Return the list entry of a setting; a changed one is marked and shows its default."""
-    words, help_text = f"  {setting.key}", setting.help
-    if value != setting.default:
-        words = f"• {setting.key}"
+    help_text, is_changed = setting.help, value != setting.default
+    if is_changed:
         help_text += f" Default: {_shown(setting, setting.default)}"
     shown = _shown(setting, value)
     if isinstance(value, bool):
         shown = SWITCHED_ON if value else SWITCHED_OFF
-    return ListEntry(setting.name, words, help_text, setting.table.title(), shown)
+    mark, group = "•" if is_changed else " ", setting_group(setting)
+    return ListEntry(setting.name, setting_title(setting), help_text, group, shown, mark)
+
+
+def _choices(words: Iterable[str]) -> list[ListEntry]:
+    """Return the entries for the values of a setting, the last of which restores the default."""
+    return [*(ListEntry(word, word) for word in words), ListEntry("", DEFAULT, FORGETS)]
 
 
 def _shown(setting: Option, value: object) -> str:

@@ -54,7 +54,7 @@ class ThinkSwitch:
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
         marked = self.answers.thinking
-        screen = ChoiceScreen("Reasoning, from the next answer on", choices, marked=marked)
+        screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
         word = await self.view.ask(screen)
         if word == NUMBER:
             self.view.put_back("/think ")

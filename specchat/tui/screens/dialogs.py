@@ -2,28 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Click
 from textual.screen import ModalScreen
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
-from specchat.tui.commands import key_names
+from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
 """A list of up to this many choices fits on any screen; a longer one gets all the height."""
 MAX_LISTED = 200
+PREVIEW_SECONDS = 0.15
+"""How long the cursor rests on a choice before it shows."""
 LONGEST_EXCERPT = 60
 """Characters of what is about to be deleted."""
 
@@ -62,7 +67,8 @@ class Dialog(ModalScreen[Result]):
 class ListEntry:
     """One entry of a list: the key it stands for, its words and their value, and a second line.
 
-    Consecutive entries of the same group are listed under its name.
+    Consecutive entries of the same group are listed under its name. A `mark` stands before the
+    words; a space keeps its place free.
     """
 
     key: str
@@ -70,17 +76,13 @@ class ListEntry:
     detail: str = ""
     group: str = ""
     value: str = ""
+    mark: str = ""
 
 
 class ChoiceScreen(Dialog[str | None]):
     """A list to choose from; typing filters it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close"),
-        Binding("enter", "list('select')", "Select"),
-        Binding("down", "list('cursor_down')", show=False),
-        Binding("up", "list('cursor_up')", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
     def __init__(
         self,
@@ -89,85 +91,153 @@ class ChoiceScreen(Dialog[str | None]):
         *,
         search: Callable[[str], Sequence[ListEntry]] | None = None,
         marked: str | None = None,
+        line: FilterInput | None = None,
+        preview: Callable[[str], object] | None = None,
     ) -> None:
         """Store the choices and the key of the one to highlight.
 
-        `search`, if given, finds the choices for the typed text.
+        `search`, if given, finds the choices for the typed text. `line` is the one to type in,
+        whose keys say what Enter does. `preview` shows the choice with a key, once the cursor has
+        rested on it for a moment; the list then leaves room for what changes.
         """
         super().__init__(title)
+        self.set_class(preview is not None, "-preview")
+        self._line_to_type = line or FilterInput()
+        self._preview, self._shown = preview, marked
+        self._timer: Timer | None = None
         self._marked = marked
         self._choices = list(choices)
         self._search = search
+        self._words, self._width = "", 0
+        """The words and the width for which the list was filled."""
 
     def content(self) -> ComposeResult:
         """Put the search above the list."""
-        yield Input(placeholder="Type to search", compact=True)
+        yield self._line_to_type
         yield GroupedList()
 
     def on_mount(self) -> None:
         """Show everything until something is typed."""
         is_long = self._search is not None or len(self._choices) > FEW
         self.query_one(".dialog").set_class(is_long, "-long")
-        self._fill("")
+        self._fill("", self._marked)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_resize(self) -> None:
+        """Wrap the lines anew once the list has its width."""
+        self.call_after_refresh(self._refit)
+
+    def on_input_changed(self) -> None:
         """Narrow the list."""
-        self._fill(event.value)
+        self._narrow()
 
-    async def on_input_submitted(self) -> None:
-        """Select the highlighted line."""
-        await self.action_list("select")
+    def action_choose(self) -> None:
+        """Return the highlighted line."""
+        self._narrow()
+        option = self.query_one(GroupedList).highlighted_option
+        if option is not None:
+            self.dismiss(option.id)
 
     async def action_list(self, action: str) -> None:
         """Run an action of the list, which does not have the focus."""
         await self.query_one(OptionList).run_action(action)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Return the selected line."""
+        """Return the clicked line."""
         self.dismiss(event.option.id)
 
-    def _fill(self, words: str) -> None:
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Preview a choice, unless the cursor goes on."""
+        if self._timer is not None:
+            self._timer.stop()
+        key = str(event.option.id or "")
+        if self._preview is not None and key != self._shown:
+            self._timer = self.set_timer(PREVIEW_SECONDS, partial(self._show, key))
+
+    def _show(self, key: str) -> None:
+        self._shown = key
+        if self._preview is not None:
+            self._preview(key)
+
+    def _narrow(self) -> None:
+        """List what the words find; a key may come before the message that they changed."""
+        words = self.query_one(Input).value
+        if words != self._words:
+            self._fill(words, self._marked)
+
+    def _refit(self) -> None:
+        models = self.query_one_optional(GroupedList)
+        if models is not None and self._width != models.scrollable_content_region.width:
+            option = models.highlighted_option
+            self._fill(self._words, option.id if option else None)
+
+    def _fill(self, words: str, marked: str | None) -> None:
+        choices = self.query_one(GroupedList)
+        self._words, self._width = words, choices.scrollable_content_region.width
         find = self._search or self._matching
         found = find(words)[:MAX_LISTED]
         width = max((cell_len(choice.words) for choice in found), default=0)
         lines: list[tuple[str, Option]] = []
         for choice in found:
-            text = Text(in_one_line(choice.words))
-            if choice.value:
-                text.append(" " * (width + 2 - text.cell_len))
-                text.append(in_one_line(choice.value), "bold")
-            if choice.detail:
-                text.append(f"\n  {in_one_line(choice.detail)}", "dim")
+            text = self._line(choice, width)
             text.highlight_words(words.split(), "bold not dim", case_sensitive=False)
             lines.append((choice.group, Option(text, id=choice.key)))
-        self.query_one(GroupedList).fill(lines, self._marked)
+        choices.fill(lines, marked)
+
+    def _line(self, choice: ListEntry, width: int) -> Text:
+        """Return an entry: its words in `width` cells and their value, and the indented detail."""
+        mark = f"{choice.mark} " if choice.mark else ""
+        text = Text(mark + in_one_line(choice.words))
+        if choice.value:
+            text.append(" " * (len(mark) + width + 2 - text.cell_len))
+            value = Text(in_one_line(choice.value), "bold")
+            if self._width:
+                value.truncate(max(1, self._width - text.cell_len), overflow="ellipsis")
+            text.append_text(value)
+        indent = " " * (len(mark) + 2)
+        for line in self._wrapped(in_one_line(choice.detail), len(indent)):
+            text.append(f"\n{indent}{line}", "dim")
+        return text
+
+    def _wrapped(self, text: str, indent: int) -> list[str]:
+        """Return a text in lines that fit beside an indent; in one before the list has a width."""
+        if not text or self._width <= indent + 1:
+            return [text] if text else []
+        lines = Text(text).wrap(Console(), self._width - indent)
+        return [line.plain.rstrip() for line in lines]
 
     def _matching(self, words: str) -> list[ListEntry]:
         return [
             choice
             for choice in self._choices
-            if has_words(f"{choice.key} {choice.words} {choice.detail}", words)
+            if has_words(f"{choice.key} {choice.words} {choice.detail} {choice.group}", words)
         ]
 
 
+class _Answers(OptionList):
+    """The answers to a question, whose keys are named below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Choose")]
+
+
 class ConfirmScreen(Dialog[bool]):
-    """A question, with labels for yes and no."""
+    """A question, with labels for yes and no; y and n answer it too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", "Yes"),
-        Binding("escape,n", "dismiss(False)", "No"),
+        Binding("escape", "dismiss(False)", "Cancel"),
+        Binding("y", "dismiss(True)", show=False),
+        Binding("n", "dismiss(False)", show=False),
     ]
 
     def __init__(self, question: str, details: str, yes: str, no: str) -> None:
         """Store the question; yes is highlighted first, so Enter confirms."""
         super().__init__(question)
         self._details = details
-        self._answers = (f"{yes}  (Enter)", f"{no}  ({key_names('escape')})")
+        self._answers = yes, no
 
     def content(self) -> ComposeResult:
         """Put the details above the answers."""
         yield Static(self._details, classes="details", markup=False)
-        yield OptionList(*self._answers, markup=False)
+        yield _Answers(*self._answers, markup=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the answer."""

@@ -19,6 +19,29 @@ LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
 """A link to another topic; only its text is shown, because it cannot be followed here."""
 
 
+FENCE = re.compile(r"\s*(```|~~~)")
+BLOCK = re.compile(r"\s*([-*+] |\d+[.)] |#|\||>|<|$)")
+"""How a line begins that is no continuation of the one before it."""
+
+
+def flowing(text: str) -> str:
+    """Return Markdown with each paragraph and list item on one line.
+
+    The files are wrapped to be read as text; the screen keeps line breaks and wraps by its width.
+    """
+    lines: list[str] = []
+    is_code = may_go_on = False
+    for line in text.split("\n"):
+        is_fence = bool(FENCE.match(line))
+        if may_go_on and not (is_code or is_fence or BLOCK.match(line)):
+            lines[-1] += f" {line.strip()}"
+            continue
+        lines.append(line)
+        is_code ^= is_fence
+        may_go_on = bool(line.strip()) and not (is_code or is_fence or line[0] in "#|")
+    return "\n".join(lines)
+
+
 class Page(VerticalScroll):
     """A scrollable page of Markdown."""
 
@@ -31,7 +54,7 @@ class Page(VerticalScroll):
         """Show a text from its beginning."""
         prose = self.query_one(Prose)
         prose.clear()
-        prose.append(LINK.sub(r"\1", text))
+        prose.append(LINK.sub(r"\1", flowing(text)))
         self.scroll_home(animate=False)
 
 

@@ -24,3 +24,9 @@ class FilterInput(Input, inherit_bindings=False):
 
     def __init__(self, value: str = "", placeholder: str = "Type to search") -> None:
         super().__init__(value, placeholder=placeholder, compact=True, select_on_focus=False)
+
+
+class SettingsLine(FilterInput):
+    """The line above the settings, which Enter changes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.choose", "Change")]
