@@ -153,7 +153,7 @@ class Columns:
         name = max(MIN_NAME, min(longest, room, MAX_NAME))
         widest = max((cell_len(row.outlook.drafts) for row in rows), default=0)
         drafts = min(room - name - len(GAP), widest, MAX_DRAFTS)
-        if drafts < MIN_DRAFTS and room - len(GAP) - MIN_DRAFTS >= MAX_NAME // 2:
+        if drafts < MIN_DRAFTS and room - len(GAP) - MIN_DRAFTS >= min(longest, MAX_NAME // 2):
             drafts, name = MIN_DRAFTS, room - len(GAP) - MIN_DRAFTS
         return cls(name, drafts * (drafts >= MIN_DRAFTS), memory=memory, note=note)
 
