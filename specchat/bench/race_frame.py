@@ -1,4 +1,7 @@
-"""One frame of a race as terminal lines; tokens are chips, shaded by step."""
+"""One frame of a race as terminal lines.
+
+Drafted tokens are chips, shaded by step; the target's own are text, with the colours of code.
+"""
 
 import os
 import re
@@ -8,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
+from specchat.bench.code_colours import code_colours
 from specchat.bench.race_record import Lane, Race
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
@@ -36,6 +40,7 @@ UNDRAWABLE = re.compile("[\u061c\u200e\u200f\u2028\u2029\ufffe\uffff]")
 """Characters that reorder a line or end it, and characters not allowed in XML."""
 LINE_PARTS = re.compile(r"[^\n]*\n|[^\n]+")
 GAP = 3
+VERDICT_STYLES = {"faster": f"bold {INK} on #93dd9b", "slower": f"bold {INK} on #f2a9a9"}
 HEAD, FOOT = 6, 2
 """The number of lines above and below the answers."""
 
@@ -49,6 +54,8 @@ class Chip(NamedTuple):
     text: str
     origin: str
     step: int
+    start: int
+    """Its place in the lane's drawable text."""
 
     @property
     def shade(self) -> str:
@@ -63,7 +70,7 @@ def shades(of: TokenOrigin, colours: Shades | None = None) -> tuple[str, str]:
 
 def chips(lane: Lane, width: int) -> Iterator[Chip]:
     """Yield the chips of an answer, wrapped at a width; later steps never move earlier chips."""
-    row = column = 0
+    row = column = start = 0
     for number, step in enumerate(lane.steps):
         for text, name in zip(step.texts, step.origins, strict=True):
             for part in LINE_PARTS.findall(drawable(text)):
@@ -71,8 +78,9 @@ def chips(lane: Lane, width: int) -> Iterator[Chip]:
                     cells = cell_len(piece)
                     if column + cells > width:
                         row, column = row + 1, 0
-                    yield Chip(row, column, cells, piece, name, number)
+                    yield Chip(row, column, cells, piece, name, number, start)
                     column += cells
+                    start += len(piece)
                 if part.endswith("\n"):
                     row, column = row + 1, 0
 
@@ -112,16 +120,17 @@ def frame_height(race: Race, width: int) -> int:
 def frame(
     race: Race, seconds: float, width: int, height: int, colours: Shades | None = None
 ) -> list[Text]:
-    """Return the lines of a race at a moment, exactly `height` of them."""
+    """Return the lines of a race at a moment, exactly `height` of them.
+
+    The result stands at the top from the start: both lanes were decoded before they are played.
+    """
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
     lanes = [_lane_lines(lane, seconds, columns, rows, colours) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    foot = [Text(), _legend_line(race, colours)]
-    if seconds >= race.seconds:
-        foot = _result_lines(race, width)
-    lines = [head, Text(), *joined, *foot][:height]
+    result, details = _result_lines(race, width)
+    lines = [head, result, *joined, details, _legend_line(race, colours)][:height]
     for line in lines:
         line.truncate(width)
     return lines
@@ -140,16 +149,29 @@ def _lane_lines(
 
 
 def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None) -> list[Text]:
-    """Return the last `rows` lines of an answer as chips."""
+    """Return the last `rows` lines of an answer, drafted tokens as chips."""
     lines: dict[int, Text] = {}
+    code = code_colours("".join(drawable(text) for step in lane.steps for text in step.texts))
     for chip in chips(lane, width):
+        line = lines.setdefault(chip.row, Text())
+        if chip.origin == TARGET.name:
+            line.append(_own_text(chip, code))
+            continue
         mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
         shade = shades(origin(chip.origin), colours)[chip.step % 2]
-        style = f"{INK} on {shade} {mark}"
-        lines.setdefault(chip.row, Text()).append(chip.text, style)
+        line.append(chip.text, f"{INK} on {shade} {mark}")
     last = max(lines, default=0)
     first = max(0, last - rows + 1)
     return [lines.get(row, Text()) for row in range(first, first + rows)]
+
+
+def _own_text(chip: Chip, code: Sequence[str]) -> Text:
+    """Return a token of the target's own, in the colours of code."""
+    drawn = Text(chip.text)
+    for place, style in enumerate(code[chip.start : chip.start + len(chip.text)]):
+        if style:
+            drawn.stylize(style, place, place + 1)
+    return drawn
 
 
 def _joined(lines: Sequence[Text], width: int) -> Text:
@@ -158,16 +180,21 @@ def _joined(lines: Sequence[Text], width: int) -> Text:
     return Text.assemble(left, " " * (width - left.cell_len + GAP), right)
 
 
-def _result_lines(race: Race, width: int) -> list[Text]:
-    """Return the result on two lines, or on one preceded by an empty line if it fits."""
-    verdict, details = race.verdict, race.details()
-    is_short = cell_len(verdict) + cell_len(details) + 3 <= width
-    lines = ("", f"{verdict} · {details}") if is_short else (verdict, details)
-    return [Text(line, "bold") for line in lines]
+def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
+    """Return the result, and what it came from as a line of its own if it does not fit beside."""
+    details = Text(race.details(), "dim")
+    verdict = Text(f" {race.verdict} ", VERDICT_STYLES.get(race.gain.kind, "bold reverse"))
+    if verdict.cell_len + details.cell_len + 2 <= width:
+        return Text.assemble(verdict, "  ", details), Text()
+    if details.cell_len > width:
+        first, *_, last = details.plain.split(" · ")
+        details = Text(f"{first} · {last}", "dim")
+    return verdict, details
 
 
 def _legend_line(race: Race, colours: Shades | None) -> Text:
     line = Text()
     for each in legend(race):
-        line.append("  ", f"on {shades(each, colours)[0]}").append(f" {label_of(each)}   ", "dim")
+        chip = ("A", "") if each == TARGET else ("  ", f"on {shades(each, colours)[0]}")
+        line.append(*chip).append(f" {label_of(each)}   ", "dim")
     return line

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.race_script import QUESTION, SPECULATIVE, RacingEngine, race_of
-from specchat.bench.race_frame import chips, frame, lane_figures
+from specchat.bench.race_frame import chip_lines, chips, frame, lane_figures
 from specchat.bench.race_record import Lane, Race, run_race
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -130,8 +130,39 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
     assert "accepted: suffix lookup" in now
     assert "plain decoding" in now
     assert "with draft model and suffix lookup" in now
-    assert f"\n{race.verdict}\n{race.details()[:60]}" in end
     assert end.count("One two three") == 2
+    for shown in (now, end):
+        assert shown.splitlines()[1] == f" {race.verdict} "
+        assert race.details() in shown
+
+
+def test_the_result_stands_at_the_top_in_its_colour() -> None:
+    """From the start: both lanes were decoded before. A narrow screen leaves the middle out."""
+    race = replace(race_of(), gain=Gain("faster", 1.5, 0.01, 3.0, 2.0))
+    head, result, *_, details, legend = frame(race, 0.0, 120, 12)
+    assert result.plain == f" 1.5x faster   {race.details()}"
+    assert str(result.spans[0].style).endswith("on #93dd9b")
+    assert head.plain.rstrip() == race.prompt
+    assert details.plain == ""
+    assert "own token" in legend.plain
+    *_, details, _ = frame(race, 0.0, 44, 12)
+    assert details.plain == "50 % of 4 draft tokens accepted · same text"
+
+
+def test_only_drafted_tokens_are_chips() -> None:
+    """The target's own are text, in the colours of code where they are code."""
+    words = ("```python\n", "def", " twice", "():\n", "    return 'a'  # b\n", "```\n", "def")
+    origins = ("target", "target", "suffix", "target", "target", "target", "target")
+    step = Chunk("", tuple(range(7)), origins, words, seconds=1.0)
+    lines = chip_lines(race_of(speculative=[step]).speculative, 40, 9)
+    spans = [(line.plain, each) for line in lines for each in line.spans]
+    drawn = [(text[each.start : each.end], str(each.style)) for text, each in spans]
+    assert [text for text, style in drawn if " on " in style] == [" twice"]
+    for part, style in (("def", "magenta"), ("return", "magenta"), ("'a'", "yellow")):
+        assert "".join(text for text, kind in drawn if kind == style).count(part) == 1
+    after = next(line for line in reversed(lines) if line.plain)
+    assert after.plain == "def"
+    assert not after.spans
 
 
 def test_chips_stay_where_they_are() -> None:

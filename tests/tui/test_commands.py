@@ -298,3 +298,21 @@ async def test_a_paste_never_takes_the_place_of_another() -> None:
         await paste(pilot, "c" * 3000)
 
         assert composer.text not in {"", kept}
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
+async def test_a_narrow_screen_leaves_whole_columns_of_statistics_out(
+    size: tuple[int, int],
+) -> None:
+    """Rather than cutting one off; the speedup is written as everywhere."""
+    app = chat(Script(["abcdefghijkl" * 10]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "One")
+        await type_keys(pilot, *"/stats", "enter")
+        await until(pilot, lambda: isinstance(app.screen, StatisticsScreen))
+        await until(pilot, lambda: "per pass" in screen_text(app))
+        table = app.screen.query_one(DataTable)
+        assert table.max_scroll_x == 0
+        assert ("drafter" in screen_text(app)) == (size[0] >= 80)
+        assert "0.12 s" in screen_text(app)
+        assert "25.0 2.2x faster" in screen_text(app)

@@ -1,8 +1,10 @@
 """A conversation's statistics: a row per answer, the totals, acceptance by position."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -16,6 +18,8 @@ from specchat.tui.screens.dialogs import CLOSING, Dialog
 from specchat.wording import positions_text
 
 WIDTH = 60
+WIDEST, AROUND = 72, 4
+"""The width of the dialog, as in the style sheet, and its border and padding."""
 MAX_SHARES = 8
 FEW_ROWS = 34
 """On screens with fewer rows, the column chart becomes one line of text."""
@@ -39,14 +43,14 @@ class StatisticsScreen(Dialog[None]):
     def on_mount(self) -> None:
         """Fill the table, and scroll to the newest answer and the totals below it."""
         table = self.query_one(DataTable)
-        *right, last = HEADINGS
-        for heading in right:
-            table.add_column(Text(f" {heading}", justify="right"))
-        table.add_column(f"  {last}")
         *rows, total = table_of(self._answers, self._totals)
+        room = min(WIDEST, self.app.size.width) - AROUND
+        num_columns = _fitting([HEADINGS, *rows, total], room)
+        for heading in _aligned(HEADINGS, "")[:num_columns]:
+            table.add_column(heading)
         for row in rows:
-            table.add_row(*_aligned(row, ""))
-        table.add_row(*_aligned(total, "bold"))
+            table.add_row(*_aligned(row, "")[:num_columns])
+        table.add_row(*_aligned(total, "bold")[:num_columns])
         table.move_cursor(row=len(rows))
         if self._totals.accepted_by_position:
             shares = self._totals.accepted_by_position
@@ -57,6 +61,13 @@ class StatisticsScreen(Dialog[None]):
                 drawn = Content("acceptance by draft position\n")
                 drawn += position_columns(shares, WIDTH, 2)
             self.query_one("#positions", Static).update(drawn)
+
+
+def _fitting(rows: Sequence[Sequence[str]], room: int) -> int:
+    """Return how many columns fit into a width, from the left."""
+    widths = [1 + max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] += 1
+    return max(1, sum(total <= room for total in accumulate(widths)))
 
 
 def _aligned(texts: Sequence[str], style: str) -> list[Text]:
