@@ -35,7 +35,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
     call: str, tmp_path: Path
 ) -> None:
     """Plainly first; the second time, even in another session, it is only played."""
-    script, path = Script(["abcdefghijkl" * 3]), tmp_path / "history.db"
+    script, path = Script(["abcdefghijkl" * 10]), tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "A question?")
@@ -49,16 +49,19 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert [turns for turns, _ in script.asked] == [script.asked[0][0]] * 3
         await until(pilot, lambda: "same text" in screen_text(app))
         await until(pilot, lambda: "Race again" in screen_text(app))
+        await pilot.press("end")
+        await until(pilot, lambda: screen_text(app).count("done in 1.2 s") == 2)
         shown = screen_text(app)
         assert "plain decoding" in shown
         assert "with draft model and suffix lookup" in shown
-        assert "25.0 tokens/s · 9 tokens done in 0.4 s" in shown
+        assert "25.0 tokens/s · 30 tokens done in 1.2 s" in shown
         await type_keys(pilot, "escape")
         after = app.conversations.last
         assert before is not None
         assert after is not None
         assert after.text == before.text
         assert after.statistics["speedup"] == pytest.approx(1.0)
+        assert app.answers.figures.saved_before == app.conversations.saved_seconds()
         shown = str(app.query_one(Strip).content)
         assert speedup_text(after.statistics["speedup"]) in shown
 

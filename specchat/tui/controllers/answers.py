@@ -99,6 +99,11 @@ class Answers:
         self._view.say("", "context")
         self.recall()
 
+    def take_measured(self, record: Mapping[str, Any]) -> None:
+        """Show what a race measured of the newest answer."""
+        self.figures.compare(record)
+        self._gains.correct(self.figures)
+
     def recall(self) -> None:
         """Show the figures of the last answer in the branch on the screen."""
         self.figures = stored_figures(self._conversations.branch) or Figures()

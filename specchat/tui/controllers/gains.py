@@ -39,6 +39,11 @@ class Gains:
                 return
         figures.saved_before = self._saved
 
+    def correct(self, figures: Figures) -> None:
+        """Add the seconds up anew: a race has changed what one of the answers saved."""
+        self._saved = None
+        self.add_up(figures)
+
     def count(self, figures: Figures, drafting: Drafting, saved_s: float) -> None:
         """Count an answer that has ended; one whose gain is unknown ends no row."""
         kind = figures.statistics.gain.kind

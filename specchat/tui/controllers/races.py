@@ -109,7 +109,7 @@ class Races:
     def _store(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
         """Store the measurements with the answer, and show them."""
         record = self.conversations.keep_figures(answer.id, measured)
-        self.answers.figures.compare(record)
+        self.answers.take_measured(record)
         self.view.show_state()
         if lane.display is not None:
             lane.display.say(*self.answers.line_below(answer.finish, record))
