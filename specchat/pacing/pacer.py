@@ -199,11 +199,11 @@ class LearningPacer:
         """Return why no draft passes are made at present, None if they are."""
         if not self._exploration.is_silent or not self._knowledge.target.is_known:
             return None
-        single, two = (self._knowledge.target.seconds(count, self._depth) for count in (1, 2))
+        plain, two = (self._knowledge.target.seconds(count, self._depth) for count in (PLAIN, 2))
         return (
             f"about {percent(means(self._passes.expected())[0])} of its tokens would be accepted,"
-            f" but each costs {percent(self._draft_seconds(1) / single)} of a target pass, and"
-            f" checking 2 tokens costs {two / single:.1f}x checking one"
+            f" but each costs {percent(self._draft_seconds(1) / plain)} of a target pass, and"
+            f" checking 2 tokens costs {two / plain:.1f}x checking one"
         )
 
     # --- the arithmetic

@@ -235,12 +235,16 @@ class PassCosts:
         return [*shorter, *(min(cost, max(at_best, least)) for cost, at_best in longer)]
 
     def as_record(self) -> list[tuple[int, int, float]]:
-        """Return what was learned: rows of (depth bucket, tokens, seconds)."""
+        """Return what was learned: rows of (depth bucket, tokens, seconds).
+
+        Lengths that too few passes had are left out: they would be believed next time.
+        """
         self._catch_up()
         return [
             (bucket, num_tokens, entry.seconds * self._speed)
             for bucket, table in sorted(self._tables.items())
             for num_tokens, entry in sorted(table.items())
+            if self._is_sure(num_tokens)
         ]
 
     def learn_record(self, record: Iterable[tuple[int, int, float]]) -> None:

@@ -155,7 +155,7 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     """A file that cannot be read, or is about another build of llama.cpp, counts as missing."""
     cache, other = caches_in(tmp_path, monkeypatch, 2)
     knowledge = Knowledge()
-    knowledge.target.observe(1, 0, 0.5)
+    knowledge.target.begin_with({1: 0.5})
     knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 1.0)
     cache.keep_pair({"a": 1}, knowledge.as_record())
 

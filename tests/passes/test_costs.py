@@ -73,6 +73,18 @@ def test_what_was_learned_can_be_kept() -> None:
         assert again.seconds(length, 10) == pytest.approx(costs.seconds(length, 10), rel=0.03)
 
 
+def test_what_few_passes_said_is_not_kept() -> None:
+    """Loaded again, it would be believed as if many had."""
+    costs, again = PassCosts(17), PassCosts(17)
+    for count, length in ((3, 1), (2, 2), (3, 4)):
+        for _ in range(count):
+            costs.observe(length, 10, 0.01 * length)
+    again.learn_record(costs.as_record())
+
+    assert [length for _, length, _ in costs.as_record()] == [1, 4]
+    assert again.seconds(2, 10) == pytest.approx(0.02, rel=0.01)
+
+
 def test_nothing_is_known_at_first() -> None:
     """Costs are 0 until a pass is measured; impossible passes are ignored."""
     costs = PassCosts(17)
