@@ -6,13 +6,14 @@ from functools import lru_cache
 FENCED = re.compile(r"^```([\w+#-]+)[^\n]*\n(.*?)(?=^```|\Z)", re.MULTILINE | re.DOTALL)
 COLOURS = {
     "Token.Comment": "dim italic",
-    "Token.Keyword": "magenta",
+    "Token.Keyword": "cyan",
     "Token.Literal.String": "yellow",
-    "Token.Literal.Number": "cyan",
-    "Token.Name.Function": "blue",
-    "Token.Name.Class": "blue",
-    "Token.Operator.Word": "magenta",
+    "Token.Literal.Number": "blue",
+    "Token.Name.Function": "bold",
+    "Token.Name.Class": "bold",
+    "Token.Operator.Word": "cyan",
 }
+"""Neither red nor green: these stand for rejected and accepted tokens."""
 
 
 @lru_cache(maxsize=4)

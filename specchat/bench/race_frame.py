@@ -130,7 +130,7 @@ def frame(
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
     result, details = _result_lines(race, width)
-    lines = [head, result, *joined, details, _legend_line(race, colours)][:height]
+    lines = [head, result, *joined, details, _legend_line(race, width, colours)][:height]
     for line in lines:
         line.truncate(width)
     return lines
@@ -145,6 +145,7 @@ def _lane_lines(
     title, figures = Text(whole.name, "bold"), Text(lane_figures(lane, whole))
     if figures.cell_len > width:
         figures = Text(rate_text(lane.tokens_per_second))
+    title.truncate(width, overflow="ellipsis")
     return [title, figures, bar, Text(), *chip_lines(lane, width, rows, colours)]
 
 
@@ -192,9 +193,12 @@ def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
     return verdict, details
 
 
-def _legend_line(race: Race, colours: Shades | None) -> Text:
-    line = Text()
-    for each in legend(race):
-        chip = ("A", "") if each == TARGET else ("  ", f"on {shades(each, colours)[0]}")
-        line.append(*chip).append(f" {label_of(each)}   ", "dim")
-    return line
+def _legend_line(race: Race, width: int, colours: Shades | None) -> Text:
+    """Return what the chips mean, in short where there is little room."""
+    lines = []
+    for labels in (label_of, lambda of: label_of(of).removeprefix("accepted: ")):
+        lines.append(Text())
+        for each in legend(race):
+            chip = ("A", "") if each == TARGET else ("  ", f"on {shades(each, colours)[0]}")
+            lines[-1].append(*chip).append(f" {labels(each)}   ", "dim")
+    return next((line for line in lines if line.cell_len - GAP <= width), lines[-1])

@@ -145,7 +145,10 @@ def test_the_result_stands_at_the_top_in_its_colour() -> None:
     assert head.plain.rstrip() == race.prompt
     assert details.plain == ""
     assert "own token" in legend.plain
-    *_, details, _ = frame(race, 0.0, 44, 12)
+    *_, details, legend = frame(race, 0.0, 47, 12)
+    assert [each.strip() for each in legend.plain.split("   ") if each.strip()] == [
+        "draft model", "suffix lookup", "A own token",
+    ]  # fmt: skip
     assert details.plain == "50 % of 4 draft tokens accepted · same text"
 
 
@@ -158,7 +161,7 @@ def test_only_drafted_tokens_are_chips() -> None:
     spans = [(line.plain, each) for line in lines for each in line.spans]
     drawn = [(text[each.start : each.end], str(each.style)) for text, each in spans]
     assert [text for text, style in drawn if " on " in style] == [" twice"]
-    for part, style in (("def", "magenta"), ("return", "magenta"), ("'a'", "yellow")):
+    for part, style in (("def", "cyan"), ("return", "cyan"), ("'a'", "yellow")):
         assert "".join(text for text, kind in drawn if kind == style).count(part) == 1
     after = next(line for line in reversed(lines) if line.plain)
     assert after.plain == "def"

@@ -69,4 +69,4 @@ def _rank(key: FooterKey) -> int:
 
     The key that quits stands last, but is left out last.
     """
-    return 0 if key.action == QUIT else PLACES.get(key.action, -1)
+    return -2 if key.action == QUIT else PLACES.get(key.action, -1)

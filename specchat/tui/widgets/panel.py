@@ -73,8 +73,8 @@ class Panel(VerticalScroll, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Previous", show=False),
         Binding("down,j", "move(1)", "Next", show=False),
-        Binding("enter,space,question_mark", "explain", "Explain", show=False),
-        Binding("escape", "app.leave", "Back", show=False),
+        Binding("enter,space,question_mark", "explain", "Explain"),
+        Binding("escape", "app.leave", "Back"),
     ]
 
     def __init__(self, key_of: KeyOf) -> None:

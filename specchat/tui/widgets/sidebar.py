@@ -25,11 +25,11 @@ class Sidebar(Vertical):
     """Conversations, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back"),
         Binding("r", "app.conversation('rename')", "Rename"),
         Binding("delete,d", "app.conversation('delete')", "Delete"),
         Binding("/", "app.focus('filter')", "Filter"),
         Binding("down", "app.focus('conversations')", show=False),
-        Binding("escape", "leave", "Back", show=False),
     ]
 
     def __init__(self) -> None:
@@ -81,21 +81,29 @@ class Sidebar(Vertical):
         else:
             await self.run_action("app.leave")
 
+    def on_resize(self) -> None:
+        """Show the times where there is room for them."""
+        self._show()
+
+    def _dates(self, titles: Counter[str], conversation: Conversation) -> bool:
+        """Return True where a conversation's time is shown: if there is room, or it needs one."""
+        return self.has_class("-over") or titles[conversation.title] > 1
+
     def _show(self) -> None:
         words = self.query_one(Input).value
         found = [each for each in self._conversations if has_words(each.title, words)]
         titles = Counter(each.title for each in found)
         lines = [
-            (_group(each.changed), Option(_line(each, titles[each.title] > 1), id=str(each.id)))
+            (_group(each.changed), Option(_line(each, self._dates(titles, each)), id=str(each.id)))
             for each in found
         ]
         self.query_one(GroupedList).fill(lines, str(self._current))
 
 
-def _line(conversation: Conversation, is_one_of_several: bool) -> str:
-    """Return a conversation's title; of several with the same one, with the time of the change."""
+def _line(conversation: Conversation, is_dated: bool) -> str:
+    """Return a conversation's title, with the time of the last change if wanted."""
     title = in_one_line(conversation.title) or "(empty)"
-    return f"{when(conversation.changed)} {title}" if is_one_of_several else title
+    return f"{when(conversation.changed)} {title}" if is_dated else title
 
 
 def _group(moment: float) -> str:
