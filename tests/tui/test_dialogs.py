@@ -182,9 +182,12 @@ async def test_a_question_names_each_key_once(size: tuple[int, int]) -> None:
     answers = list[bool | None]()
     async with app.run_test(size=size) as pilot:
         for key, expected in (("enter", True), ("y", True), ("escape", False), ("n", False)):
-            app.push_screen(ConfirmScreen("Delete it?", "A chat", "Delete", "Keep"), answers.append)
+            details = "A chat\n" * (1 if key == "n" else 40)  # more than fits the screen
+            app.push_screen(ConfirmScreen("Delete it?", details, "Delete", "Keep"), answers.append)
             await until(pilot, lambda: "⏎ Choose esc Cancel" in screen_text(app))
             shown = screen_text(app)
+            assert "Delete it?" in shown
+            assert " Keep " in shown
             assert "(Enter)" not in shown
             assert "(Esc)" not in shown
             assert " y " not in shown

@@ -58,8 +58,11 @@ async def test_unloading_frees_the_memory_and_the_next_question_is_answered() ->
         engine, before = engine_of(app), resident_bytes()
         pid = engine._process.pid or 0
         assert psutil.Process(pid).memory_info().rss > 50 << 20
+        assert engine.held_bytes() > 20 << 20
+        assert engine.held_bytes() < psutil.Process(pid).memory_info().rss
         await say(pilot, "/unload", wait=False)
         await until(pilot, lambda: not psutil.pid_exists(pid))
+        assert engine.held_bytes() == 0
         assert resident_bytes() < before - (50 << 20)
         assert header_text(app).endswith("demo · unloaded")
         assert "The next question loads demo again." in status(app)
