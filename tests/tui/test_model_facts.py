@@ -26,6 +26,7 @@ from specchat.planning.device import Device, Machine
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
+from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, Outlook, PairChoice
 from tui.driving import screen_text, type_keys, until
@@ -125,6 +126,22 @@ async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
         assert all(footer.region.contains_region(each.region) for each in keys())
         (line,) = [line for line in screen_text(app).splitlines() if " Close" in line]
         assert all(each in line for each in expected)
+
+
+@pytest.mark.parametrize("width", [56, 76, 94, 105, 135])
+def test_no_name_of_the_catalogue_is_cut(width: int) -> None:
+    """Nor does a row exceed the list; the drafts have a column once there is room."""
+    rows = [ModelRow(each, each.outlook) for each in find_offers(words())]
+    columns = Columns.fitting(rows, width)
+    assert columns.name >= max(len(row.title) for row in rows)
+    assert (columns.drafts > 0) == (width >= 105)
+    for row in rows:
+        full = replace(row, outlook=replace(row.outlook, memory="≈ 12.2 of 22.4 GB memory"))
+        assert columns.row(full).cell_length <= width
+        shown = columns.row(full).plain
+        assert ("≈ 12.2 GB" in shown) == (width == 76)
+        assert ("≈ 12.2 of 22.4 GB" in shown) == (width > 76)
+    assert columns.heading().cell_length <= width
 
 
 async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:

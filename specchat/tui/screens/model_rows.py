@@ -15,7 +15,8 @@ from specchat.wording import percent, rate_text, speedup_text
 
 GAP = "  "
 MIN_NAME, MAX_NAME, MIN_DRAFTS, MAX_DRAFTS = 12, 30, 18, 30
-QUANTISATION_WIDTH, SIZE_WIDTH, MEMORY_WIDTH, SPEED_WIDTH, BAR_WIDTH = 8, 8, 19, 16, 10
+QUANTISATION_WIDTH, SIZE_WIDTH, SPEED_WIDTH, BAR_WIDTH = 7, 8, 16, 10
+MEMORY_WIDTH, NEED_WIDTH = 19, 9
 TOO_LARGE, UNUSABLE, FAILED = "too large", "cannot load", "failed"
 HEADINGS = ("model", "drafts from", "quant", "size", "needs", "tokens/s here", "")
 
@@ -146,7 +147,10 @@ class Columns:
     def fitting(cls, rows: Iterable[ModelRow], width: int) -> "Columns":
         """Return the columns for these rows in a list of this width."""
         rows = list(rows)
-        memory, note = MEMORY_WIDTH * (width >= 74), 11 * (width >= 116)
+        memory, note = (
+            MEMORY_WIDTH if width >= 86 else NEED_WIDTH * (width >= 62),
+            11 * (width >= 116),
+        )
         fixed = (QUANTISATION_WIDTH, SIZE_WIDTH, memory, SPEED_WIDTH, note)
         room = width - 2 - sum(each + len(GAP) for each in fixed if each)
         longest = max((cell_len(row.title) for row in rows), default=0)
@@ -170,6 +174,7 @@ class Columns:
             return Content.assemble(name, (bar, "$text-success"), f" {percent(row.pull.share)}")
         outlook, note = row.outlook, (row.note, "bold")  # colours would be lost under the cursor
         memory = re.sub(r"( GPU)? memory.*", "", outlook.memory)
+        memory = memory if self.memory != NEED_WIDTH else _needed(memory)
         known = [row.title, outlook.drafts, outlook.quantisation, row.offer.size, memory]
         is_pressing = not self.note and (row.trouble or not row.speed)
         cells = [*((each, "") for each in known), note if is_pressing else (row.speed, ""), note]
@@ -191,6 +196,12 @@ def _cell(text: str, width: int) -> str:
     if cell_len(line) > width:
         line = f"{set_cell_size(line, width - 1).rstrip()}…"
     return set_cell_size(line, width)
+
+
+def _needed(memory: str) -> str:
+    """Return the memory needed alone: "8.1 GB" of "8.1 of 21.8 GB"."""
+    needed, _, free = memory.partition(" of ")
+    return needed if needed.endswith("B") else f"{needed} {free[-2:]}".strip()
 
 
 def _sentence(words: str) -> str:
