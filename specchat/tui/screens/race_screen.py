@@ -23,7 +23,7 @@ class RaceScreen(Dialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
         Binding("space,home", "play", "Replay"),
-        Binding("end", "finish", "Result"),
+        Binding("end", "finish", "Skip"),
         Binding("n", "dismiss('again')", "Race again"),
         Binding("e", "dismiss('export')", "Export as SVG"),
     ]
@@ -38,7 +38,7 @@ class RaceScreen(Dialog[str | None]):
         yield Static(id="race", markup=False)
 
     def on_mount(self) -> None:
-        """Play the race; if animations are off, show the result."""
+        """Play the race; if animations are off, show its end."""
         self.set_interval(INTERVAL, self._draw)
         self.action_finish() if self.app.animation_level == "none" else self.action_play()
 
@@ -51,7 +51,7 @@ class RaceScreen(Dialog[str | None]):
         self._began = monotonic()
 
     def action_finish(self) -> None:
-        """Show the result."""
+        """Skip to the end."""
         self._began = monotonic() - self._race.seconds
 
     def _draw(self) -> None:
