@@ -30,6 +30,7 @@ from specchat.chat.store import Store
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
+from specchat.tui.actions.code_saver import CodeSaver
 from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.actions.conversation_actions import ConversationActions
 from specchat.tui.actions.external_editor import ExternalEditor
@@ -63,6 +64,7 @@ from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
+from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.suggestions import Suggestions
@@ -150,6 +152,7 @@ class ChatApp(App[None]):
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
+        self.code_saver = CodeSaver(view, chat)
         self.external_editor = ExternalEditor(view)
 
     def compose(self) -> ComposeResult:
@@ -370,6 +373,7 @@ class ChatApp(App[None]):
             "pin": self.context_actions.pin,
             "compact": self.context_actions.compact,
             "export": self.conversation_actions.export,
+            "save": self.code_saver.save,
             "undo": self.conversation_actions.undo,
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
@@ -415,6 +419,10 @@ class ChatApp(App[None]):
     def _scrolled_away(self, event: Transcript.Behind) -> None:
         self.view.is_behind = event.is_behind
         self.view.show_frame()
+
+    @on(Prose.SaveRequested)
+    def _save_requested(self, event: Prose.SaveRequested) -> None:
+        self.code_saver.save_block(event.block)
 
     @on(FigureView.Explain)
     def _explain_requested(self, event: FigureView.Explain) -> None:

@@ -115,6 +115,8 @@ COMMANDS = (
         slash=("export",), takes=tuple(EXPORTS),
     ),
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
+    Command("save", "Save code", "Save the last block of code to a file", slash=("save",),
+            takes_text=True),
     Command(
         "undo", "Undo", "Undo the last deletion, pin or summary", "ctrl+z", ("undo",),
         is_priority=False, while_answering=False,

@@ -17,10 +17,12 @@ from rich.text import Text
 
 from specchat.chat.safe_text import in_one_line
 from specchat.tui.widgets.growing_text import CONTINUED, TITLED
-from specchat.tui.widgets.style_marks import COPY, MARGIN, TITLE, WRAPPED
+from specchat.tui.widgets.style_marks import COPY, MARGIN, SAVE, TITLE, WRAPPED
 
 WRAP_SIGN = "↪ "
 WRAP_STYLE = Style(dim=True, meta={MARGIN: True, WRAPPED: True})
+LEAST_WIDTH_FOR_ALL = 24
+"""A narrower title has room for one label only."""
 LEAST_WIDTH = 8
 """Narrower code has no room for the sign."""
 
@@ -62,14 +64,18 @@ class CodeLines(CodeBlock):
                 yield from (margin, *sign, *part.render(console), padding, margin, Segment.line())
 
     def _title(self, width: int) -> Iterator[Segment]:
-        """Yield the lines of the title, with the copy label on the first one."""
+        """Yield the lines of the title, with the labels on the first one."""
         style = Style(bgcolor=self.background, dim=True, meta={MARGIN: True, TITLE: True})
-        room = max(2, width - len(COPY) - 3)
+        names = [SAVE, COPY] if width >= LEAST_WIDTH_FOR_ALL else [COPY]
+        room = max(2, width - sum(len(name) + 2 for name in names) - 1)
         for number, part in enumerate(chop_cells(self.title, room)):
             yield Segment(f" {part}{' ' * (room - cell_len(part))}"[:width], style)
-            label = f"{COPY}  " if not number else " " * (len(COPY) + 2)
-            label = label[: max(0, width - room - 1)]
-            yield Segment(label, style + Style(meta={COPY: True}) if not number else style)
+            left = max(0, width - room - 1)
+            for name in names:
+                label = f"{name}  " if not number else " " * (len(name) + 2)
+                marked = style + Style(meta={name: True}) if not number else style
+                yield Segment(label[:left], marked)
+                left = max(0, left - len(label))
             yield Segment.line()
 
 

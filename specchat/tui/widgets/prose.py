@@ -8,12 +8,14 @@ also cannot tint tokens by their origins.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import MouseDown
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
@@ -21,9 +23,9 @@ from textual.widget import Widget
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.growing_text import GrowingMarkdown, is_continued
-from specchat.tui.widgets.style_marks import COPY, MARGIN, TITLE, WRAPPED
+from specchat.tui.widgets.style_marks import COPY, MARGIN, SAVE, TITLE, WRAPPED
 from specchat.tui.widgets.token_tint import TokenTint
-from specchat.tui.widgets.typesetter import Typesetter, code_blocks
+from specchat.tui.widgets.typesetter import CodeBlock, Typesetter, code_fences
 
 EMPTY = Strip.blank(0)
 
@@ -38,6 +40,12 @@ def virtual_size_alone() -> Reactive[Size]:
 
 class Prose(Widget):
     """Markdown, tinted by the origins of its tokens if they are given."""
+
+    @dataclass
+    class SaveRequested(Message):
+        """The user wants to save a block of code."""
+
+        block: CodeBlock
 
     DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
     virtual_size = virtual_size_alone()
@@ -140,13 +148,18 @@ class Prose(Widget):
         return max(1, len(self._lines) + len(self._tail_lines) - (not last.text))
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Copy the code block whose copy label was pressed.
+        """Copy or save the code block whose label was pressed.
 
         A click would come too late: the message gets the focus first, which may move its lines.
         """
-        if event.style.meta.get(COPY):
+        is_copy = event.style.meta.get(COPY)
+        if is_copy or event.style.meta.get(SAVE):
             number = sum(map(can_copy, [*self._lines, *self._tail_lines][: event.y]))
-            self.app.copy_to_clipboard(code_blocks(self.source)[number])
+            block = code_fences(self.source)[number]
+            if is_copy:
+                self.app.copy_to_clipboard(block.content)
+            else:
+                self.post_message(self.SaveRequested(block))
 
     def _grow(self, finished: Sequence[str]) -> None:
         """Lay out new text, and redraw only from the first changed line on."""

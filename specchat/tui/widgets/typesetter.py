@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 from rich.segment import Segment
@@ -129,9 +129,25 @@ def _rich_colour(colour: str) -> str:
     return "default" if colour == "transparent" else colour.removeprefix("ansi_")
 
 
+class CodeBlock(NamedTuple):
+    """A fenced block of code, and its language as the fence names it."""
+
+    content: str
+    language: str
+
+
+def code_fences(text: str) -> list[CodeBlock]:
+    """Return all fenced blocks; the last one may still be open."""
+    return [
+        CodeBlock(token.content, token.info.strip().partition(" ")[0])
+        for token in markdown_parser().parse(text)
+        if token.type == "fence"
+    ]
+
+
 def code_blocks(text: str) -> list[str]:
     """Return the contents of all fences; the last one may still be open."""
-    return [token.content for token in markdown_parser().parse(text) if token.type == "fence"]
+    return [block.content for block in code_fences(text)]
 
 
 def colours_of(app: App[None]) -> str | None:

@@ -1,0 +1,113 @@
+"""Saving a code block of an answer to a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from specchat.chat.safe_text import harmless, in_one_line
+from specchat.errors import InvalidOption, SpecchatError
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.main_view import MainView
+from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen, LineScreen, ListEntry
+from specchat.tui.widgets.typesetter import CodeBlock, code_fences
+from specchat.wording import size_text
+
+PLAIN_NAME = "code.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSaver:
+    """Writes code where the user says, and never over a file without asking."""
+
+    view: MainView
+    conversations: Conversations
+
+    def save(self, name: str = "") -> None:
+        """Save the last code block under a name; without one, ask for it."""
+        answers = [each for each in self.conversations.branch if each.role == "assistant"]
+        found = (code_fences(each.text) for each in reversed(answers))
+        blocks = next(filter(None, found), [])
+        if not blocks:
+            self.view.notify("There is no code to save.")
+        elif name:
+            self.view.run(self._save(blocks[-1], name))
+        else:
+            self.view.run(self._choose(blocks))
+
+    def save_block(self, block: CodeBlock) -> None:
+        """Save a code block, under a name that the user is asked for."""
+        self.view.run(self._ask_name(block))
+
+    async def _choose(self, blocks: list[CodeBlock]) -> None:
+        chosen: str | None = "0"
+        if len(blocks) > 1:
+            lines = [
+                ListEntry(str(place), block.content.strip().partition("\n")[0], block.language)
+                for place, block in enumerate(blocks)
+            ]
+            marked = str(len(blocks) - 1)
+            chosen = await self.view.ask(ChoiceScreen("Which code?", lines, marked=marked))
+        if chosen is not None:
+            await self._ask_name(blocks[int(chosen)])
+
+    async def _ask_name(self, block: CodeBlock) -> None:
+        title = f"Save {block.content.count(chr(10))} lines as\nA path, from {Path.cwd()}"
+        screen = LineScreen(harmless(title), suggested_name(block.language), _check_name)
+        if name := await self.view.ask(screen):
+            await self._save(block, name)
+
+    async def _save(self, block: CodeBlock, name: str) -> None:
+        """Write the code; ask first if there is a file of that name."""
+        name = name.strip()
+        try:
+            path, num_bytes = _target(name)
+            if num_bytes is None or await self._may_replace(name, num_bytes):
+                _write(path, block.content, is_new=num_bytes is None)
+                count = block.content.count("\n")
+                lines = f"{count} line{'s' * (count != 1)}"
+                self.view.notify(f"Saved {lines} to {in_one_line(name)}.")
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            self.view.report(f"{in_one_line(name)} cannot be written: {reason}")
+        except SpecchatError as error:
+            self.view.report(error)
+
+    async def _may_replace(self, name: str, num_bytes: int) -> bool:
+        details = f"{in_one_line(name)} has {size_text(num_bytes)}; there is no undo."
+        question = ConfirmScreen("Replace this file?", details, "Replace", "Keep")
+        is_wanted = await self.view.ask(question)
+        return is_wanted is True
+
+
+def suggested_name(language: str) -> str:
+    """Return a file name with the usual ending for a language."""
+    from rich.syntax import Syntax
+
+    lexer = Syntax("", language).lexer
+    patterns = lexer.filenames if lexer else ()
+    endings = [each.removeprefix("*") for each in patterns if each.startswith("*.")]
+    return f"code{endings[0]}" if endings and endings[0][1:].isalnum() else PLAIN_NAME
+
+
+def _target(name: str) -> tuple[Path, int | None]:
+    """Return the path of a name, and the size of the file there; None if there is none.
+
+    Raises InvalidOption if something else is there, OSError or RuntimeError for an impossible name.
+    """
+    path = Path(name).expanduser()
+    is_folder = name.endswith("/")
+    if not is_folder and not path.exists() and not path.is_symlink():
+        return path, None
+    if is_folder or not path.is_file():
+        raise InvalidOption(f"{in_one_line(name)} is not a file: choose another name")
+    return path, path.stat().st_size
+
+
+def _write(path: Path, content: str, *, is_new: bool) -> None:
+    """Write the code as it is; a new file is not executable. Raises OSError."""
+    with path.open("x" if is_new else "w", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(content)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip():
+        raise InvalidOption("A file needs a name.")
