@@ -93,7 +93,7 @@ COMMANDS = (
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
-        "edit", "Editor", "Write the message in the editor that $VISUAL or $EDITOR names",
+        "edit", "Open the editor", "Write the message in the editor that $VISUAL or $EDITOR names",
         "ctrl+e", ("edit",),
     ),
     Command(
@@ -101,13 +101,15 @@ COMMANDS = (
         while_answering=False, palette_title="New chat",
     ),
     Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
+    Command("save", "Save code", "Save the last block of code to a file", slash=("save",),
+            takes_text=True),
     Command("search", "Search all chats", "Search all conversations", "ctrl+f", ("search",)),
     Command("search_here", "Search this chat", "Search this conversation", "ctrl+t"),
-    Command("context", "Context", "Say what drops out of the context next", slash=("context",)),
-    Command("pin", "Pin", "Keep the last question in the context, or no longer", slash=("pin",),
+    Command("context", "Show the context", "Say what drops out of the context next", slash=("context",)),
+    Command("pin", "Pin the question", "Keep the last question in the context, or no longer", slash=("pin",),
             while_answering=False),
     Command(
-        "compact", "Compact", "Replace the conversation by a summary in the model's context",
+        "compact", "Compact this chat", "Replace the conversation by a summary in the model's context",
         slash=("compact",), while_answering=False,
     ),
     Command(
@@ -115,8 +117,6 @@ COMMANDS = (
         slash=("export",), takes=tuple(EXPORTS),
     ),
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
-    Command("save", "Save code", "Save the last block of code to a file", slash=("save",),
-            takes_text=True),
     Command(
         "undo", "Undo", "Undo the last deletion, pin or summary", "ctrl+z", ("undo",),
         is_priority=False, while_answering=False,

@@ -13,7 +13,7 @@ from textual.theme import BUILTIN_THEMES
 
 from specchat.tui.widgets.growing_text import GrowingMarkdown
 from specchat.tui.widgets.prose import copied, has_mark
-from specchat.tui.widgets.style_marks import COPY, TITLE, WRAPPED
+from specchat.tui.widgets.style_marks import COPY, SAVE, TITLE, WRAPPED
 from specchat.tui.widgets.typesetter import Typesetter
 
 TYPESETTER = Typesetter(BUILTIN_THEMES["textual-dark"].to_color_system().generate())
@@ -179,7 +179,7 @@ def test_code_wraps_with_a_sign(width: int, size: int) -> None:
     ]
     assert all(line.cell_length <= width for line in lines)
     titles = [line for line in lines if has_mark(line, TITLE)]
-    shown_title = "".join(each.text for each in titles).replace(COPY, "")
+    shown_title = "".join(each.text for each in titles).replace(COPY, "").replace(SAVE, "")
     assert "".join(shown_title.split()) == 'pytitle="afile.py"{1,3}'
     rows = [line for line in lines if not has_mark(line, TITLE)]
     assert "".join(copied(row, 0, -1) for row in rows) == code
