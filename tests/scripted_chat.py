@@ -238,9 +238,17 @@ def chat(
     script: Script,
     history: Path | None = None,
     options: Mapping[str, Any] | None = None,
+    *,
+    titles: bool = False,
     **setup: Any,
 ) -> ChatApp:
-    """Return the chat with a scripted engine, and options as the command line may give them."""
+    """Return the chat with a scripted engine, and options as the command line may give them.
+
+    With `titles` the engine is also asked to title conversations while it is idle.
+    """
     pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")), options or {})
     setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choose=lambda: pair)])
-    return ChatApp(Setup(pair, history=history, **setup), load=script.load)
+    app = ChatApp(Setup(pair, history=history, **setup), load=script.load)
+    if not titles:
+        app.answers.on_end = lambda: None
+    return app

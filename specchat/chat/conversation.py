@@ -71,6 +71,8 @@ class Conversation:
     """A conversation without its messages.
 
     `leaf` is the last message of the current branch, `preset` the name of the preset used last.
+    The title was given by the "user" or the "model", or is the first question if `titled_by` is
+    empty.
     """
 
     id: int
@@ -81,6 +83,7 @@ class Conversation:
     pair: str = ""
     leaf: int | None = None
     preset: str = ""
+    titled_by: str = ""
 
 
 class Tree(dict[int, Message]):

@@ -30,7 +30,8 @@ DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 """The error of a statement that does not match the schema, which must then be damaged."""
 SCHEMA = {
-    "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
+    "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset,"
+    " titled_by",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
     " attachments, reasoning, tool_calls, mark",
     "steps": "message, target, data",

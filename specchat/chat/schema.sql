@@ -95,3 +95,7 @@ CREATE TABLE steps (
 -- next version
 
 ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';
+
+-- next version
+
+ALTER TABLE conversation ADD COLUMN titled_by TEXT NOT NULL DEFAULT '';

@@ -31,7 +31,8 @@ MAX_RECALLED_LENGTH = 5000
 MAX_INTEGER = 2**63 - 1
 """SQLite's largest integer, which limits the numbers of conversations and the length of lists."""
 CONVERSATIONS = (
-    "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
+    "SELECT id, title, created, changed, system_prompt, pair, leaf, preset, titled_by"
+    " FROM conversation"
 )
 
 REMOVE_OLD_STEPS = (
@@ -132,9 +133,9 @@ class Store(Database, AbstractContextManager["Store"]):
         )
         return [Conversation(*row) for row in rows]
 
-    def rename(self, number: int, title: str) -> None:
-        """Set a conversation's title."""
-        self.change(number, title=title_of(storable(title)))
+    def rename(self, number: int, title: str, titled_by: str = "user") -> None:
+        """Set a conversation's title, and who gave it."""
+        self.change(number, title=title_of(storable(title)), titled_by=titled_by)
 
     def change(self, number: int, **columns: str | float | None) -> None:
         """Change the `system_prompt`, `preset` or `leaf` of a conversation.

@@ -78,11 +78,14 @@ class ChatRequest(GenerateOptions):
 
     `tools` are offered to the model, in the form of OpenAI's API. `begun` are steps of an earlier
     answer with this target: the answer begins with their tokens, which are yielded first. With
-    `make_room`, the messages with the indices `pinned` stay, and the rest of their turns.
+    `make_room`, the messages with the indices `pinned` stay, and the rest of their turns. With
+    `is_aside` the conversation will go on without the last message and the answer: the request is
+    refused with InvalidOption if the model would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]
     pinned: Sequence[int] = field(default=(), kw_only=True)
+    is_aside: bool = field(default=False, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)

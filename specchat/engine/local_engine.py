@@ -29,8 +29,16 @@ from specchat.engine.chat_reading import read_parts
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.prompts import Prompt, facts_with_format, num_shared, size_of, tokenize_request
-from specchat.errors import Cancelled, OutOfMemory
+from specchat.engine.prompts import (
+    Prompt,
+    facts_with_format,
+    num_common,
+    num_shared,
+    size_of,
+    tokenize_next,
+    tokenize_request,
+)
+from specchat.errors import Cancelled, InvalidOption, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
@@ -73,6 +81,8 @@ class LocalEngine(Engine):
         prompt = tokenize_request(self.model, request, self.context.capacity)
         if not self.context.rollback_kind.removes_any_tail:
             prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
+        if isinstance(request, ChatRequest) and request.is_aside:
+            self._protect_memory(request, prompt)
         self._abort.clear()
         self.stats = Statistics(left_out=prompt.num_left_out, notices=prompt.notices)
 
@@ -144,6 +154,18 @@ class LocalEngine(Engine):
         self._is_closed = True
         self._close_drafters()
         self._resources.close()
+
+    def _protect_memory(self, request: ChatRequest, prompt: Prompt) -> None:
+        """Save the state of the memory before an aside.
+
+        Raises InvalidOption if the next prompt would share less with the memory afterwards.
+        """
+        kind, following = self.context.rollback_kind, tokenize_next(self.model, request)
+        held = self.context.count_known(following)
+        is_forgetting = num_common(prompt.tokens, following) < held or not kind.can_speculate
+        if prompt.num_left_out or is_forgetting:
+            raise InvalidOption("the model would have to read the conversation again after this")
+        kind.keep(self.context.num_evaluated)
 
     def _describe(self, name: str, options: GenerateOptions) -> None:
         """Record in the statistics what drafts, and why nothing else does."""

@@ -111,6 +111,19 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
 
 
+def tokenize_next(model: Model, request: ChatRequest) -> list[int]:
+    """Return a prompt with which a conversation goes on after an aside, its last message."""
+    messages: list[ChatMessage] = [*request.messages[:-1], {"role": "user", "content": "."}]
+    return _chat_prompt(model, messages, think=request.think, tools=request.tools).tokens
+
+
+def num_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two texts have in common from their beginning."""
+    pairs = zip(first, second, strict=False)
+    unequal = (index for index, (one, other) in enumerate(pairs) if one != other)
+    return next(unequal, min(len(first), len(second)))
+
+
 def newest_turns(
     messages: Sequence[ChatMessage],
     count: Callable[[Sequence[ChatMessage]], int],

@@ -338,6 +338,7 @@ class ScreenOptions(Options):
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
     animations: bool = declare(True, "Animate the screen.")
     fold_reasoning: bool = declare(True, "Fold the model's reasoning.")
+    model_titles: bool = declare(True, "Have the model title new conversations while it is idle.")
     offer_models: bool = declare(
         True, "Offer to download a model while only the demo pair is installed."
     )

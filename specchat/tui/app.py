@@ -55,6 +55,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load
+from specchat.tui.controllers.titles import Titles
 from specchat.tui.main_view import MainView
 from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
@@ -136,6 +137,10 @@ class ChatApp(App[None]):
         self.message_size = size = MessageSize(view, chat, self.answers, pair, post)
         size.written = lambda: self.view.composer.written
         answers, adviser = self.answers, self.adviser
+        titles = Titles(view, chat, self.answers, pair)
+        self.titles = titles
+        if setup.screen.model_titles:
+            self.answers.on_end = titles.answered
         view.state = ChatState(chat, pair, self.pulls, self.hint, answers, adviser, size)
 
     def _compose_actions(self, setup: Setup) -> None:

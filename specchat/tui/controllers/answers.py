@@ -1,6 +1,6 @@
 """Answers: asking, streaming, stopping, continuing; no Textual here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -66,6 +66,8 @@ class Answers:
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
         self.figures = Figures()
+        self.on_end: Callable[[], None] = lambda: None
+        """Called after an answer has ended."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -247,6 +249,7 @@ class Answers:
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
         self.settle()
+        self.on_end()
 
     async def _ask_queued(self) -> None:
         if self.queued and self.current is None:

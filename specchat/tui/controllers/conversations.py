@@ -283,9 +283,9 @@ class Conversations:
 
         self._undo.append(restore)
 
-    def rename(self, number: int, title: str) -> None:
+    def rename(self, number: int, title: str, titled_by: str = "user") -> None:
         """Give a conversation a title."""
-        self.store.rename(number, title)
+        self.store.rename(number, title, titled_by)
         if number == self.number:
             self.conversation = self.store.conversation(number)
 

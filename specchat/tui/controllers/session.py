@@ -31,6 +31,8 @@ IDLE_SECONDS = 0.5
 """How often an idle session checks that its engine is alive."""
 SECONDS_TO_MEASURE = 2.0
 """After how long without a question the pair's passes are measured, if they are not known."""
+LONGEST_ASIDE = 1000
+"""Characters of a text beside the conversation after which it is stopped."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
@@ -60,6 +62,16 @@ class Sizing:
     options: Mapping[str, Any]
     on_size: Callable[[PromptSize | None], None]
     """Called with the size; with None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A request to a session for a short text beside the conversation; any other one ends it."""
+
+    turns: Sequence[ChatMessage]
+    options: Mapping[str, Any]
+    on_end: Callable[[str, Finish | Literal["failed"]], None]
+    """Called with the text and how it ended: "cancelled" where another request came."""
 
 
 class Listener(Protocol):
@@ -98,8 +110,9 @@ class Session:
         self._post = post
         self._load = load
         self._before = before
-        self._questions: queue.SimpleQueue[Question | Sizing | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[Question | Sizing | Aside | None] = queue.SimpleQueue()
         self._last: Question | None = None
+        self._has_aside = False
         self._engine: Engine | None = None
         self._is_closing = False
         self._last_progress = 0.0
@@ -130,11 +143,22 @@ class Session:
     def ask(self, question: Question) -> None:
         """Queue a question; it is answered once the pair is loaded."""
         self._last = question
+        self._end_aside()
         self._questions.put(question)
 
     def size(self, sizing: Sizing) -> None:
         """Queue a request for a prompt's size, which is answered while no question waits."""
+        self._end_aside()
         self._questions.put(sizing)
+
+    def write_aside(self, aside: Aside) -> None:
+        """Queue a request for a short text, which is written while nothing else is asked for."""
+        self._questions.put(aside)
+
+    def _end_aside(self) -> None:
+        """Stop a text that is written beside the conversation."""
+        if self._has_aside and self._engine is not None:
+            self._engine.stop()
 
     def stop(self) -> None:
         """Stop the last answer, whether it is waiting or in progress."""
@@ -200,9 +224,12 @@ class Session:
                     self._report(self._lost, str(error))
                     return None
                 continue
-            if not isinstance(asked, Sizing):
+            if isinstance(asked, Sizing):
+                self._size(engine, asked)
+            elif isinstance(asked, Aside):
+                self._write_aside(engine, asked)
+            else:
                 return asked
-            self._size(engine, asked)
             since, is_done = monotonic(), False  # it may have interrupted measuring
 
     def _size(self, engine: Engine, sizing: Sizing) -> None:
@@ -215,6 +242,23 @@ class Session:
             reason_of(error)
             size = None
         self._report(sizing.on_size, size)
+
+    def _write_aside(self, engine: Engine, aside: Aside) -> None:
+        """Write a short text, and report it, until another request comes."""
+        text, finish = "", "cancelled"
+        self._has_aside = True
+        try:
+            if self._questions.empty():
+                for chunk in engine.answer(aside.turns, is_aside=True, **aside.options):
+                    text, finish = text + chunk.text, chunk.finish or finish
+                    if not self._questions.empty() or len(text) > LONGEST_ASIDE:
+                        engine.stop()
+        except Exception as error:  # noqa: BLE001  # only a title is missing
+            reason_of(error)
+            finish = "failed"
+        finally:
+            self._has_aside = False
+        self._report(aside.on_end, text, finish)
 
     def _measure(self, engine: Engine, on_progress: Callable[[Stage, float], bool]) -> None:
         """Let the engine measure the pair while the callback allows it; report what it found."""
