@@ -409,8 +409,9 @@ class ChatApp(App[None]):
         self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Composer.Changed, "#composer")
-    def _message_changed(self) -> None:
-        self.message_size.changed()
+    def _message_changed(self, event: Composer.Changed) -> None:
+        is_empty = event.text_area.document.end == (0, 0)
+        self.message_size.changed(is_empty=is_empty)
 
     @on(Suggestions.Taken)
     def _suggestion_taken(self, event: Suggestions.Taken) -> None:

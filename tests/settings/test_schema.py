@@ -193,7 +193,7 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
     assert declared.items() <= OF_ENGINE.items()
     names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
     own = {"target", "draft", "process", "prompt", "special", "messages", "tools", "begun"}
-    own.add("on_progress")
+    own |= {"on_progress", "pinned", "is_aside"}
     assert names - own == declared.keys()
 
 

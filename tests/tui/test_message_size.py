@@ -31,6 +31,11 @@ async def test_the_model_counts_what_is_written() -> None:
         await until(pilot, lambda: " 3 tokens" in frame_text(app))
         await type_keys(pilot, "ctrl+u", *"One")
         await until(pilot, lambda: " 1 token" in frame_text(app))
+        await type_keys(pilot, "enter")
+        assert "token" not in frame_text(app)  # at once, not when the next count comes
+        await until(pilot, lambda: app.answers.current is None)
+        await type_keys(pilot, *"Again")
+        await until(pilot, lambda: " 2 tokens" in frame_text(app))
         await type_keys(pilot, "ctrl+u", *"/stats")
         await until(pilot, lambda: "token" not in frame_text(app))
 

@@ -42,15 +42,26 @@ class MessageSize:
     is_estimate: bool = False
     _count: int = 0
     """The number of changes so far: what belongs to an earlier one is dropped."""
+    _is_waiting: bool = False
 
-    def changed(self) -> None:
-        """Count the message again, once nothing more is typed."""
+    def changed(self, *, is_empty: bool = False) -> None:
+        """Count the message again, once nothing more is typed; called at every key."""
         self._count += 1
-        self.view.later(QUIET_SECONDS, partial(self._begin, self._count))
+        if is_empty:
+            self._show(None)
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._look_later()
 
-    def _begin(self, number: int) -> None:
+    def _look_later(self) -> None:
+        self.view.later(QUIET_SECONDS, partial(self._look, self._count))
+
+    def _look(self, number: int) -> None:
+        """Count the message, unless something was typed since; then wait again."""
         if number != self._count:
+            self._look_later()
             return
+        self._is_waiting = False
         written, text = self.written()
         if not text.strip() or is_slash(written.rstrip()):
             self._show(None)
