@@ -20,6 +20,7 @@ from scripts.support.picture_arguments import greedy_options, picture_parser
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
+from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 
@@ -36,7 +37,8 @@ FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 async def draw(words: argparse.Namespace) -> str:
     """Ask the questions at temperature 0, and return the screen as SVG."""
     choice = _choice(words)
-    app = ChatApp(Setup(choice, list, None, system_prompt=words.system))
+    screen = ScreenOptions(model_titles=False)  # the first question tells more
+    app = ChatApp(Setup(choice, list, None, system_prompt=words.system, screen=screen))
     async with app.run_test(size=tuple(words.size)) as pilot:
         for _ in range(ROUNDS):
             await app.conversation_actions.new()

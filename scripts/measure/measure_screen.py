@@ -25,6 +25,7 @@ from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, EngineFacts, Loading, Stage
+from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 
@@ -101,7 +102,8 @@ def chat(engine: Engine, history: Path | None = None) -> ChatApp:
         return engine
 
     pair = PairChoice("reciter", "", Loading(Path("target.gguf")))
-    return ChatApp(Setup(pair, list, history), load=load)
+    screen = ScreenOptions(model_titles=False)  # it would recite those, too
+    return ChatApp(Setup(pair, list, history, screen=screen), load=load)
 
 
 async def until_answering(app: ChatApp, *, is_answering: bool) -> None:
