@@ -105,11 +105,17 @@ COMMANDS = (
             takes_text=True),
     Command("search", "Search all chats", "Search all conversations", "ctrl+f", ("search",)),
     Command("search_here", "Search this chat", "Search this conversation", "ctrl+t"),
-    Command("context", "Show the context", "Say what drops out of the context next", slash=("context",)),
-    Command("pin", "Pin the question", "Keep the last question in the context, or no longer", slash=("pin",),
-            while_answering=False),
     Command(
-        "compact", "Compact this chat", "Replace the conversation by a summary in the model's context",
+        "context", "Show the context", "Say what drops out of the context next",
+        slash=("context",),
+    ),
+    Command(
+        "pin", "Pin the question", "Keep the last question in the context, or no longer",
+        slash=("pin",), while_answering=False,
+    ),
+    Command(
+        "compact", "Compact this chat",
+        "Replace the conversation by a summary in the model's context",
         slash=("compact",), while_answering=False,
     ),
     Command(
