@@ -22,6 +22,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     models.mkdir()
     world = make_world(tmp_path, write_models(models), monkeypatch)
     (tmp_path / f"notes{IN_FILE_NAME}").touch()
+    (tmp_path / f"model{IN_FILE_NAME}.gguf").touch()
     (tmp_path / "notes.txt").write_text(HOSTILE, "utf-8")
     monkeypatch.chdir(tmp_path)
     return world
@@ -57,6 +58,11 @@ def test_no_hostile_text_reaches_the_terminal_of_the_chat(world: World, terminal
     terminal.press("Enter")
     terminal.settle()
     for key in ("S-Up", "Up", "Space", "Escape", "F8", "Down", "Down", "d", "Escape", "F9"):
+        terminal.press(key)
+        terminal.settle()
+    terminal.press("Escape", "F8", "C-o", "./mod", "Tab")
+    terminal.wait_for(lambda screen: screen.count(MARK) > 0)
+    for key in ("Escape", "Escape", "/context", "Enter", "@*", "Space", "Enter"):
         terminal.press(key)
         terminal.settle()
     terminal.press("Escape", "C-p", MARK)

@@ -87,7 +87,9 @@ class ModelRow:
         name = in_one_line(outlook.target or offer.name)
         facts = [outlook.quantisation, offer.size, offer.licence, self.note]
         lines = [
-            Content.assemble((name, "bold"), *[f" · {each}" for each in facts if each]),
+            Content.assemble(
+                (name, "bold"), *[f" · {in_one_line(each)}" for each in facts if each]
+            ),
             *self._urgent(),
             Content(self._drafting()),
             Content(self._measured()),
@@ -113,8 +115,8 @@ class ModelRow:
         elif self.is_here and not self.is_read:
             lines.append(("Reading the file…", "$text-muted"))
         if outlook.notice:
-            lines.append((in_one_line(outlook.notice), "$text-warning"))
-        return [Content.styled(words, style) for words, style in lines]
+            lines.append((outlook.notice, "$text-warning"))
+        return [Content.styled(in_one_line(words), style) for words, style in lines]
 
     def _drafting(self) -> str:
         return f"Drafts come from {in_one_line(self.outlook.drafts)}" if self.outlook.drafts else ""
@@ -128,7 +130,7 @@ class ModelRow:
 
     def _siblings(self) -> str:
         known = [f"{each.outlook.quantisation} ({each.offer.size})" for each in self.siblings]
-        return f"Also here as {', '.join(known)}" if known else ""
+        return f"Also here as {in_one_line(', '.join(known))}" if known else ""
 
 
 @dataclass(frozen=True, slots=True)
