@@ -114,7 +114,7 @@ class Script:
 
 
 class ScriptedEngine(Engine):
-    """Answers by the script, three tokens a step where drafts are kept."""
+    """Answers by the script, three tokens a step where drafts are kept, one without drafts."""
 
     def __init__(self, script: Script) -> None:
         """Store the script."""
@@ -122,6 +122,7 @@ class ScriptedEngine(Engine):
         self.stats = Statistics()
         self._script = script
         self._stopped = threading.Event()
+        self._drafts = True
 
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Answer a text."""
@@ -145,18 +146,20 @@ class ScriptedEngine(Engine):
             drafter="suffix+model", draft_length="auto", prompt_tokens=40, cached_tokens=30,
             time_to_first_token_s=0.12, pass_costs=COSTS, left_out=script.left_out,
         )  # fmt: skip
-        if options.get("drafter") == "none":
+        self._drafts = options.get("drafter") != "none"
+        if not self._drafts:
             self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"
         return self._steps(text)
 
     def _steps(self, text: str) -> Iterator[Chunk]:
         tokens = self._tokens(text)
-        for place in range(0, len(tokens), 3):
+        length = 3 if self._drafts else 1
+        for place in range(0, len(tokens), length):
             if self._stopped.is_set():
                 yield Chunk(text="", finish="cancelled")
                 return
-            part = tokens[place : place + 3]
-            is_last = place + 3 >= len(tokens)
+            part = tokens[place : place + length]
+            is_last = place + length >= len(tokens)
             self._count(part)
             yield self._step(part, self._script.finish if is_last else None)
             if self._script.error is not None:
@@ -180,9 +183,9 @@ class ScriptedEngine(Engine):
         origins = ORIGINS[-len(tokens) :]
         step = Chunk(
             "".join(each.text for each in tokens if each.kind == "answer"),
-            tuple(range(len(tokens))), origins, tuple(each.text for each in tokens), (1, 2, 3),
-            (" no",), finish, self.stats.decode_s, self._script.chances,
-            alternatives=(self._script.alternatives,) * len(tokens),
+            tuple(range(len(tokens))), origins, tuple(each.text for each in tokens),
+            (1, 2, 3) * self._drafts, (" no",) * self._drafts, finish, self.stats.decode_s,
+            self._script.chances, alternatives=(self._script.alternatives,) * len(tokens),
         )  # fmt: skip
         if not self._script.reasoning and not self._script.calls:
             return step
@@ -196,13 +199,14 @@ class ScriptedEngine(Engine):
         )
 
     def _count(self, tokens: Sequence[Token]) -> None:
-        drafted, num_tokens = self._script.num_drafted, len(tokens)
+        drafted, num_tokens = self._script.num_drafted * self._drafts, len(tokens)
+        seconds = STEP_SECONDS if self._drafts else COSTS[1]
+        drafting = DRAFT_SECONDS * self._drafts
         self.stats.count_step(drafted, min(num_tokens - 1, drafted), num_tokens)
-        self.stats.decode_s += STEP_SECONDS
-        self.stats.draft_s += DRAFT_SECONDS
-        self.stats.verify_s += VERIFY_SECONDS
-        verified_in = STEP_SECONDS - DRAFT_SECONDS
-        self.stats.step_times.add(drafted, num_tokens, STEP_SECONDS, verified_in, COSTS[1])
+        self.stats.decode_s += seconds
+        self.stats.draft_s += drafting
+        self.stats.verify_s += VERIFY_SECONDS if self._drafts else COSTS[1]
+        self.stats.step_times.add(drafted, num_tokens, seconds, seconds - drafting, COSTS[1])
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)

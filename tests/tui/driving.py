@@ -91,12 +91,12 @@ async def race(pilot: Pilot[None], call: str = "f7") -> None:
     await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
 
 
-async def stop_halfway(pilot: Pilot[None], script: Script) -> None:
-    """Have an answer stopped after its first step; later ones are not held."""
+async def stop_halfway(pilot: Pilot[None], script: Script, first: int = 12) -> None:
+    """Have an answer stopped after its first step, of so many letters; later ones are not held."""
     app = pilot.app
     assert isinstance(app, ChatApp)
     await say(pilot, "Count", wait=False)
-    await until(pilot, lambda: script.answers[0][:12] in screen_text(app))
+    await until(pilot, lambda: script.answers[0][:first] in screen_text(app))
     await pilot.press("escape")
     await until(pilot, lambda: app.answers.current is None)
     script.hold = None

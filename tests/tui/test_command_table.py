@@ -267,7 +267,7 @@ async def test_texts_name_the_keys_of_the_settings() -> None:
     script = Script(["abcdefghijkl" * 9], num_drafted=0, hold=threading.Event())
     app = chat(script, None, {"drafter": "none"}, keys=keys)
     async with app.run_test(size=(140, 50), notifications=True) as pilot:
-        await stop_halfway(pilot, script)
+        await stop_halfway(pilot, script, first=4)
         await pilot.press("f1")
         await until(pilot, lambda: "Ctrl+B: turn speculation on" in screen_text(app))
         for words in ("F12 explains", "stopped · Ctrl+K continues", "F1 hides"):

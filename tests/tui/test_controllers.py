@@ -313,7 +313,7 @@ async def test_a_race_speculates_though_it_is_switched_off_since(
 @pytest.mark.parametrize("lane", [1, 2])
 async def test_a_stopped_race_leaves_the_answer_as_it_was(lane: int) -> None:
     """Nothing is shown or measured, whichever lane was stopped."""
-    script = Script(["abcdefghijkl"] * 3)
+    script = Script(["abcdefghijkl", "abcd", "abcdefghijkl"])  # plain decoding takes one step
     script.answers[lane] *= 2  # a second step, before which it is stopped
     chat = Chat(script)
     await chat.ask("Race")

@@ -194,7 +194,7 @@ async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
         assert "estimated" in str(figure.content)
         await race(pilot)
         assert "in the race" in str(figure.content)
-        assert "same speed" in str(figure.content)
+        assert "2.2x faster" in str(figure.content)
         script.error = ContextFull("the question is too long")
         await pilot.press("n")
         await until(pilot, lambda: "the question is too long" in "".join(notes(app)))

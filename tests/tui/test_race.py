@@ -50,7 +50,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         await until(pilot, lambda: "same text" in screen_text(app))
         await until(pilot, lambda: "Race again" in screen_text(app))
         await pilot.press("end")
-        await until(pilot, lambda: screen_text(app).count("done in 1.2 s") == 2)
+        await until(pilot, lambda: "11.4 tokens/s · 30 tokens done in 2.6 s" in screen_text(app))
         shown = screen_text(app)
         assert "plain decoding" in shown
         assert "with draft model and suffix lookup" in shown
@@ -60,7 +60,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert before is not None
         assert after is not None
         assert after.text == before.text
-        assert after.statistics["speedup"] == pytest.approx(1.0)
+        assert after.statistics["speedup"] == pytest.approx(2.2, rel=0.02)
         assert app.answers.figures.saved_before == app.conversations.saved_seconds()
         shown = str(app.query_one(Strip).content)
         assert speedup_text(after.statistics["speedup"]) in shown
