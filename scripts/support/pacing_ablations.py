@@ -117,9 +117,6 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "common speed": (Patch(pass_costs, "SPEED_WEIGHT", 0.0),),
     "bounded surprise": (Patch(pass_costs, "MAX_SURPRISE", 1e9),),
     "doubting costs learned from answers": (Patch(exploration, "FIRST_DOUBT", NEVER),),
-    "capping the cost of the first passes": (
-        Patch(PassCosts, "_is_sure", lambda self, n: self._times_measured[n] > 0),
-    ),
     "fastest of the first and of stale passes": (
         Patch(pass_costs, "NUM_FIRST", -10),
         Patch(pass_costs, "STALE", NEVER),

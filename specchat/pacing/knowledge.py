@@ -93,7 +93,7 @@ class Knowledge:
         if costs is None or not costs.is_known:
             return guess
         seconds = costs.seconds(num_tokens, depth)
-        return seconds if costs.is_sure_of_one else min(seconds, guess)
+        return seconds if costs.is_one_known else min(seconds, guess)
 
     def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float, float]:
         """Return the seconds of an origin's draft passes; see the function of that name."""

@@ -32,8 +32,8 @@ from specchat.wording import percent
 class LearningPacer:
     """Decides how much of what to draft, step by step, and learns from every step.
 
-    While too little is known of what plain decoding costs, steps are plain: the first three of a
-    new pair. Costs learned from answers are doubted now and then, those measured when idle are not.
+    While nothing is known of what target passes cost, a step is plain: after one, it is. Costs
+    learned from answers are doubted now and then, those measured when idle are not.
 
     It distinguishes proposals that cost draft passes, which ask for each token, from passages that
     cost none. Draft passes of one origin are considered at a time, the last one that asked.
@@ -96,7 +96,7 @@ class LearningPacer:
     def _learn_plain(self, seconds: float) -> None:
         """Learn what a plain step takes."""
         target, entry = self._knowledge.target, self._exploration.plain_entry
-        if entry is None and not target.is_sure_of_one:
+        if entry is None and not target.is_one_known:
             entry = 1
         if entry is not None:
             target.observe(entry, self._depth, seconds)
@@ -248,7 +248,7 @@ class LearningPacer:
             costs, expected = self._knowledge.draft_costs(origin, depth), self._passes.expected()
         chances = means(expected)
         rate = self._rate(depth, limit, costs, chances)
-        is_plain = not target.is_sure_of_one or self._exploration.is_plain_due(target, depth, rate)
+        is_plain = not target.is_one_known or self._exploration.is_plain_due(target, depth, rate)
         limit = 0 if is_plain else limit
         row = target.optimistic_row(depth) if is_exploration else target.row(depth)
         price = rate * target.speed

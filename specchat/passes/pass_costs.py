@@ -82,13 +82,13 @@ class PassCosts:
         return bool(self._tables)
 
     @property
-    def is_sure_of_one(self) -> bool:
-        """Whether enough passes over one token were measured that no single one decides."""
+    def is_one_known(self) -> bool:
+        """Whether a pass over one token was measured since costs were last doubted."""
         self._catch_up()
-        return self._is_sure(PLAIN) or self._is_sure(1)
+        return self._is_known(PLAIN) or self._is_known(1)
 
-    def _is_sure(self, num_tokens: int) -> bool:
-        return self._times_measured[num_tokens] >= NUM_FIRST
+    def _is_known(self, num_tokens: int) -> bool:
+        return self._times_measured[num_tokens] > 0
 
     @property
     def speed(self) -> float:
@@ -139,11 +139,11 @@ class PassCosts:
         is_stale = self.is_stale(num_tokens)
         self._num_passes += 1
         self._last_measured[num_tokens] = self._num_passes
+        if not self._is_known(num_tokens):
+            self._forget_rows()
+        self._times_measured[num_tokens] += 1
         table = self._tables.setdefault(bucket, {})
         entry = table.get(num_tokens)
-        if not self._is_sure(num_tokens):
-            self._times_measured[num_tokens] += 1
-            self._forget_rows()
         if entry is None:
             table[num_tokens] = _Measured(seconds / self._speed)
             self._forget_rows()
@@ -244,7 +244,7 @@ class PassCosts:
             (bucket, num_tokens, entry.seconds * self._speed)
             for bucket, table in sorted(self._tables.items())
             for num_tokens, entry in sorted(table.items())
-            if self._is_sure(num_tokens)
+            if self._times_measured[num_tokens] >= NUM_FIRST
         ]
 
     def learn_record(self, record: Iterable[tuple[int, int, float]]) -> None:
@@ -258,7 +258,10 @@ class PassCosts:
         self._forget_rows()
 
     def doubt(self) -> None:
-        """Treat the next passes of each length as the first ones: all so far may be wrong."""
+        """Judge the next passes of each length as the first ones: what is known may be wrong.
+
+        Until one is made, what is known of the length is only the most that it costs.
+        """
         self._catch_up()
         self._times_measured = [0] * (self._longest + 1)
         for table in self._tables.values():
@@ -309,18 +312,20 @@ class PassCosts:
     def _filled(self, known: dict[int, float]) -> list[float]:
         """Return a whole row, with unmeasured lengths on the line between measured neighbours.
 
-        A length that few passes had lies no higher than its neighbours suggest: what seems too
-        expensive is not chosen, so a slow first pass would never be corrected. One token costs no
-        more than several: were its measurement disturbed and believed, drafting would seem to pay
-        whatever is accepted, and no plain pass would correct it.
+        A doubted length costs at most what others suggest: what seems expensive is not chosen, and
+        so not measured again. One token costs no more than several: were its measurement disturbed
+        and believed, drafting would seem to pay whatever is accepted, and no plain pass would
+        correct it.
         """
         if not known:
             return [0.0] * (self._longest + 1)
         plain = known.pop(PLAIN, math.inf)
         known = known or {1: plain}
         shortest = min(known)
-        sure = {n: known[n] for n in known if n == shortest or self._is_sure(n)}
-        row = list(map(min, self._line(known), self._line(sure)))
+        believed = {n: known[n] for n in known if n == shortest or self._is_known(n)}
+        row = self._line(known)
+        if len(believed) < len(known):
+            row = list(map(min, row, self._line(believed)))
         row[1] = min(row[1:])
         row[PLAIN] = min(plain, row[1])
         return row

@@ -133,7 +133,7 @@ def test_what_was_measured_is_kept_for_the_next_session(
     """Nothing is measured again; what an answer learned alone does not count as measured."""
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
-        tokens_of(engine)
+        tokens_of(engine, drafter="none")  # how many passes drafting makes depends on the clock
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
         assert engine.pacing.knowledge.target.is_known
         assert not engine.pacing.is_settled

@@ -155,19 +155,6 @@ def test_a_stale_cost_gives_way_at_once() -> None:
     assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.1)
 
 
-def test_a_slow_first_pass_does_not_decide() -> None:
-    """Two passes may lower what a length is taken to cost; it takes a third to raise it."""
-    costs = PassCosts(17)
-    for _ in range(2):
-        costs.observe(1, 10, 0.010)
-        assert not costs.is_sure_of_one
-    costs.observe(1, 10, 0.010)
-    assert costs.is_sure_of_one
-    for slow, expected in ((0.060, 0.0124), (0.050, 0.0124), (0.040, 0.040)):
-        costs.observe(5, 10, slow)
-        assert costs.seconds(5, 10) == pytest.approx(expected, rel=0.1)
-
-
 def test_what_was_learned_can_be_doubted() -> None:
     """The fastest of the next passes then counts, as of the first ones."""
     costs = PassCosts(17)
@@ -175,12 +162,12 @@ def test_what_was_learned_can_be_doubted() -> None:
         costs.observe(1, 10, 0.010)
         costs.observe(2, 10, 0.050)
     costs.doubt()
-    assert not costs.is_sure_of_one
+    assert not costs.is_one_known
     for _ in range(3):
         costs.observe(1, 10, 0.010)
         costs.observe(2, 10, 0.016)
 
-    assert costs.is_sure_of_one
+    assert costs.is_one_known
     assert costs.seconds(2, 10) == pytest.approx(0.016, rel=0.1)
 
 
@@ -192,7 +179,7 @@ def test_measured_costs_replace_learned_ones() -> None:
         costs.observe(4, 5000, 0.090)
     costs.begin_with({1: 0.005, 4: 0.008})
 
-    assert costs.is_sure_of_one
+    assert costs.is_one_known
     assert costs.seconds(1, 10) == pytest.approx(0.005)
     assert costs.seconds(4, 5000) == pytest.approx(0.008)
 
