@@ -22,8 +22,8 @@ drafting they take up to a third longer: the processor's caches hold less of wha
 llama.cpp builds the graph of a pass anew after one of another length."""
 NUM_FIRST = 3
 """Of the first passes of a length, and of those after a long time, the fastest counts."""
-NUM_SOUND = 5
-"""A cost counts as that of so many passes if it was measured when idle, or learned earlier."""
+NUM_LEARNED = 5
+"""A cost learned in an earlier session counts as that of so many passes."""
 MIN_WEIGHT = 0.025
 """Weight of a new measurement among many: the table remembers about forty."""
 SPEED_WEIGHT = 0.15
@@ -253,8 +253,8 @@ class PassCosts:
         for bucket, num_tokens, seconds in record:
             if PLAIN <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(bucket, {})
-                table[num_tokens] = _Measured(seconds, NUM_SOUND)
-                self._times_measured[num_tokens] = NUM_SOUND
+                table[num_tokens] = _Measured(seconds, NUM_LEARNED)
+                self._times_measured[num_tokens] = NUM_LEARNED
         self._forget_rows()
 
     def doubt(self) -> None:
@@ -270,14 +270,18 @@ class PassCosts:
         self._forget_rows()
 
     def begin_with(self, seconds: Mapping[int, float]) -> None:
-        """Start anew from costs measured in an empty context, by their number of tokens."""
-        self._waiting.clear()
+        """Start anew from costs measured in an empty context, by their number of tokens.
+
+        Answers soon correct them: among other passes they may differ.
+        """
+        self._waiting = [(num_tokens, 0, each) for num_tokens, each in seconds.items()]
         self._tables.clear()
         self._speed = 1.0
-        self.learn_record((0, num_tokens, each) for num_tokens, each in seconds.items())
-        for num_tokens in seconds:
-            self._num_passes += 1
-            self._last_measured[num_tokens] = self._num_passes
+        self._catch_up()
+        self._times_measured = [
+            NUM_FIRST * (length in seconds) for length in range(self._longest + 1)
+        ]
+        self._forget_rows()
 
     def _forget_rows(self) -> None:
         self._bare.clear()
