@@ -155,7 +155,9 @@ class LoadOptions(Options):
     )
     cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
     exact: Literal["on", "auto", "off"] = declare(
-        "auto", "Verify drafts with plain decoding's bits; auto: where cheap.", table="decoding"
+        "auto",
+        "Keep answers identical to those without drafts, bit for bit; auto: where cheap.",
+        table="decoding",
     )
     mmap: bool = declare(True, "Map model files into memory instead of reading them.")
     mlock: bool = declare(False, "Lock models in memory, so that they are never swapped out.")

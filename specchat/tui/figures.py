@@ -168,14 +168,16 @@ class Figures:
     def savings(self) -> list[str]:
         """Return the seconds saved by this answer, today and ever, as far as there are any."""
         own = self.saved_s
-        more = 0.0 if self.is_counted else own
-        today, ever = (before + more for before in self.saved_before)
-        parts = [saved_text(own)]
+        uncounted = 0.0 if self.is_counted else own
+        today, ever = (before + uncounted for before in self.saved_before)
+        more = list[str]()
         if today > max(own, 0.0) + 1.0:
-            parts.append(f"today {duration_text(today)}")
+            more.append(f"today {duration_text(today)}")
         if ever > max(today, 0.0) + 1.0:
-            parts.append(f"in all {duration_text(ever)}")
-        return [part for part in parts if part]
+            more.append(f"in all {duration_text(ever)}")
+        if more:
+            more[0] = f"saved {more[0]}"
+        return [part for part in (saved_text(own), *more) if part]
 
     def rates_compared(self) -> tuple[float, float]:
         """Return tokens per second without and with speculation; the former is 0 if unknown."""

@@ -45,8 +45,8 @@ def strip_rows(figures: Figures, width: int, advice: str = "") -> tuple[Content,
 def _in_words(figures: Figures, width: int) -> tuple[Content, Content]:
     """Return gain, rate and acceptance, and below them the seconds saved or the reason."""
     without, own = figures.rates_compared()
-    both = f"{rate_text(own)} ({_sign(figures)}{without:.1f} without)"
-    rates = [both] * bool(without) + [rate_text(own)]
+    both = f"{rate_text(own)} ({_sign(figures)}{without:.1f} without"
+    rates = [f"{both} drafts)", f"{both})"] * bool(without) + [rate_text(own)]
     forms = [
         Content.assemble(_gain(figures), SEPARATOR, SEPARATOR.join(filter(None, (rate, kept))))
         for rate in rates
@@ -80,8 +80,7 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
     saved = figures.savings()
     own_saved = Content.styled(saved[0] if figures.saved_s > 0 and saved else "", _good(figures))
     cost = figures.checking() if figures.tone == "bad" else ""
-    others = SEPARATOR.join(saved[bool(own_saved) :])
-    more = f"saved {others}" if others else cost
+    more = SEPARATOR.join(saved[bool(own_saved) :]) or cost
     return (
         gain + rated("with", f"{own:.1f}", drawn(own), TONES[figures.tone]) + kept,
         _padded(own_saved, GAIN_WIDTH)

@@ -53,12 +53,12 @@ def test_one_slow_answer_does_not_make_speculation_slow() -> None:
 def test_the_seconds_saved_add_up() -> None:
     """This answer's, those of today and those of ever, each once."""
     fast = Figures(stats(speedup=2.0), saved_before=(60.0, 3600.0))
-    assert fast.savings() == ["4.0 s saved", "today 1 min 4 s", "in all 1 h 0 min"]
+    assert fast.savings() == ["4.0 s saved", "saved today 1 min 4 s", "in all 1 h 0 min"]
     assert Figures(stats(speedup=2.0)).savings() == ["4.0 s saved"]
     assert Figures(stats(speedup=1.0)).savings() == []
     stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "saved_s": 3.0}, [])
     stored.saved_before = (0.0, 90.0)
-    assert stored.savings() == ["3.0 s saved", "in all 1 min 30 s"]
+    assert stored.savings() == ["3.0 s saved", "saved in all 1 min 30 s"]
 
 
 def test_a_stored_answer_without_a_verdict_says_so() -> None:

@@ -27,7 +27,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
 from specchat.tui.screens.model_rows import Columns, ModelRow
-from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, Outlook, PairChoice
 from tui.driving import screen_text, type_keys, until
 
@@ -100,11 +100,19 @@ async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
         assert "Drafts come from its own prediction head" in shown
 
 
+def test_a_download_that_is_too_large_says_so_first() -> None:
+    """The question repeats what the list says of the memory; it is silent where there is enough."""
+    needs = "needs 5.1 of 4.2 GB memory"
+    assert needs in question_before_pull(Offer("big", "far", "9 GB", outlook=LARGE))._details
+    assert "memory" not in question_before_pull(Offer("small", "far", "1 GB"))._details
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("name", ["big", "away", "coming", "open a file"])
+@pytest.mark.parametrize("name", ["big", "away", "coming", "later", "open a file"])
 async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
     """The keys that apply to the highlighted pair are all there, in full, and no others."""
     offers = [here("big"), Offer("away", "far", "1 GB"), Offer("coming", "near", "1 GB")]
+    offers.append(Offer("later", "far", "1 GB", needs="a new format"))
     app = chat(Script(), offers=lambda: offers)
     async with app.run_test(size=size) as pilot:
         app.pulls.latest["coming"] = PullState(share=0.34, words="1 of 3 GB")
@@ -114,6 +122,7 @@ async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
             "big": ["Use", "Make default", "Open file", "Close"],
             "away": ["Download", "Open file", "Close"],
             "coming": ["Cancel download", "Open file", "Close"],
+            "later": ["Open file", "Close"],
             "open a file": ["Open file", "Close"],
         }[name]
 

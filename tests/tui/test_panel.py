@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.content import Content
 from textual.widgets import Static
 
 import scripted_chat
@@ -135,6 +136,21 @@ async def test_a_key_explains_the_figure_under_the_cursor() -> None:
         await pilot.press("down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, ExplainScreen))
         assert str(app.screen.query_one(".title", Static).render()) == "Speedup"
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (200, 55)], ids=str)
+async def test_an_explanation_can_be_read_to_its_end(size: tuple[int, int]) -> None:
+    """On every screen, with the key that closes it."""
+    app = chat(Script(["abc def"]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "Figures")
+        explanation = section("glossary", "speedup")
+        app.push_screen(ExplainScreen("speedup", Content("1.7x faster"), explanation))
+        await until(pilot, lambda: "Speedup" in screen_text(app))
+        await pilot.press(*["pagedown"] * 4)
+        await pilot.wait_for_animation()
+        await until(pilot, lambda: explanation.split()[-1] in screen_text(app).split())
+        assert "esc Close" in screen_text(app)
 
 
 async def test_a_long_verdict_is_shown_completely() -> None:

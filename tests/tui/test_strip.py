@@ -32,8 +32,8 @@ def test_a_narrow_strip_says_it_in_words() -> None:
     """Whatever has no room is left out, the least important first."""
     figures = Figures(FAST, saved_before=(60.0, 60.0))
     first, second = rows(figures, 72)
-    assert first == "2.0x faster · 100.0 tokens/s (≈49.9 without) · kept 78 % of 164 drafted"
-    assert second == "4.0 s saved · today 1 min 4 s"
+    assert first == "2.0x faster · 100.0 tokens/s (≈49.9 without drafts) · kept 78 %"
+    assert second == "4.0 s saved · saved today 1 min 4 s"
     assert rows(figures, 58)[0] == "2.0x faster · 100.0 tokens/s (≈49.9 without) · kept 78 %"
     assert rows(figures, 40)[0] == "2.0x faster · 100.0 tokens/s · kept 78 %"
 

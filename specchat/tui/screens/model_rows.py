@@ -50,6 +50,11 @@ class ModelRow:
         return self.pull is not None and self.pull.stage == "running"
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether it may be downloaded: it is not here yet, and specchat can use it."""
+        return not (self.is_here or self.is_arriving or self.offer.needs)
+
+    @property
     def searched(self) -> str:
         """All words that a search finds it by."""
         offer, outlook = self.offer, self.outlook

@@ -36,6 +36,8 @@ def question_before_pull(offer: Offer) -> ConfirmScreen:
     """Return the question before a download: how large it is, its licence, and where it goes."""
     installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
     details = f"{offer.description}\n\nsize     {offer.size}{installed}"
+    if offer.outlook.memory and not offer.outlook.fits:
+        details += f"\nmemory   too large for this machine: needs {offer.outlook.memory}"
     details += f"\nlicence  {offer.licence or 'see its page on the hub'}"
     details += f"\nto       {cache_root()}\n"
     details += "".join(f"\n{each}" for each in offer.references)
@@ -173,7 +175,7 @@ class ModelScreen(Dialog[None]):
         if action in {"use", "keep"}:
             return row is not None and row.is_here
         if action == "download":
-            return row is not None and not row.is_here and not row.is_arriving
+            return row is not None and row.is_wanted
         if action == "cancel":
             return row is not None and row.is_arriving
         return super().check_action(action, parameters)
@@ -288,7 +290,7 @@ class ModelScreen(Dialog[None]):
             for heading, rows in self._groups(words).items()
             for each in rows
         ]
-        lines.append(("", Option("  Open a GGUF file…", id=OPEN)))
+        lines.append(("Your own", Option("  Open a GGUF file…", id=OPEN)))
         used = [name for name, each in self._rows.items() if each.is_used]
         models.has_gaps = self.size.height >= MIN_HEIGHT_FOR_GAPS
         models.fill(lines, *[] if is_new else [self._pulls.recent, before, *used])
