@@ -21,10 +21,10 @@ from scripts.support.processes import still_running
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = """
-import specchat.cli.chat as chat
+import specchat.cli.offers as offers
 from specchat.cli import main
-before = chat.generate_options
-chat.generate_options = lambda *given: {**before(*given), "ignore_end": True}
+before = offers.generate_options
+offers.generate_options = lambda *given: {**before(*given), "ignore_end": True}
 raise SystemExit(main())
 """
 """Runs the chat with endless answers: those of the demo pair end within half a second."""

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.containers import VerticalScroll
 from textual.widgets import Footer, Input, Static
 
 from scripted_chat import Script, chat
@@ -46,11 +45,9 @@ async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
         for part in (screen.query_one("#place"), *screen.query(Footer)):
             assert part.region.bottom < dialog.bottom
             assert part.region.height > 0
-        assert "correction" not in screen_text(app)
-        for _ in range(3):
-            await pilot.press("pagedown")
-        await until(pilot, lambda: "correction" in screen_text(app))
-        assert screen.query_one(VerticalScroll).scroll_y > 0
+        shown = screen_text(app)
+        assert "+ right" in shown
+        assert all(key in shown for key in ("Close", "Step", "Token", "Go on", "Draft", "Reject"))
 
 
 async def test_the_cursor_stays_in_view_in_a_long_draft() -> None:
@@ -79,8 +76,8 @@ async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> N
         await pilot.press("home")
         await until(pilot, lambda: "[+ a]" in screen_text(app))
         keys = screen_text(app)
-        assert "Next draft" in keys
-        assert "Next rejected" in keys
+        assert "d Draft" in keys
+        assert "x Rejected" in keys
         for key, number, chip in (
             ("d", 3, "[✔ b]"),
             ("d", 5, "[✔ d]"),
@@ -108,12 +105,12 @@ async def test_the_token_that_ends_an_answer_is_named() -> None:
         await app.push_screen(StepsScreen(steps))
         await until(pilot, lambda: "part of a character" in screen_text(app))
         await pilot.press("right")
-        await until(pilot, lambda: "+ (end of the answer)" in screen_text(app))
+        await until(pilot, lambda: "+ (end of answer)" in screen_text(app))
         await pilot.press("escape")
         await app.push_screen(StepsScreen([*steps[:2], Chunk("", finish="length")]))
         await pilot.press("right")
         await until(pilot, lambda: "step 2 of 2" in screen_text(app))
-        assert "end of the answer" not in screen_text(app)
+        assert "end of answer" not in screen_text(app)
 
 
 async def test_a_stopped_answer_stays_marked(tmp_path: Path) -> None:
@@ -216,7 +213,7 @@ async def test_clearing_a_setting_is_not_called_saving(
         app.screen.query_one(Input).value = ""
         await pilot.press("enter")
         await until(pilot, lambda: bool(notices(app)))
-        assert "sampling.temperature is the default again" in notices(app)[0]
+        assert "Temperature is the default again" in notices(app)[0]
 
 
 async def test_continuing_nothing_says_so() -> None:

@@ -50,10 +50,14 @@ async def test_pairs_are_searched_by_name_and_description() -> None:
         await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) == 5)
         await type_keys(pilot, *"far")
         await until(pilot, lambda: listed(app) == ["gamma", "open a file"])
-        await type_keys(pilot, *["backspace"] * 3, *"cdq/")
-        assert app.screen.query_one(Input).value == "cdq/"
+        await type_keys(pilot, *["backspace"] * 3)
+        await until(pilot, lambda: app.screen.query_one(Input).value == "")
+        await type_keys(pilot, *"cdq/")
+        await until(pilot, lambda: app.screen.query_one(Input).value == "cdq/")
         await until(pilot, lambda: listed(app) == ["open a file"])
-        await type_keys(pilot, *["backspace"] * 4, *"beta", "enter")
+        await type_keys(pilot, *["backspace"] * 4)
+        await until(pilot, lambda: app.screen.query_one(Input).value == "")
+        await type_keys(pilot, *"beta", "enter")
         await until(pilot, lambda: app.pair_controller.pair.name == "beta")
 
 

@@ -16,6 +16,7 @@ from specchat.decoding.chunk import Piece
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import REJECTED
 from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
+from specchat.tui.widgets.prose import visible
 from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter
 from tui.driving import say, screen_text, until
@@ -54,7 +55,7 @@ def test_every_word_has_the_origins_of_its_tokens(width: int, seed: int) -> None
     place = 0
     shown: dict[str, list[str]] = {}
     for block in blocks:
-        lines = [line.text for line in typesetter.markdown(block, width)]
+        lines = [visible(line) for line in typesetter.markdown(block, width)]
         found, place = tint.of_lines(lines, place)
         for line, origins in zip(lines, found, strict=True):
             assert len(line) == len(origins)

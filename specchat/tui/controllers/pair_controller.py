@@ -118,7 +118,7 @@ class PairController:
 
     def loaded(self, facts: EngineFacts) -> None:
         """Show what the engine reports about the pair."""
-        self.facts = facts
+        self.facts, self._ending = facts, None  # the session before has freed its memory by now
         self._clock.reset()
         self._progress = ""
         self.view.say("", "progress")
