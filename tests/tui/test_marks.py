@@ -45,9 +45,9 @@ async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
         for part in (screen.query_one("#place"), *screen.query(Footer)):
             assert part.region.bottom < dialog.bottom
             assert part.region.height > 0
-        shown = screen_text(app)
-        assert "+ right" in shown
-        assert all(key in shown for key in ("Close", "Step", "Token", "Go on", "Draft", "Reject"))
+        keys = ("Close", "Step", "Token", "Go on", "Draft", "Rejected")
+        await until(pilot, lambda: "+ right" in screen_text(app))
+        await until(pilot, lambda: all(key in screen_text(app) for key in keys))
 
 
 async def test_the_cursor_stays_in_view_in_a_long_draft() -> None:
