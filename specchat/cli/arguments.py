@@ -20,6 +20,7 @@ from specchat.options.declarations import (
     NetworkOptions,
     PairOptions,
     ScreenOptions,
+    ServerOptions,
 )
 from specchat.options.option import Option
 
@@ -29,6 +30,7 @@ EPILOG = (
     " variables replace the defaults shown here; `specchat config show` prints all of them."
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
+CLIENTS = ("openai", "codex", "claude", "opencode", "llm", "aider")
 MANY = 10
 """A command with more options than this shows [OPTION ...] in its usage line."""
 
@@ -129,6 +131,12 @@ def _add_answering(commands: Commands) -> None:
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
     _add_flag(ask, "--show-reasoning", "also print the reasoning when piped, in <think> tags")
     _add_flag(ask, "--no-stdin", "do not read standard input (for use in loops)")
+    options = (*settings_of(ServerOptions), *ANSWERED, *NETWORK)
+    serve = _command(commands, "serve", "serve the pair to other programs over HTTP", options)
+    serve.set_defaults(save_as=None)
+    _add_flag(serve, "--json", "print one JSON object for each request")
+    help_text = "print how to set up a client for this server"
+    _add(serve, "--for", help_text, choices=CLIENTS, dest="client", metavar="CLIENT")
 
 
 def _add_models(commands: Commands) -> None:

@@ -266,11 +266,12 @@ class _Answer:
         tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
         self._tokens += tokens
         self._num_left -= len(tokens)
-        self._statistics.count_step(len(draft), num_kept, len(tokens))
+        proposers = [each.origin for each in draft]
+        self._statistics.count_step(len(draft), num_kept, len(tokens), proposers)
         alternatives = self._alternatives(tokens, rows)
         if draft:  # a rollback may evaluate tokens again, which overwrites the rows
             self._target.rollback(len(self._tokens) - 1)
-        origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
+        origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
         return Chunk(
             "".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish,

@@ -3,7 +3,9 @@
 `acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
@@ -27,10 +29,11 @@ class Statistics:
     `reasoning_tokens` of the `generated_tokens` were reasoning, which took `reasoning_s`; they
     count in all other figures.
 
-    `drafted` counts drafted tokens, `accepted` the accepted ones among them; a token decoded again
-    after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that accepted i
-    drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
-    target's passes; `overhead_s` is everything else between the prompt and the last token.
+    `drafted` counts drafted tokens, `accepted` the accepted ones among them, and `by_origin` both
+    by what drafted them; a token decoded again after a checkpoint counts once.
+    `acceptance_histogram[i]` is the number of steps that accepted i drafted tokens. `draft_s` is
+    the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
+    everything else between the prompt and the last token.
     `step_times` are what the gain over plain decoding is worked out from.
     """
 
@@ -48,6 +51,7 @@ class Statistics:
     accepted: int = 0
     drafted_by_position: list[int] = field(default_factory=list)
     acceptance_histogram: list[int] = field(default_factory=list)
+    by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
     time_to_first_token_s: float = 0.0
     prompt_s: float = 0.0
     draft_prompt_s: float = 0.0
@@ -77,8 +81,10 @@ class Statistics:
         if self.steps == 1:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
 
-    def count_step(self, num_drafted: int, num_accepted: int, num_emitted: int) -> None:
-        """Count one step."""
+    def count_step(
+        self, num_drafted: int, num_accepted: int, num_emitted: int, origins: Sequence[str] = ()
+    ) -> None:
+        """Count one step; `origins` are those of the drafted tokens."""
         self.steps += 1
         self.generated_tokens += num_emitted
         self.drafted += num_drafted
@@ -90,6 +96,9 @@ class Statistics:
             if position == len(self.drafted_by_position):
                 self.drafted_by_position.append(0)
             self.drafted_by_position[position] += 1
+        for position, origin in enumerate(origins):
+            drafted, accepted = self.by_origin.get(origin, (0, 0))
+            self.by_origin[origin] = drafted + 1, accepted + (position < num_accepted)
 
     @property
     def acceptance_rate(self) -> float:
@@ -142,10 +151,60 @@ class Statistics:
             "draft_off": self.draft_off_reason or "",
         }
 
+    def joined(self, later: "Statistics") -> "Statistics":
+        """Return the statistics of an answer that was interrupted here and went on later.
+
+        What the later part says of itself stays, such as its drafter; the prompt and the time to
+        the first token are those of the first part, as far as it got there.
+        """
+        if not self.prompt_tokens:
+            return later
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(later, name) for name in _SUMS}
+        lists: dict[str, Any] = {
+            name: [
+                one + other
+                for one, other in zip_longest(
+                    getattr(self, name), getattr(later, name), fillvalue=0
+                )
+            ]
+            for name in ("drafted_by_position", "acceptance_histogram")
+        }
+        by_origin = dict(self.by_origin)
+        for name, (drafted, accepted) in later.by_origin.items():
+            before = by_origin.get(name, (0, 0))
+            by_origin[name] = before[0] + drafted, before[1] + accepted
+        first = self if self.steps else later
+        waited = 0.0 if self.steps else self.prompt_s
+        return replace(
+            later,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            time_to_first_token_s=first.time_to_first_token_s + waited,
+            step_times=self.step_times.joined(later.step_times),
+            by_origin=by_origin,
+            **sums,
+            **lists,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON contract, in its order."""
         return {name: getattr(self, name) for name in _CONTRACT}
 
+
+_SUMS = (
+    "generated_tokens",
+    "reasoning_tokens",
+    "reasoning_s",
+    "steps",
+    "drafted",
+    "accepted",
+    "prompt_s",
+    "draft_prompt_s",
+    "decode_s",
+    "draft_s",
+    "verify_s",
+)
+"""What an answer's parts add up to."""
 
 _CONTRACT = (
     "prompt_tokens",

@@ -102,6 +102,17 @@ class StepTimes:
         elif num_drafted:
             self.num_unpriced += num_emitted
 
+    def joined(self, later: "StepTimes") -> "StepTimes":
+        """Return the times of these steps and of later ones of the same answer."""
+        bins = Counter(self._bins)
+        bins.update(later._bins)  # noqa: SLF001  # of the same class
+        return StepTimes(
+            self.seconds + later.seconds,
+            self.priced_s + later.priced_s,
+            self.num_unpriced + later.num_unpriced,
+            dict(bins),
+        )
+
     def count(self) -> tuple[int, int]:
         """Return the number of steps without drafts and with them."""
         counts = _counts(dict(self._bins))

@@ -63,12 +63,14 @@ class GenerateRequest(GenerateOptions):
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
-    answer begins with their tokens, which are yielded first.
+    answer begins with their tokens, which are yielded first. `prediction` is a text that the answer
+    is expected to be like: what it has in common with it is drafted.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
+    prediction: str = field(default="", kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -76,11 +78,13 @@ class GenerateRequest(GenerateOptions):
 class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
-    `tools` are offered to the model, in the form of OpenAI's API. `begun` are steps of an earlier
-    answer with this target: the answer begins with their tokens, which are yielded first. With
-    `make_room`, the messages with the indices `pinned` stay, and the rest of their turns. With
-    `is_aside` the conversation will go on without the last message and the answer: the request is
-    refused with InvalidOption if the model would have to read the conversation again for that.
+    `tools` are offered to the model, in the form of OpenAI's API. The chat template gets
+    `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
+    earlier answer with this target: the answer begins with their tokens, which are yielded first.
+    `prediction` is a text that the answer is expected to be like. With `make_room`, the messages
+    with the indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation
+    will go on without the last message and the answer: the request is refused with InvalidOption if
+    the model would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]
@@ -88,6 +92,8 @@ class ChatRequest(GenerateOptions):
     is_aside: bool = field(default=False, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    prediction: str = field(default="", kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 

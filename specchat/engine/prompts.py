@@ -65,7 +65,7 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
     if isinstance(request, GenerateRequest):
         return Prompt(_tokenize_prompt(model, request.prompt, special=request.special))
     messages = request.messages
-    prompt = partial(_chat_prompt, model, think=request.think, tools=request.tools)
+    prompt = partial(_prompt_of, model, request)
     if request.make_room:
         num_begun = sum(len(step.tokens) for step in request.begun)
         limit = capacity - num_begun - min(request.max_tokens or LEAST_ROOM, capacity // 4)
@@ -95,7 +95,7 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
     It may not share all of them: a template that drops earlier reasoning also drops the `<think>`
     at the end of this prompt.
     """
-    if isinstance(request, GenerateRequest) or prompt.form is None:
+    if not isinstance(request, ChatRequest) or prompt.form is None:
         return 0
     kept = request.messages[prompt.num_left_out :]
     if prompt.num_left_out:
@@ -104,7 +104,7 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
     asked: ChatMessage = {"role": "user", "content": "."}
     followed = [*(kept[:-1] if kept[-1]["role"] == "assistant" else kept), answered, asked]
     try:
-        later = _chat_prompt(model, followed, think=request.think, tools=request.tools).tokens
+        later = _prompt_of(model, request, followed).tokens
     except TemplateError:
         return 0
     pairs = zip(prompt.tokens, later, strict=False)
@@ -114,7 +114,7 @@ def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
 def tokenize_next(model: Model, request: ChatRequest) -> list[int]:
     """Return a prompt with which a conversation goes on after an aside, its last message."""
     messages: list[ChatMessage] = [*request.messages[:-1], {"role": "user", "content": "."}]
-    return _chat_prompt(model, messages, think=request.think, tools=request.tools).tokens
+    return _prompt_of(model, request, messages).tokens
 
 
 def num_common(first: Sequence[int], second: Sequence[int]) -> int:
@@ -220,18 +220,31 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     return _chat_prompt(model, messages, think=AUTO_THINK).tokens
 
 
+def _prompt_of(model: Model, request: ChatRequest, messages: Sequence[ChatMessage]) -> Prompt:
+    """Return the prompt of a conversation, with all else as a request has it."""
+    return _chat_prompt(
+        model, messages, think=request.think, tools=request.tools, variables=request.variables
+    )
+
+
 def _chat_prompt(
     model: Model,
     messages: Sequence[ChatMessage],
     *,
     think: str,
     tools: Sequence[Mapping[str, Any]] = (),
+    variables: Mapping[str, Any] | None = None,
 ) -> Prompt:
     """Return a conversation's prompt; names of tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
     said = [with_objects(each) for each in checked(messages)]
-    quoted = _QuotedNames(vocabulary, form.template, _strings([said, tools]))
-    rendered = form.prompt(quoted.hidden(said), think=think, tools=quoted.hidden(list(tools)))
+    quoted = _QuotedNames(vocabulary, form.template, _strings([said, tools, variables or {}]))
+    rendered = form.prompt(
+        quoted.hidden(said),
+        think=think,
+        tools=quoted.hidden(list(tools)),
+        variables=_mapped(variables or {}, quoted.hide),
+    )
     text, first = rendered.text, vocabulary.bos()
     if form.bos and text.lstrip().startswith(form.bos):
         text = text.lstrip()
@@ -282,18 +295,19 @@ class _QuotedNames:
             return {self._hide_unless_word(key): self._field(key, value[key]) for key in value}
         if isinstance(value, list | tuple):
             return [self._hidden(each) for each in value]
-        return self._hide(value) if isinstance(value, str) else value
+        return self.hide(value) if isinstance(value, str) else value
 
     def _field(self, key: str, value: Any) -> Any:
         if key in STRUCTURE and isinstance(value, str):
             return self._hide_unless_word(value)
         # a model wrote the arguments, including their names
-        return _mapped(value, self._hide) if key == "arguments" else self._hidden(value)
+        return _mapped(value, self.hide) if key == "arguments" else self._hidden(value)
 
     def _hide_unless_word(self, text: str) -> str:
-        return text if WORD.fullmatch(text) else self._hide(text)
+        return text if WORD.fullmatch(text) else self.hide(text)
 
-    def _hide(self, content: str) -> str:
+    def hide(self, content: str) -> str:
+        """Return a text with a placeholder for each special token's name in it."""
         for number, name in enumerate(self._names):
             content = content.replace(name, f"{self._mark}{number}{self._mark}")
         return content

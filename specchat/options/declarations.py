@@ -329,6 +329,42 @@ class NetworkOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions(Options):
+    """Where `specchat serve` listens, and who may use it."""
+
+    TABLE: ClassVar = "server"
+
+    host: str = declare(
+        "127.0.0.1",
+        "The address to listen on; others than this machine's need a key.",
+        metavar="HOST",
+    )
+    port: int = declare(
+        8642, "The port to listen on; 0 takes a free one.", minimum=0, maximum=65535
+    )
+    socket: Path | None = declare(
+        None,
+        "Listen on this Unix socket instead, which only you can open.",
+        metavar="FILE",
+        example="~/specchat.sock",
+    )
+    key: str = declare(
+        "none", "The key that clients must send; auto makes one.", metavar="none|auto|TEXT"
+    )
+    origin: Sequence[str] = declare(
+        (),
+        "A web page that may use the server, such as http://localhost:3000.",
+        convert=_stop_strings,
+        expected="an address or a list of addresses",
+        metavar="URL",
+        example=("http://localhost:3000",),
+    )
+    queue: int = declare(
+        32, "Requests that may wait; more are refused with 503.", minimum=1, maximum=10_000
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenOptions(Options):
     """What the chat's screen shows, and how."""
 

@@ -10,20 +10,29 @@ from specchat.options.declarations import (
     NetworkOptions,
     PairOptions,
     ScreenOptions,
+    ServerOptions,
 )
 from specchat.options.option import Option
 
 KEYS = "keys"
 """The table without fixed names: it maps actions of the chat to keys."""
 
-TABLES = ("model", "decoding", "sampling", "chat", "network", "screen", KEYS)
+TABLES = ("model", "decoding", "sampling", "chat", "network", "server", "screen", KEYS)
 """The tables, in the order of the documentation."""
 
 ACTION_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
 KEY = r"(?:(?:ctrl|alt|shift|super|hyper|meta)\+)*(?:\w+|[^\s\w,+])"
 KEY_LIST = re.compile(rf"\s*{KEY}\s*(?:,\s*{KEY}\s*)*")
 
-DECLARED = (PairOptions, LoadOptions, GenerateOptions, ChatOptions, NetworkOptions, ScreenOptions)
+DECLARED = (
+    PairOptions,
+    LoadOptions,
+    GenerateOptions,
+    ChatOptions,
+    NetworkOptions,
+    ServerOptions,
+    ScreenOptions,
+)
 SETTINGS = tuple(
     option
     for table in TABLES

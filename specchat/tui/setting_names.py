@@ -17,6 +17,7 @@ GROUPS = {
     "model": "Model and memory",
     "sampling": "Sampling",
     "network": "Network",
+    "server": "Server",
 }
 """The headings of the tables of the settings file, in the order of the list."""
 NAMES = {

@@ -21,6 +21,7 @@ from specchat.chat.formats.messages import (
     calls_as_text,
     checked,
     checked_tools,
+    checked_variables,
     leaves_out_system,
     with_object,
     with_text,
@@ -137,15 +138,19 @@ class ChatFormat:
         *,
         think: str,
         tools: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
     ) -> Prompt:
         """Return a conversation as text; an answer at its end is left open for continuation.
 
-        Raises InvalidOption for a malformed message or tool or an unknown value of `think`, and
-        TemplateError if the template fails or refuses the conversation.
+        The template gets `variables` beside its own. Raises InvalidOption for a malformed message,
+        tool or variable or an unknown value of `think`, and TemplateError if the template fails or
+        refuses the conversation.
         """
         messages = checked(messages)
-        variables, notices = self._think_variables(think)
-        given = {**variables, **({"tools": checked_tools(tools)} if tools else {})}
+        switched, notices = self._think_variables(think)
+        given = {**switched, **checked_variables(variables or {})}
+        if tools:
+            given["tools"] = checked_tools(tools)
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
         text, moved = self._render(kept, given)

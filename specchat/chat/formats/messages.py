@@ -9,6 +9,8 @@ from specchat.chat.conversation import ChatMessage
 from specchat.errors import InvalidOption
 
 SYSTEM_ROLES = ("system", "developer")
+OWN_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+"""Variables of a template that follow from the conversation and the model."""
 
 
 def checked(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
@@ -54,6 +56,14 @@ def _checked_tool(tool: Any) -> dict[str, Any]:
     described.setdefault("description", "")
     described.setdefault("parameters", {"type": "object", "properties": {}})
     return {**tool, "type": tool.get("type", "function"), "function": described}
+
+
+def checked_variables(variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return variables for a template. Raises InvalidOption for one that is not the caller's."""
+    for name in variables:
+        if name in OWN_VARIABLES:
+            raise InvalidOption(f"chat_template_kwargs: {name} is set by specchat itself")
+    return variables
 
 
 def _text_of(content: Any) -> str:

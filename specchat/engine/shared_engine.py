@@ -1,0 +1,437 @@
+"""One engine for several clients: a thread owns it, and requests take turns.
+
+Clients are served in turn, however many requests each has waiting. An answer that takes long lets
+others in: it is stopped between two steps and goes on later from the tokens it has, so with a seed
+its text is the same as without the others. The engine keeps what it read of each, so nothing is
+read twice. If the engine dies, its answers fail and it is loaded again.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, TypeVar, cast
+
+from specchat.decoding.chunk import Chunk, Finish
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import (
+    AnswerRequest,
+    Engine,
+    EngineFacts,
+    ProgressCallback,
+    Stage,
+)
+from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.logs import log_internal_error
+
+LOG = "server.log"
+SLICE_SECONDS = 1.0
+"""How long an answer goes on while others wait, before one of them goes on."""
+MOST_IN_TURN = 4
+"""Answers that take turns; the others wait until one of these has ended."""
+IDLE_SECONDS = 0.5
+"""How often an idle thread checks that its engine is alive."""
+SECONDS_TO_MEASURE = 2.0
+"""After how long without a request the pair's passes are measured, if they are not known."""
+
+Result = TypeVar("Result")
+Load = Callable[[ProgressCallback], Engine]
+"""Loads the engine; it gives up when the callback returns False."""
+
+
+class QueueFull(SpecchatError):
+    """Raised when too many requests are waiting; trying again later may work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What is new of a request since the last look.
+
+    `place` counts the answers before it, 0 once it is being answered; `share` is how much of its
+    prompt is read. `chunks` are the new steps, `statistics` those of all steps so far. `is_over`
+    comes with the `finish`, or with the `error` it failed with.
+    """
+
+    place: int
+    share: float
+    chunks: tuple[Chunk, ...]
+    statistics: Statistics
+    is_over: bool = False
+    finish: Finish | None = None
+    error: SpecchatError | None = None
+
+
+class Ticket:
+    """A request to a shared engine. `take` may be called from any thread, and so may `cancel`."""
+
+    def __init__(
+        self, request: AnswerRequest, client: str, on_change: Callable[[], None], *, number: int = 0
+    ) -> None:
+        """Make the ticket of a request; `on_change` is called on the engine's thread."""
+        self.number, self.client, self.request = number, client, request
+        self.place = 0
+        self.share = 0.0
+        self.begun: tuple[Chunk, ...] = ()
+        self.statistics = Statistics()
+        self.is_cancelled = self.is_over = False
+        self.queued_at = monotonic()
+        self.waited_s = 0.0
+        self._on_change = on_change
+        self._finish: Finish | None = None
+        self._error: SpecchatError | None = None
+        self._chunks: list[Chunk] = []
+        self._is_announced = False
+        self._lock = threading.Lock()
+
+    def take(self) -> Update:
+        """Return what is new, and forget it."""
+        with self._lock:
+            chunks, self._chunks = tuple(self._chunks), []
+            self._is_announced = False
+            return Update(
+                self.place, self.share, chunks, self.statistics,
+                self.is_over, self._finish, self._error,
+            )  # fmt: skip
+
+    def cancel(self) -> None:
+        """Give the request up; an answer in progress ends within a step."""
+        self.is_cancelled = True
+        self.on_cancel()
+
+    def on_cancel(self) -> None:
+        """Called when the request is given up; set by the engine that has it."""
+
+    def report(self, place: int, share: float) -> None:
+        """Note its place in the queue and how much of its prompt is read."""
+        if (place, share) != (self.place, self.share):
+            self.place, self.share = place, share
+            self._announce()
+
+    def add(self, chunk: Chunk, statistics: Statistics) -> None:
+        """Add a step."""
+        with self._lock:
+            self._chunks.append(chunk)
+            self.statistics = statistics
+        self._announce()
+
+    def end(self, finish: Finish | None, error: SpecchatError | None = None) -> None:
+        """End the request."""
+        with self._lock:
+            self.is_over, self._finish, self._error = True, finish, error
+            self._is_announced = False
+        self._announce()
+
+    def _announce(self) -> None:
+        """Call `on_change` once until the next look."""
+        with self._lock:
+            is_due, self._is_announced = not self._is_announced, True
+        if is_due:
+            self._on_change()
+
+
+class SharedEngine:
+    """An engine whose requests come from several clients, and the thread that owns it."""
+
+    def __init__(
+        self,
+        load: Load,
+        *,
+        most_waiting: int = 32,
+        on_progress: ProgressCallback | None = None,
+    ) -> None:
+        """Load the engine. Raises as `Engine.load` does."""
+        self._load = load
+        self._most_waiting = most_waiting
+        self._lock = threading.Condition()
+        self._waiting: list[Ticket] = []
+        self._active: deque[Ticket] = deque()
+        self._calls: deque[Call] = deque()
+        self._served: dict[str, int] = {}
+        self._number = 0
+        self._current: Ticket | None = None
+        self._is_closing = False
+        self._engine: Engine | None = load(on_progress or (lambda *_: None))
+        self.facts: EngineFacts = self._engine.facts
+        self._thread = threading.Thread(target=self._run, name="shared engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: AnswerRequest, client: str, on_change: Callable[[], None]) -> Ticket:
+        """Queue a request. Raises QueueFull, or EngineFailed once closed."""
+        with self._lock:
+            self._require_open()
+            if len(self._waiting) >= self._most_waiting:
+                raise QueueFull(f"{len(self._waiting)} requests are waiting: try again later")
+            self._number += 1
+            ticket = Ticket(request, client, on_change, number=self._number)
+            ticket.on_cancel = lambda: self._cancel(ticket)  # type: ignore[method-assign]
+            self._waiting.append(ticket)
+            self._tell_places()
+            self._lock.notify_all()
+        return ticket
+
+    def call(self, act: Callable[[Engine], Result]) -> Result:
+        """Do something with the engine between two answers' turns, and wait for the result."""
+        made = Call(act)
+        with self._lock:
+            self._require_open()
+            self._calls.append(made)
+            self._lock.notify_all()
+        return cast(Result, made.result())
+
+    @property
+    def num_waiting(self) -> int:
+        """The requests that have not begun."""
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """The answers that have begun and take turns."""
+        return len(self._active)
+
+    def close(self) -> None:
+        """End all answers and the engine."""
+        with self._lock:
+            self._is_closing = True
+        self.cancel_all()
+        self._thread.join()
+
+    def cancel_all(self) -> None:
+        """End all answers."""
+        with self._lock:
+            for ticket in (*self._active, *self._waiting):
+                ticket.is_cancelled = True
+            if self._engine is not None:
+                self._engine.stop()
+            self._lock.notify_all()
+
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise EngineFailed("the engine is shutting down")
+
+    def _cancel(self, ticket: Ticket) -> None:
+        with self._lock:
+            if self._current is ticket and self._engine is not None:
+                self._engine.stop()
+            self._lock.notify_all()
+
+    # --- the owning thread ---
+
+    def _run(self) -> None:
+        since, is_measured = monotonic(), False
+        while not self._is_closing:
+            made, ticket = self._next(IDLE_SECONDS)
+            if made is None and ticket is None:
+                is_due = not is_measured and monotonic() - since >= SECONDS_TO_MEASURE
+                is_measured = is_measured or is_due
+                self._while_idle(is_due=is_due)
+                continue
+            try:
+                engine = self._loaded()
+            except Exception as error:  # noqa: BLE001  # the client must receive every error
+                if made is not None:
+                    made.fail(_readable(error))
+                elif ticket is not None:
+                    self._end(ticket, None, _readable(error))
+                continue
+            if made is not None:
+                made.run(engine)
+            elif ticket is not None:
+                self._take_turn(engine, ticket)
+            since, is_measured = monotonic(), False
+        for ticket in (*self._active, *self._waiting):
+            ticket.end("cancelled")
+        for made in self._calls:
+            made.fail(Cancelled("the engine is shutting down"))
+        if self._engine is not None:
+            self._engine.close()
+
+    def _next(self, seconds: float) -> "tuple[Call | None, Ticket | None]":
+        """Return what to do next: a call first, then the answer whose turn it is."""
+        with self._lock:
+            if not (self._calls or self._active or self._waiting or self._is_closing):
+                self._lock.wait(seconds)
+            self._drop_cancelled()
+            if self._calls:
+                return self._calls.popleft(), None
+            self._let_in()
+            self._tell_places()
+            return None, self._active[0] if self._active else None
+
+    def _let_in(self) -> None:
+        """Let waiting requests take turns, before those that have had one."""
+        new: list[Ticket] = []
+        while self._waiting and len(self._active) + len(new) < MOST_IN_TURN:
+            new.append(ticket := self._in_order()[0])
+            self._waiting.remove(ticket)
+            self._served[ticket.client] = ticket.number
+            ticket.waited_s = monotonic() - ticket.queued_at
+        self._active.extendleft(reversed(new))
+
+    def _drop_cancelled(self) -> None:
+        for ticket in [each for each in (*self._active, *self._waiting) if each.is_cancelled]:
+            with suppress(ValueError):
+                self._active.remove(ticket)
+            with suppress(ValueError):
+                self._waiting.remove(ticket)
+            ticket.end("cancelled")
+
+    def _in_order(self) -> list[Ticket]:
+        """Return the waiting requests, one of each client in turn, the least recent one first."""
+        counts: dict[str, int] = {}
+        order: list[tuple[int, int, int, Ticket]] = []
+        for ticket in self._waiting:
+            turn = counts[ticket.client] = counts.get(ticket.client, 0) + 1
+            order.append((turn, self._served.get(ticket.client, 0), ticket.number, ticket))
+        return [ticket for *_, ticket in sorted(order, key=lambda each: each[:3])]
+
+    def _tell_places(self) -> None:
+        for place, ticket in enumerate(self._in_order(), len(self._active) + 1):
+            ticket.report(place, 0.0)
+
+    def _take_turn(self, engine: Engine, ticket: Ticket) -> None:
+        """Answer for a while; an answer that is not over goes to the end of the line."""
+        with self._lock:
+            if ticket.is_cancelled:
+                return
+            self._current = ticket
+        try:
+            turn = _Turn(engine, ticket, self._is_wanted)
+            finish = turn.take()
+        except Exception as error:  # noqa: BLE001  # the client must receive every error
+            self._end(ticket, None, _readable(error))
+        else:
+            if finish is not None:
+                self._end(ticket, finish)
+            else:
+                with self._lock:
+                    self._active.rotate(-1)
+        finally:
+            with self._lock:
+                self._current = None
+        self.facts = engine.facts
+
+    def _is_wanted(self) -> bool:
+        """Return True if another request waits for the engine."""
+        has_room = len(self._active) < MOST_IN_TURN
+        return bool(len(self._active) > 1 or self._calls or (self._waiting and has_room))
+
+    def _end(
+        self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None
+    ) -> None:
+        with self._lock, suppress(ValueError):
+            self._active.remove(ticket)
+        ticket.end(finish, error)
+
+    def _loaded(self) -> Engine:
+        """Return the engine, loaded again if its process has died."""
+        if self._engine is not None:
+            try:
+                self._engine.check()
+            except EngineFailed:
+                self._engine.close()
+                self._engine = None
+        if self._engine is None:
+            self._engine = self._load(lambda *_: not self._is_closing)
+            self.facts = self._engine.facts
+        return self._engine
+
+    def _while_idle(self, *, is_due: bool) -> None:
+        """Load a dead engine again; measure what is not known of the pair."""
+        with suppress(SpecchatError):
+            engine = self._loaded()
+            if is_due:
+                engine.prepare(lambda *_: not (self._waiting or self._calls or self._is_closing))
+                self.facts = engine.facts
+
+
+class _Turn:
+    """A turn of one answer with the engine."""
+
+    def __init__(self, engine: Engine, ticket: Ticket, is_wanted: Callable[[], bool]) -> None:
+        self._engine, self._ticket, self._is_wanted = engine, ticket, is_wanted
+        self._before = ticket.statistics
+        self._begun = ticket.begun
+        self._ends_at = monotonic() + SLICE_SECONDS
+        self._share = 0.0
+        self._is_interrupted = False
+
+    def take(self) -> Finish | None:
+        """Decode until the answer ends or its time is up; return None in that case."""
+        ticket, num_begun = self._ticket, len(self._begun)
+        ticket.report(0, ticket.share)
+        for number, chunk in enumerate(self._engine.begin(self._request())):
+            if number < num_begun:
+                continue
+            if chunk.finish == "cancelled" and self._is_interrupted and not ticket.is_cancelled:
+                ticket.statistics = self._before.joined(self._engine.stats)
+                return None
+            ticket.begun = (*ticket.begun, chunk)
+            ticket.add(chunk, self._before.joined(self._engine.stats))
+            if chunk.finish:
+                return chunk.finish
+            self._check()
+        raise EngineFailed("the answer has no end")
+
+    def _request(self) -> AnswerRequest:
+        """Return the request, to be continued from the steps that there are."""
+        asked, num_emitted = self._ticket.request, self._before.generated_tokens
+        left = asked.max_tokens and asked.max_tokens - num_emitted
+        begun = self._begun or asked.begun
+        return replace(asked, begun=begun, max_tokens=left, on_progress=self._on_progress)
+
+    def _on_progress(self, stage: Stage, share: float) -> None:
+        """Note how much of the prompt is read; a turn ends after another part of it."""
+        del stage
+        has_advanced, self._share = share > self._share > 0, share
+        self._ticket.report(0, share)
+        if has_advanced:
+            self._check()
+        elif self._ticket.is_cancelled:
+            self._engine.stop()
+
+    def _check(self) -> None:
+        """Stop the answer if its time is up and another one waits, or if it is given up."""
+        is_due = monotonic() >= self._ends_at and self._is_wanted()
+        if self._ticket.is_cancelled or is_due:
+            self._is_interrupted = self._is_interrupted or is_due
+            self._engine.stop()
+
+
+class Call:
+    """Something to do with the engine on its own thread, and its outcome."""
+
+    def __init__(self, act: Callable[[Engine], Any]) -> None:
+        """Prepare to do it."""
+        self._act = act
+        self._done = threading.Event()
+        self._result: Any = None
+        self._error: SpecchatError | None = None
+
+    def run(self, engine: Engine) -> None:
+        """Do it."""
+        try:
+            self._result = self._act(engine)
+        except Exception as error:  # noqa: BLE001  # the caller must receive every error
+            self._error = _readable(error)
+        self._done.set()
+
+    def fail(self, error: SpecchatError) -> None:
+        """End without having done it."""
+        self._error = error
+        self._done.set()
+
+    def result(self) -> Any:
+        """Wait for it; return its result or raise its error."""
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def _readable(error: Exception) -> SpecchatError:
+    """Return an error of this package for any error."""
+    if isinstance(error, SpecchatError):
+        return error
+    return EngineFailed(log_internal_error(error, LOG))

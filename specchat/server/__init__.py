@@ -1,0 +1,1 @@
+"""`specchat serve`: the HTTP APIs of OpenAI and Anthropic over one loaded pair."""

@@ -1,0 +1,111 @@
+"""The figures of an answer: usage, llama.cpp's timings, vLLM's metrics, specchat's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from specchat.decoding.statistics import Statistics
+from specchat.server.service import Progress
+
+PREDICTION = "prediction"
+"""The origin of tokens that a request predicted."""
+
+
+def usage_of(statistics: Statistics) -> dict[str, Any]:
+    """Return token counts as OpenAI's chat API has them."""
+    drafted, accepted = statistics.by_origin.get(PREDICTION, (0, 0))
+    return {
+        "prompt_tokens": statistics.prompt_tokens,
+        "completion_tokens": statistics.generated_tokens,
+        "total_tokens": statistics.prompt_tokens + statistics.generated_tokens,
+        "prompt_tokens_details": {"cached_tokens": statistics.cached_tokens},
+        "completion_tokens_details": {
+            "reasoning_tokens": statistics.reasoning_tokens,
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": drafted - accepted,
+        },
+    }
+
+
+def total_usage(answers: Sequence[Progress]) -> dict[str, Any]:
+    """Return the usage of several answers to one prompt, which counts once."""
+    first, *others = [usage_of(each.statistics) for each in answers]
+    for usage in others:
+        first["completion_tokens"] += usage["completion_tokens"]
+        for name, count in usage["completion_tokens_details"].items():
+            first["completion_tokens_details"][name] += count
+    first["total_tokens"] = first["prompt_tokens"] + first["completion_tokens"]
+    return first
+
+
+def timings_of(statistics: Statistics) -> dict[str, Any]:
+    """Return llama-server's `timings`: milliseconds, rates, and draft counts."""
+    num_read = statistics.prompt_tokens - statistics.cached_tokens
+    prompt_ms, predicted_ms = 1000 * statistics.prompt_s, 1000 * statistics.decode_s
+    return {
+        "cache_n": statistics.cached_tokens,
+        "prompt_n": num_read,
+        "prompt_ms": prompt_ms,
+        "prompt_per_token_ms": prompt_ms / max(1, num_read),
+        "prompt_per_second": _rate(num_read, statistics.prompt_s),
+        "predicted_n": statistics.generated_tokens,
+        "predicted_ms": predicted_ms,
+        "predicted_per_token_ms": predicted_ms / max(1, statistics.generated_tokens),
+        "predicted_per_second": statistics.tokens_per_second,
+        "draft_n": statistics.drafted,
+        "draft_n_accepted": statistics.accepted,
+    }
+
+
+def metrics_of(statistics: Statistics, progress: Progress) -> dict[str, Any]:
+    """Return vLLM's per-request `metrics`."""
+    num_gaps = max(1, statistics.generated_tokens - 1)
+    return {
+        "time_to_first_token_ms": 1000 * (progress.waited_s + statistics.time_to_first_token_s),
+        "generation_time_ms": 1000 * statistics.decode_s,
+        "queue_time_ms": 1000 * progress.waited_s,
+        "mean_itl_ms": 1000 * statistics.decode_s / num_gaps,
+        "tokens_per_second": statistics.tokens_per_second,
+        "speculative_decoding": {
+            "mean_acceptance_length": statistics.tokens_per_step,
+            "draft_acceptance_rate": statistics.acceptance_rate,
+            "acceptance_histogram": statistics.acceptance_histogram,
+            "num_spec_steps": statistics.steps,
+            "num_accepted_draft_tokens": statistics.accepted,
+            "num_draft_tokens": statistics.drafted,
+            "num_spec_tokens": max(0, len(statistics.drafted_by_position)),
+        },
+    }
+
+
+def own_figures(statistics: Statistics) -> dict[str, Any]:
+    """Return specchat's own figures; the speedup is None unless it can be said soundly."""
+    gain = statistics.gain
+    by_origin = {
+        name: {"drafted": drafted, "accepted": accepted}
+        for name, (drafted, accepted) in sorted(statistics.by_origin.items())
+    }
+    return {
+        "drafter": statistics.drafter,
+        "speculation_off_reason": statistics.speculation_off_reason,
+        "draft_off_reason": statistics.draft_off_reason,
+        "acceptance_rate": statistics.acceptance_rate,
+        "tokens_per_step": statistics.tokens_per_step,
+        "by_origin": by_origin,
+        "speedup": round(gain.speedup, 3) if gain.is_sound else None,
+        "saved_s": round(gain.saved_s, 3) if gain.is_sound else None,
+        "notices": list(statistics.notices),
+    }
+
+
+def figures_of(progress: Progress) -> dict[str, Any]:
+    """Return `timings`, `metrics` and `specchat` of an answer."""
+    statistics = progress.statistics
+    return {
+        "timings": timings_of(statistics),
+        "metrics": metrics_of(statistics, progress),
+        "specchat": own_figures(statistics),
+    }
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds else 0.0

@@ -1,0 +1,76 @@
+"""Errors of the HTTP APIs, in the shape that each API's clients know."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.engine.shared_engine import QueueFull
+from specchat.errors import ContextFull, EngineFailed, InvalidOption, SpecchatError, TemplateError
+
+RETRY_AFTER_SECONDS = 5
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
+TOO_LARGE, UNSUPPORTED_TYPE, INTERNAL, BUSY = 413, 415, 500, 503
+ANTHROPIC_TYPES = {
+    BAD_REQUEST: "invalid_request_error",
+    UNAUTHORIZED: "authentication_error",
+    FORBIDDEN: "permission_error",
+    NOT_FOUND: "not_found_error",
+    TOO_LARGE: "request_too_large",
+    BUSY: "overloaded_error",
+    INTERNAL: "api_error",
+}
+OPENAI_TYPES = {
+    UNAUTHORIZED: "authentication_error",
+    BUSY: "server_error",
+    INTERNAL: "server_error",
+}
+
+
+@dataclass(frozen=True)
+class ApiError(Exception):
+    """An error that a client receives: `param` names the field at fault, `code` is for programs."""
+
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_exception(error: SpecchatError) -> ApiError:
+    """Return an error of the engine as an API's: only what may work again later is 5xx."""
+    text = str(error)
+    if isinstance(error, ContextFull):
+        return ApiError(BAD_REQUEST, text, "messages", "context_length_exceeded")
+    if isinstance(error, InvalidOption | TemplateError):
+        return ApiError(BAD_REQUEST, text, text.partition(" ")[0].strip(":") or None)
+    if isinstance(error, QueueFull):
+        return ApiError(
+            BUSY, text, code="queue_full", headers={"Retry-After": str(RETRY_AFTER_SECONDS)}
+        )
+    is_fatal = isinstance(error, EngineFailed)
+    return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
+
+
+def openai_body(error: ApiError) -> dict[str, Any]:
+    """Return an error as OpenAI's APIs have it."""
+    kind = OPENAI_TYPES.get(error.status, "invalid_request_error")
+    return {
+        "error": {
+            "message": error.message,
+            "type": kind,
+            "param": error.param,
+            "code": error.code,
+        }
+    }
+
+
+def anthropic_body(error: ApiError) -> dict[str, Any]:
+    """Return an error as Anthropic's API has it."""
+    kind = ANTHROPIC_TYPES.get(error.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": error.message}}
+
+
+def body_for(path: str) -> Callable[[ApiError], dict[str, Any]]:
+    """Return the function that gives an error the shape of the API of a path."""
+    return anthropic_body if path.startswith("/v1/messages") else openai_body

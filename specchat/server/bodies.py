@@ -1,0 +1,116 @@
+"""Reading request bodies: JSON into declared fields, and these into options of the engine."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from specchat.options.declarations import AUTO_THINK, LONGEST_DRAFT
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.service import ChosenModel, Service
+
+Body = TypeVar("Body")
+MOST_CHOICES = 8
+"""The largest `n`."""
+MOST_STOPS = 64
+LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""The values of `reasoning_effort` that ask for reasoning."""
+SAMPLING = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "repeat_last_n",
+    "seed",
+    "drafter",
+    "draft_length",
+)
+"""Fields that are options of the same name."""
+
+
+class SharedFields(Struct, kw_only=True):
+    """What the APIs of OpenAI's kind have in common, with llama.cpp's and specchat's own fields."""
+
+    model: str | None = None
+    stream: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_last_n: int | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: str | Sequence[str] | None = None
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
+    logit_bias: Mapping[str, float] | None = None
+    user: str | None = None
+    drafter: str | None = None
+    draft_length: Annotated[int, Meta(ge=0, le=LONGEST_DRAFT)] | Literal["auto"] | None = None
+    exact: Literal["on", "auto", "off"] | None = None
+    verify: bool | None = None
+    ignore_eos: bool | None = None
+
+
+async def read(request: Request, kind: type[Body]) -> Body:
+    """Return the body of a request. Raises ApiError for what is not JSON of this shape."""
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        param = place.strip("`").strip(".") or None
+        raise ApiError(BAD_REQUEST, f"{param}: {text}" if param else text, param) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
+
+
+def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:
+    """Return the options of an answer: what the request says, else the server's defaults."""
+    given = {name: getattr(body, name) for name in SAMPLING}
+    given["max_tokens"] = body.max_tokens
+    if body.seed is not None and body.seed < 0:
+        given["seed"] = None  # as llama-server: random
+    if body.stop is not None:
+        stops = [body.stop] if isinstance(body.stop, str) else list(body.stop)
+        if len(stops) > MOST_STOPS:
+            raise ApiError(BAD_REQUEST, f"stop: at most {MOST_STOPS} strings", "stop")
+        given["stop"] = [each for each in stops if each]
+    if body.logit_bias:
+        given["logit_bias"] = _biases(body.logit_bias)
+    if body.ignore_eos:
+        given["ignore_end"] = True
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return {**service.defaults, **chosen.options, **wanted}
+
+
+def think_of(effort: str | None, service: Service) -> str | None:
+    """Return the value of `think` for a `reasoning_effort`; None if it says nothing.
+
+    A level that the model does not have becomes plain reasoning; a model without a switch for
+    reasoning keeps its own way.
+    """
+    if effort is None or not service.facts.thinking:
+        return None
+    if effort == "none":
+        return "off" if service.facts.takes_think("off") else None
+    for word in (effort, "on"):
+        if service.facts.takes_think(word):
+            return word
+    return AUTO_THINK
+
+
+def _biases(given: Mapping[str, float]) -> dict[int, float]:
+    """Return biases by token; as with OpenAI, -100 and less ban a token."""
+    found: dict[int, float] = {}
+    for token, bias in given.items():
+        if not token.strip().isdecimal():
+            raise ApiError(BAD_REQUEST, f"logit_bias: {token!r} is not a token id", "logit_bias")
+        found[int(token)] = float("-inf") if bias <= -100 else bias
+    return found

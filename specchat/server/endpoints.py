@@ -1,0 +1,92 @@
+"""The application: all endpoints, behind the guard."""
+
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from specchat.errors import SpecchatError
+from specchat.server.api_errors import NOT_FOUND, ApiError, body_for
+from specchat.server.chat_completions import chat_completions
+from specchat.server.guard import Access, Guard
+from specchat.server.replies import readable
+from specchat.server.service import Service
+
+GET, POST = ["GET"], ["POST"]
+
+
+def make_app(service: Service, access: Access) -> ASGIApp:
+    """Return the ASGI application of a service, for whom `access` allows."""
+    routes = [
+        Route("/", health, methods=["GET", "HEAD"]),
+        Route("/health", health, methods=["GET", "HEAD"]),
+        Route("/v1/models", models, methods=GET),
+        Route("/v1/models/{name:path}", model, methods=GET),
+        Route("/v1/chat/completions", chat_completions, methods=POST),
+    ]
+    handlers: Any = {
+        ApiError: _refused,
+        SpecchatError: _refused,
+        HTTPException: _refused,
+        Exception: _refused,
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.state.service = service
+    return Guard(app, access)
+
+
+async def health(request: Request) -> Response:
+    """Say that the server is there."""
+    del request
+    return JSONResponse({"status": "ok"})
+
+
+async def models(request: Request) -> Response:
+    """List the names of the loaded pair."""
+    service: Service = request.app.state.service
+    listed = [_model(service, name) for name in service.model_names()]
+    return JSONResponse({"object": "list", "data": listed})
+
+
+async def model(request: Request) -> Response:
+    """Describe the pair under one of its names."""
+    service: Service = request.app.state.service
+    name = request.path_params["name"]
+    if name not in service.model_names():
+        raise ApiError(NOT_FOUND, f"no model {name!r}", "model", "model_not_found")
+    return JSONResponse(_model(service, name))
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    facts = service.facts
+    return {
+        "id": name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "specchat",
+        "max_model_len": facts.context,
+        "context_length": facts.context,
+        "meta": {
+            "target": facts.target,
+            "draft": facts.draft,
+            "n_ctx": facts.context,
+            "size": facts.target_file_bytes,
+            "speculation_off_reason": facts.speculation_off_reason,
+            "draft_off_reason": facts.draft_off_reason,
+        },
+    }
+
+
+async def _refused(request: Request, raised: Exception) -> Response:
+    """Return an error in the shape of the API that was called."""
+    if isinstance(raised, HTTPException):
+        texts = {404: f"no such endpoint: {request.url.path}", 405: "wrong method"}
+        error = ApiError(raised.status_code, texts.get(raised.status_code, raised.detail))
+    else:
+        error = readable(raised)
+    body = body_for(request.url.path)(error)
+    return JSONResponse(body, error.status, dict(error.headers))

@@ -1,0 +1,165 @@
+"""HTTP replies that take time: event streams, and whole answers. Both end when the client is gone.
+
+A client that hears nothing for minutes gives up (Node after 300 s), so a stream sends comments, and
+a whole answer spaces, which JSON allows before a value.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from specchat.errors import SpecchatError
+from specchat.logs import log_internal_error
+from specchat.server.api_errors import INTERNAL, ApiError, body_for, of_exception
+
+SILENT_SECONDS = 10.0
+"""A stream sends a comment after this long without an event, and a whole answer its first space."""
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+JSON_HEADERS = [(b"content-type", b"application/json")]
+LOG = "server.log"
+
+encode = msgspec.json.Encoder().encode
+
+
+def event(data: Any, name: str = "") -> bytes:
+    """Return a server-sent event: its data as JSON, or a text as it is."""
+    body = data.encode() if isinstance(data, str) else encode(data)
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + body + b"\n\n"
+
+
+def comment(text: str) -> bytes:
+    """Return a comment, which clients skip."""
+    return f": {text}\n\n".encode()
+
+
+def readable(error: Exception) -> ApiError:
+    """Return any error as an API's; those that are not specchat's own are bugs, and are logged."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, SpecchatError):
+        return of_exception(error)
+    return ApiError(INTERNAL, log_internal_error(error, LOG))
+
+
+class EventStream:
+    """A stream of server-sent events, made of the bytes that a generator yields.
+
+    An error becomes an event of its own, by `failed`; the status is sent with the first bytes, so
+    an error before them still has its own.
+    """
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        failed: Callable[[ApiError], bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Stream what `events` yields."""
+        self._events, self._failed = events, failed
+        self._headers = [(name.encode(), text.encode()) for name, text in (headers or {}).items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until they end or the client is gone."""
+        await _until_gone(receive, lambda: self._send(scope, send))
+
+    async def _send(self, scope: Scope, send: Send) -> None:
+        shape, has_begun = body_for(scope["path"]), False
+        async with aclosing(self._events) as events:
+            try:
+                async for part in events:
+                    if not has_begun:
+                        await send(_start(200, [*STREAM_HEADERS, *self._headers]))
+                        has_begun = True
+                    await send(_part(part))
+            except Exception as raised:  # noqa: BLE001  # the client must receive every error
+                error = readable(raised)
+                if not has_begun:
+                    await _send_whole(send, error.status, shape(error), error.headers)
+                    return
+                failed = self._failed or (lambda each: event(shape(each)))
+                await send(_part(failed(error)))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Whole:
+    """A reply of one JSON object that takes time to make."""
+
+    def __init__(
+        self, make: Callable[[], Awaitable[Any]], headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Reply with what `make` returns."""
+        self._make, self._headers = make, headers or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the object once it is made, unless the client is gone before."""
+        await _until_gone(receive, lambda: self._send(scope, send))
+
+    async def _send(self, scope: Scope, send: Send) -> None:
+        shape, status, extra = body_for(scope["path"]), 200, self._headers
+        has_begun, body = False, None
+
+        async def keep_alive() -> None:
+            nonlocal has_begun
+            while True:
+                await anyio.sleep(SILENT_SECONDS)
+                if not has_begun:
+                    await send(_start(200, JSON_HEADERS))
+                    has_begun = True
+                await send(_part(b" "))
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(keep_alive)
+                body = await self._make()
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as several:
+            raised = several.exceptions[0]
+            if not isinstance(raised, Exception):
+                raise
+            error = readable(raised)
+            body, status, extra = shape(error), error.status, error.headers
+        if has_begun:
+            await send({"type": "http.response.body", "body": encode(body), "more_body": False})
+        else:
+            await _send_whole(send, status, body, extra)
+
+
+async def _until_gone(receive: Receive, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something until the client disconnects, which is noticed at once."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await work()
+        group.cancel_scope.cancel()
+
+
+async def _send_whole(send: Send, status: int, body: Any, extra: Mapping[str, str]) -> None:
+    data = encode(body)
+    headers = [
+        *JSON_HEADERS,
+        (b"content-length", str(len(data)).encode()),
+        *((name.encode(), text.encode()) for name, text in extra.items()),
+    ]
+    await send(_start(status, headers))
+    await send({"type": "http.response.body", "body": data, "more_body": False})
+
+
+def _start(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def _part(data: bytes) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": True}

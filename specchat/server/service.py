@@ -1,0 +1,228 @@
+"""What all APIs of the server share: the engine, the models' names, requests in progress."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from specchat import __version__, drafter_registry
+from specchat.decoding.chunk import Chunk, Finish, ToolCall
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import AnswerRequest, Engine, EngineFacts
+from specchat.engine.shared_engine import SharedEngine, Ticket, Update
+
+Result = TypeVar("Result")
+Api: TypeAlias = Literal["chat", "text", "responses", "messages"]
+State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
+
+PLAIN_NAME = "plain"
+"""What plain decoding is called in a model's name."""
+SECONDS_TO_COMMENT, SILENT_SECONDS = 2.0, 10.0
+"""A stream has a comment if no step comes for this long, at first and later. Before the first one
+an error still has a status of its own."""
+CLIENT = re.compile(r"[\w.-]+")
+CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "codex"}
+"""What clients are called that name themselves otherwise in User-Agent."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """A request as a screen shows it, and as metrics count it once it is over.
+
+    `waited_s` is how long it waited for its first turn. The texts are never kept.
+    """
+
+    number: int
+    client: str
+    api: Api
+    model: str
+    began: float
+    state: State = "waiting"
+    place: int = 0
+    share: float = 0.0
+    waited_s: float = 0.0
+    statistics: Statistics = field(default_factory=Statistics)
+    finish: Finish | Literal["failed"] | None = None
+    error: str = ""
+
+
+Observer: TypeAlias = Callable[[Progress], None]
+"""Called on the server's own thread when a request begins, advances and ends."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer in progress: what has come of it so far, and how to wait for more."""
+
+    progress: Progress
+    ticket: Ticket
+    _changed: asyncio.Event
+    _observe: Observer
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    finish: Finish | None = None
+
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics so far."""
+        return self.progress.statistics
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """Yield the steps until the answer is over.
+
+        While there are none, an update without steps comes now and then, of which a stream makes a
+        comment. Raises the error that the answer failed with.
+        """
+        loop = asyncio.get_running_loop()
+        silent_until = loop.time() + SECONDS_TO_COMMENT
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(silent_until):
+                    await self._changed.wait()
+            self._changed.clear()
+            update = self.ticket.take()
+            self._follow(update)
+            if update.error is not None:
+                raise update.error
+            if update.chunks or update.is_over or loop.time() >= silent_until:
+                yield update
+                silent_until = loop.time() + SILENT_SECONDS
+            if update.is_over:
+                return
+
+    async def whole(self) -> "Answer":
+        """Wait for the end."""
+        async for _ in self.updates():
+            pass
+        return self
+
+    def _follow(self, update: Update) -> None:
+        progress = self.progress
+        for chunk in update.chunks:
+            self.text += chunk.text
+            self.reasoning += chunk.reasoning
+            self.tool_calls += chunk.tool_calls
+            self.tokens += chunk.tokens
+        progress.statistics = update.statistics
+        progress.place, progress.share = update.place, update.share
+        progress.waited_s = self.ticket.waited_s
+        if update.is_over:
+            self.finish = update.finish
+            progress.state = "over"
+            progress.finish = "failed" if update.error else update.finish
+            progress.error = str(update.error or "")
+        elif update.statistics.generated_tokens:
+            progress.state = "writing"
+        elif not update.place:
+            progress.state = "reading"
+        self._observe(progress)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model as a request names it: the name to answer with, and the options it stands for."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+class Service:
+    """One loaded pair, served to clients.
+
+    `defaults` are the options of answers for which a request says nothing.
+    """
+
+    def __init__(
+        self, engine: SharedEngine, name: str, defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Serve an engine under a name."""
+        self.engine = engine
+        self.name = name
+        self.defaults = dict(defaults or {})
+        self.created = int(time())
+        self.observers: list[Observer] = []
+        self._number = 0
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The facts about the loaded pair."""
+        return self.engine.facts
+
+    def model_names(self) -> tuple[str, ...]:
+        """Return the names of the pair: its own, and those that name a drafter."""
+        loaded = self.facts.draft_kind if not self.facts.draft_off_reason else ""
+        if self.facts.speculation_off_reason:
+            return (self.name,)
+        drafters = [
+            each for each in drafter_registry.working(loaded) if each != drafter_registry.AUTO
+        ]
+        return (self.name, *(f"{self.name}:{each}" for each in (PLAIN_NAME, *drafters)))
+
+    def choose(self, named: str | None) -> ChosenModel:
+        """Return the model that a request names; any unknown name means the loaded pair."""
+        if named in self.model_names():
+            _, _, drafter = str(named)[len(self.name) :].partition(":")
+            drafter = drafter_registry.PLAIN if drafter == PLAIN_NAME else drafter
+            return ChosenModel(str(named), {"drafter": drafter} if drafter else {})
+        return ChosenModel(self.name, {})
+
+    def fingerprint(self) -> str:
+        """Return a name for all that an answer with a seed depends on beside the request.
+
+        That is the target, this build of specchat, and how far drafts keep the bits of plain
+        decoding.
+        """
+        facts = self.facts
+        parts = (facts.target, facts.target_file_bytes, __version__, facts.plan, facts.exact_draft)
+        return "fp_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+    @asynccontextmanager
+    async def answer(
+        self, request: AnswerRequest, *, api: Api, client: str, model: str
+    ) -> AsyncIterator[Answer]:
+        """Queue a request and yield its answer; leaving gives it up. Raises QueueFull."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_change() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+        ticket = self.engine.submit(request, client, on_change)
+        self._number += 1
+        progress = Progress(self._number, client, api, model, time(), place=ticket.place)
+        self._observe(progress)
+        answer = Answer(progress, ticket, changed, self._observe)
+        try:
+            yield answer
+        finally:
+            if not ticket.is_over:
+                ticket.cancel()
+            if progress.finish is None:
+                progress.state, progress.finish = "over", "cancelled"
+                self._observe(progress)
+
+    async def call(self, act: Callable[[Engine], Result]) -> Result:
+        """Do something with the engine between answers."""
+        return await asyncio.to_thread(self.engine.call, act)
+
+    def _observe(self, progress: Progress) -> None:
+        for observer in self.observers:
+            observer(progress)
+
+
+def client_of(user_agent: str) -> str:
+    """Return a short name for the program that asks, by its User-Agent."""
+    found = CLIENT.match(user_agent)
+    name = found[0].lower() if found else "unknown"
+    return CLIENT_NAMES.get(name, name)[:20]
+
+
+def new_steps(update: Update) -> tuple[Chunk, ...]:
+    """Return the steps of an update that have something for a client."""
+    return tuple(each for each in update.chunks if each.tokens or each.text or each.finish)

@@ -1,0 +1,75 @@
+"""A server on loopback with the demo pair, in this process: tests talk to it over real sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import httpx2
+import pytest
+
+from specchat.catalogue.pairs import find_pair
+from specchat.engine.api import Loading
+from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.shared_engine import SharedEngine
+from specchat.server.endpoints import make_app
+from specchat.server.guard import Access
+from specchat.server.running import Server, listen, run
+from specchat.server.service import Service
+
+JSON = {"content-type": "application/json"}
+StartServer: TypeAlias = Callable[..., "Running"]
+
+
+@dataclass
+class Running:
+    """A server that runs: where it is, and what it serves."""
+
+    address: str
+    service: Service
+    client: httpx2.Client
+
+    def chat(self, question: str = "What is specchat?", **fields: Any) -> dict[str, Any]:
+        """Ask one question and return the whole reply."""
+        messages = [{"role": "user", "content": question}]
+        reply = self.client.post("/v1/chat/completions", json={"messages": messages, **fields})
+        assert reply.status_code == 200, reply.text
+        found: dict[str, Any] = reply.json()
+        return found
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[StartServer]:
+    """Return a function that starts a server with a pair; all end with the session."""
+    with ExitStack() as stack:
+
+        def start(
+            pair: str = "demo", access: Access | None = None, most_waiting: int = 32, **load: Any
+        ) -> Running:
+            found = find_pair(pair)
+            loading = Loading(found.target, found.draft, threads=1, **load)
+            engine = SharedEngine(
+                lambda report: RemoteEngine(loading, report), most_waiting=most_waiting
+            )
+            stack.callback(engine.close)
+            service = Service(engine, pair)
+            listening = stack.enter_context(listen("127.0.0.1", 0))
+            server = Server(make_app(service, access or Access()), engine.cancel_all)
+            thread = threading.Thread(target=run, args=(server, listening), daemon=True)
+            thread.start()
+            stack.callback(thread.join, 10)
+            stack.callback(server.end)
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            client = stack.enter_context(httpx2.Client(base_url=address, timeout=60))
+            return Running(address, service, client)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def demo_server(start_server: StartServer) -> Running:
+    """Return a server with the demo pair."""
+    return start_server()
