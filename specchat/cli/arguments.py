@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add_answering(commands: Commands) -> None:
-    screen = settings_of(ChatOptions, ScreenOptions)
+    screen = settings_of(ChatOptions, ServerOptions, ScreenOptions)
     options = (*ANSWERED, *screen, *NETWORK)
     _command(commands, "chat", "open the chat (the default command)", options)
     options = (*ANSWERED, *PROMPT, *NETWORK)

@@ -114,6 +114,7 @@ CASES: dict[str, Case] = {
     "bench json": of_pair("bench", *SHORT, "--task", "chat", "--temperature", "0", "--json"),
     "race": of_pair("race", HOSTILE),
     "tune": of_pair("tune", *SHORT),
+    "serve": of_pair("serve", "--socket", f"/{IN_FILE_NAME}/socket"),
     "save as": of_pair(*HI, "--save-as", "mine"),
     "save as a hostile name": of_pair(*HI, "--save-as", HOSTILE),
     # what files say of themselves
