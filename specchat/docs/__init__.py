@@ -11,9 +11,11 @@ from pathlib import Path
 
 from specchat.errors import InvalidOption, nearest
 
-__all__ = ["read", "section", "topics"]
+__all__ = ["DASHBOARD", "read", "section", "topics"]
 
 FOLDER = Path(__file__).parent
+DASHBOARD = FOLDER / "grafana.json"
+"""A dashboard of a server's figures, for Grafana."""
 READING_ORDER = (
     "chat",
     "models",

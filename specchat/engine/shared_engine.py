@@ -150,6 +150,10 @@ class SharedEngine:
         self._calls: deque[Call] = deque()
         self._served: dict[str, int] = {}
         self._number = 0
+        self.num_refused = 0
+        """The requests refused because too many were waiting."""
+        self.num_restarts = 0
+        """How often the engine died and was loaded again."""
         self._current: Ticket | None = None
         self._is_closing = False
         self._engine: Engine | None = load(on_progress or (lambda *_: None))
@@ -162,6 +166,7 @@ class SharedEngine:
         with self._lock:
             self._require_open()
             if len(self._waiting) >= self._most_waiting:
+                self.num_refused += 1
                 raise QueueFull(f"{len(self._waiting)} requests are waiting: try again later")
             self._number += 1
             ticket = Ticket(request, client, on_change, number=self._number)
@@ -334,6 +339,7 @@ class SharedEngine:
                 self._engine = None
         if self._engine is None:
             self._engine = self._load(lambda *_: not self._is_closing)
+            self.num_restarts += 1
             self.facts = self._engine.facts
         return self._engine
 

@@ -5,22 +5,23 @@ from typing import Any
 
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import AnswerRequest
-from specchat.server.service import Answer, Service
+from specchat.server.answer_figures import timings_of
+from specchat.server.service import PLAIN_NAME, Answer, Service
 
 SHOWN = 8
 """Tokens that a reply shows from where two answers part."""
 
 
 async def check_answer(service: Service, request: AnswerRequest, answer: Answer) -> dict[str, Any]:
-    """Return whether plain decoding gives the same tokens, and both speeds.
+    """Return whether plain decoding gives the same tokens, both speeds and the check's own timings.
 
+    The check is a request of its own: of the API "check", and of the plain variant of the model.
     The request has a seed or temperature 0, without which no two answers are alike.
     """
     asked = replace(request, drafter=PLAIN, prediction="")
-    progress = answer.progress
-    async with service.answer(
-        asked, api=progress.api, client=progress.client, model=progress.model
-    ) as plain:
+    model = service.choose(f"{service.name}:{PLAIN_NAME}").name
+    client = answer.progress.client
+    async with service.answer(asked, api="check", client=client, model=model) as plain:
         await plain.whole()
     pairs = enumerate(zip(answer.tokens, plain.tokens, strict=False))
     shorter = min(len(answer.tokens), len(plain.tokens))
@@ -31,6 +32,7 @@ async def check_answer(service: Service, request: AnswerRequest, answer: Answer)
         "seed": request.seed,
         "plain_tokens_per_second": plain.statistics.tokens_per_second,
         "tokens_per_second": answer.statistics.tokens_per_second,
+        "plain_timings": timings_of(plain.statistics),
     }
     if not found["identical"]:
         found["parts_at"] = place

@@ -13,6 +13,7 @@ from specchat.errors import SpecchatError
 from specchat.server.api_errors import NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
+from specchat.server.metrics import dashboard, metrics
 from specchat.server.replies import readable
 from specchat.server.service import Service
 
@@ -24,6 +25,8 @@ def make_app(service: Service, access: Access) -> ASGIApp:
     routes = [
         Route("/", health, methods=["GET", "HEAD"]),
         Route("/health", health, methods=["GET", "HEAD"]),
+        Route("/metrics", metrics, methods=GET),
+        Route("/grafana.json", dashboard, methods=GET),
         Route("/v1/models", models, methods=GET),
         Route("/v1/models/{name:path}", model, methods=GET),
         Route("/v1/chat/completions", chat_completions, methods=POST),

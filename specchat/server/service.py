@@ -14,9 +14,11 @@ from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, EngineFacts
 from specchat.engine.shared_engine import SharedEngine, Ticket, Update
+from specchat.server.activity import Activity
 
 Result = TypeVar("Result")
-Api: TypeAlias = Literal["chat", "text", "responses", "messages"]
+Api: TypeAlias = Literal["chat", "text", "responses", "messages", "check"]
+"""The API that a request came by; "check" decodes an answer again to verify it."""
 State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
 
 PLAIN_NAME = "plain"
@@ -146,7 +148,8 @@ class Service:
         self.name = name
         self.defaults = dict(defaults or {})
         self.created = int(time())
-        self.observers: list[Observer] = []
+        self.activity = Activity()
+        self.observers: list[Observer] = [self.activity.observe]
         self._number = 0
 
     @property

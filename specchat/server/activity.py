@@ -1,0 +1,167 @@
+"""What clients have asked for: the requests in progress, and what those that are over add up to.
+
+The server's own thread writes it, and metrics and screens read it from any thread. It holds counts
+and names, never texts.
+"""
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specchat.server.service import Progress
+
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""The upper bounds of the buckets of times."""
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds, counted in buckets as Prometheus has them."""
+
+    total: float = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+
+    def add(self, seconds: float) -> None:
+        """Count a time; one that equals a bound belongs below it."""
+        self.total += seconds
+        self.counts[bisect_left(SECONDS, seconds)] += 1
+
+    def cumulative(self) -> list[tuple[str, int]]:
+        """Return how many times are within each bound, the last of which is "+Inf"."""
+        bounds = (*map(str, SECONDS), "+Inf")
+        return list(zip(bounds, accumulate(self.counts), strict=True))
+
+
+@dataclass(slots=True)
+class Totals:
+    """What the requests that are over add up to.
+
+    `finishes` counts them by API and by how they ended. `num_drafts` are the steps that drafted
+    anything; `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
+    `own_s` are what plain decoding would have taken, and what decoding typically took, of those
+    answers whose gain is sound.
+    """
+
+    finishes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    reasoning_tokens: int = 0
+    steps: int = 0
+    num_drafts: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    accepted_by_position: list[int] = field(default_factory=list)
+    by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
+    prompt_s: float = 0.0
+    decode_s: float = 0.0
+    plain_s: float = 0.0
+    own_s: float = 0.0
+    first_token: Times = field(default_factory=Times)
+    queue: Times = field(default_factory=Times)
+
+    @property
+    def num_requests(self) -> int:
+        """The requests that are over."""
+        return self.finishes.total()
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / drafted; 0.0 if nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def speedup(self) -> float:
+        """The speedup over plain decoding; 0.0 if no answer has a sound one."""
+        return self.plain_s / self.own_s if self.own_s else 0.0
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds saved, below 0 if lost."""
+        return self.plain_s - self.own_s
+
+    def add(self, progress: "Progress") -> None:
+        """Add a request that is over."""
+        statistics = progress.statistics
+        self.finishes[progress.api, progress.finish or "cancelled"] += 1
+        self.prompt_tokens += statistics.prompt_tokens
+        self.cached_tokens += statistics.cached_tokens
+        self.generated_tokens += statistics.generated_tokens
+        self.reasoning_tokens += statistics.reasoning_tokens
+        self.steps += statistics.steps
+        self.num_drafts += next(iter(statistics.drafted_by_position), 0)
+        self.drafted += statistics.drafted
+        self.accepted += statistics.accepted
+        self._add_positions(statistics.acceptance_histogram)
+        for origin, counts in statistics.by_origin.items():
+            before = self.by_origin.get(origin, (0, 0))
+            self.by_origin[origin] = before[0] + counts[0], before[1] + counts[1]
+        self.prompt_s += statistics.prompt_s
+        self.decode_s += statistics.decode_s
+        gain = statistics.gain
+        if gain.is_sound:
+            self.plain_s += gain.plain_s
+            self.own_s += gain.own_s
+        if progress.waited_s:
+            self.queue.add(progress.waited_s)
+        if statistics.generated_tokens:
+            self.first_token.add(progress.waited_s + statistics.time_to_first_token_s)
+
+    def _add_positions(self, histogram: Sequence[int]) -> None:
+        """Add the accepted tokens by their position in the draft: a histogram of steps' tails."""
+        for position in range(len(histogram) - 1):
+            if position == len(self.accepted_by_position):
+                self.accepted_by_position.append(0)
+            self.accepted_by_position[position] += sum(histogram[position + 1 :])
+
+
+class Activity:
+    """Follows the requests of a service."""
+
+    def __init__(self) -> None:
+        """Begin with no request."""
+        self._lock = threading.Lock()
+        self._live: dict[int, Progress] = {}
+        self._totals: dict[str, Totals] = {}
+        self._all = Totals()
+
+    def observe(self, progress: "Progress") -> None:
+        """Follow a request; once it is over, it counts."""
+        with self._lock:
+            if progress.state != "over":
+                self._live[progress.number] = replace(progress)
+                return
+            self._live.pop(progress.number, None)
+            self._totals.setdefault(progress.model, Totals()).add(progress)
+            self._all.add(progress)
+
+    def live(self) -> "tuple[Progress, ...]":
+        """Return the requests in progress, the oldest first."""
+        with self._lock:
+            return tuple(self._live[number] for number in sorted(self._live))
+
+    def totals(self) -> Totals:
+        """Return what all requests that are over add up to."""
+        with self._lock:
+            return _copied(self._all)
+
+    def totals_by_model(self) -> dict[str, Totals]:
+        """Return what the requests that are over add up to, by the model's name."""
+        with self._lock:
+            return {model: _copied(totals) for model, totals in self._totals.items()}
+
+
+def _copied(totals: Totals) -> Totals:
+    return replace(
+        totals,
+        finishes=Counter(totals.finishes),
+        accepted_by_position=list(totals.accepted_by_position),
+        by_origin=dict(totals.by_origin),
+        first_token=replace(totals.first_token, counts=list(totals.first_token.counts)),
+        queue=replace(totals.queue, counts=list(totals.queue.counts)),
+    )
