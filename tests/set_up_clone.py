@@ -93,6 +93,8 @@ VENV = """
 import os, shutil, sys
 if os.path.exists("FOLDER/plan venv"):
     sys.exit(open("FOLDER/plan venv").read())
+if "--clear" in sys.argv:
+    shutil.rmtree(sys.argv[-1], ignore_errors=True)
 os.makedirs(sys.argv[-1] + "/bin")
 shutil.copy("FOLDER/python", sys.argv[-1] + "/bin/python")
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scripts.setup_env import fast
 from scripts.setup_env.backends import MAKERS
+from scripts.setup_env.clients import install_clients
 from scripts.setup_env.devices import (
     IF_POSSIBLE,
     OPTION,
@@ -72,6 +73,7 @@ def check_everything(arguments: Sequence[str]) -> int:
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
     _provide("the real model", pull_model)
     _provide("the set of llama.cpp's chat templates", lambda: fetch_templates(llama_version()))
+    _provide("the environment of the server's clients", install_clients)
     with _quick_folder() as environment:
         done = _python(*TESTS, *(arguments or SIDE_BY_SIDE), environment=environment)
     if done.returncode != 0:

@@ -62,10 +62,13 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         raise CommandFailed(_last_lines(start))
 
 
-def run_pip(*arguments: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Run the environment's pip with the user's settings, except those that lead outside it."""
+def run_pip(*arguments: str, environment: Mapping[str, str] = os.environ, python: str = "") -> None:
+    """Run pip with the user's settings, except those that lead outside its environment.
+
+    That is the one of `python`, otherwise specchat's.
+    """
     kept = {name: value for name, value in environment.items() if name not in OUTSIDE_VARIABLES}
-    command = [venv_python(), "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = [python or venv_python(), "-m", "pip", "--disable-pip-version-check", *arguments]
     run(command, kept | {"PIP_USER": "0"})
 
 

@@ -520,6 +520,27 @@ def test_the_tests_run_without_the_real_model_where_it_is_not_available(clone: C
     assert len(clone.calls("pytest")) == 1
 
 
+def test_clients_of_the_server_have_an_environment_of_their_own(clone: Clone) -> None:
+    """It is made once, and anew with other requirements; without it one line says so."""
+    clone.plan("pip install", *[{}] * 4, {"code": 1, "output": "error: no such package"})
+    stamp, python = clone.records / "clients", clone.venv / "clients" / "bin" / "python"
+    said = "the environment of the server's clients is not available, so its tests are skipped: "
+    failed = clone.call("-k", "cache", script="test")
+    assert (failed.returncode, stamp.exists()) == (0, False)
+    assert f"{said}error: no such package" in failed.stdout.splitlines()
+
+    for _ in range(2):
+        assert clone.call("-k", "cache", script="test").returncode == 0
+    assert len(clone.calls("pip install")) == 6
+    assert python.exists()
+    assert any(word.startswith("openai==") for word in clone.calls("pip install")[-1].words)
+    requirements = clone.root / "scripts" / "requirements-clients.txt"
+    requirements.write_text("openai==0.1\n")
+    assert clone.call("-k", "cache", script="test").returncode == 0
+    assert clone.calls("pip install")[-1].words[-1] == "openai==0.1"
+    assert stamp.read_text() == "openai==0.1\n"
+
+
 # --- tests on a device --------------------------------------------------------------------------
 
 

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from scripts.setup_env import backends, devices, exact_kernels, fast, running, stages, wheels
+from scripts.setup_env import (
+    backends,
+    clients,
+    devices,
+    exact_kernels,
+    fast,
+    running,
+    stages,
+    wheels,
+)
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
 from specchat.doctor import toolchains
@@ -211,17 +220,20 @@ def test_the_set_up_runs_before_any_package_is_installed() -> None:
 
 def test_every_requirement_is_an_exact_version() -> None:
     """Requirements have names, versions and markers, but no index, host or path."""
-    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9.]*( ; [a-z_]+ (==|in) \"[A-Za-z0-9_ ]+\")?")
+    pin = re.compile(
+        r"[a-z0-9-]+==[0-9][0-9.]*(\.post[0-9]+)?( ; [a-z_]+ (==|in) \"[A-Za-z0-9_ ]+\")?"
+    )
     for path in sorted((ROOT / "scripts").glob("requirements*.txt")):
         for line in stages.requirements(path):
             assert pin.fullmatch(line), f"{path.name}: {line}"
 
 
 def test_no_package_is_pinned_twice() -> None:
-    """All files go into one environment, so each package is in one file."""
-    paths = (ROOT / "scripts").glob("requirements*.txt")
-    names = [line.partition("==")[0] for path in paths for line in stages.requirements(path)]
-    assert len(names) == len(set(names))
+    """All files but the clients' go into one environment, so each package is in one file."""
+    paths = {*(ROOT / "scripts").glob("requirements*.txt")} - {clients.REQUIREMENTS}
+    for together in (paths, {clients.REQUIREMENTS}):
+        names = [line.partition("==")[0] for path in together for line in stages.requirements(path)]
+        assert len(names) == len(set(names))
 
 
 def test_everything_specchat_depends_on_is_pinned() -> None:
