@@ -26,8 +26,8 @@ OPENAI_TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class ApiError(Exception):
+@dataclass(eq=False)
+class ApiError(Exception):  # not frozen: who passes an exception on sets its traceback
     """An error that a client receives: `param` names the field at fault, `code` is for programs."""
 
     status: int

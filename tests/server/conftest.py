@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx2
@@ -47,10 +48,16 @@ def start_server() -> Iterator[StartServer]:
     with ExitStack() as stack:
 
         def start(
-            pair: str = "demo", access: Access | None = None, most_waiting: int = 32, **load: Any
+            pair: str = "demo",
+            access: Access | None = None,
+            most_waiting: int = 32,
+            target: Path | None = None,
+            **load: Any,
         ) -> Running:
-            found = find_pair(pair)
-            loading = Loading(found.target, found.draft, threads=1, **load)
+            draft = None
+            if target is None:
+                target, draft = find_pair(pair).target, find_pair(pair).draft
+            loading = Loading(target, draft, threads=1, **load)
             engine = SharedEngine(
                 lambda report: RemoteEngine(loading, report), most_waiting=most_waiting
             )
