@@ -30,6 +30,7 @@ from scripts.support.template_cases import (
 from scripts.support.template_check import check
 from scripts.support.template_record import check_one, load, unexplained
 from scripts.support.tiny_gguf import CHAT_TEMPLATE
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import format_of
 
 
@@ -53,6 +54,34 @@ def test_every_template_is_checked(record: Mapping[str, Any]) -> None:
     names = {path.stem for path in FOLDER.glob(PATTERN)}
 
     assert names == set(families()) == set(record)
+
+
+AGENTS: tuple[tuple[ChatMessage, ...], ...] = (
+    (
+        {"role": "developer", "content": "Work carefully."},
+        {"role": "developer", "content": "Only read files."},
+        {"role": "user", "content": "This is the folder."},
+        {"role": "user", "content": "Find the bug."},
+    ),
+    (
+        {"role": "system", "content": "Work carefully."},
+        {"role": "user", "content": "Find the bug."},
+        {"role": "system", "content": "Only read files."},
+        {"role": "assistant", "content": "It is in line 7."},
+        {"role": "user", "content": "Mend it."},
+    ),
+)
+"""Conversations as Codex and Claude Code send them."""
+
+
+@needs_templates
+@pytest.mark.parametrize("name", families())
+def test_no_message_of_a_coding_agent_is_lost(name: str) -> None:
+    """Every template writes several system prompts, also those after a question."""
+    form = format_of(template_of(name), BOS, families()[name].eos)
+    for messages in AGENTS:
+        text = form.prompt(messages, think=AUTO).text
+        assert [each["content"] for each in messages if each["content"] not in text] == []
 
 
 ANSWER = "Yes, \u00e9 too."

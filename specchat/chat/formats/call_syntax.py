@@ -22,6 +22,7 @@ NAME_PATTERN = r"[\w.:-]{1,256}+"
 NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
+NUMBERED_ID = "call{:05}"
 KEY_AGAIN = "\0"
 QUOTED = ("<![CDATA[", "]]>")
 """XML's quotes around text that may contain tags."""
@@ -82,7 +83,7 @@ class CallSyntax:
             ToolCall(
                 _well_formed(call.name),
                 arguments[index],
-                _well_formed(call.id) or f"call{num_before + index:05}",
+                _well_formed(call.id) or NUMBERED_ID.format(num_before + index),
                 raw if index == last else "",
             )
             for index, call in enumerate(found)

@@ -24,6 +24,7 @@ from specchat.chat.formats.messages import (
     checked_variables,
     leaves_out_system,
     with_object,
+    with_one_system,
     with_text,
     without_system,
 )
@@ -58,9 +59,13 @@ USUAL_REASONING = Wrapping("<think>\n", "\n</think>\n\n")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which messages a template accepts, and in what form."""
+    """Which messages a template accepts, and in what form.
+
+    With `later_system` it writes system prompts anywhere, not only at the beginning.
+    """
 
     system: bool = True
+    later_system: bool = True
     developer: bool = False
     tool: bool = True
     calls: bool = True
@@ -243,6 +248,8 @@ class ChatFormat:
         A system prompt that the template would drop is always moved. Calls become text if the
         template ignores them or refuses them, as some templates do for a call without a result.
         """
+        if not self.roles.later_system:
+            messages = with_one_system(messages)
         has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
         has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
         if has_calls and not (self.roles.calls and self.roles.tool):

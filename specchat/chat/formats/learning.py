@@ -19,6 +19,7 @@ from specchat.chat.formats.probes import (
     NEXT,
     QUESTION,
     REASONING,
+    REMINDER,
     RESULT,
     SYSTEM,
     TOOLS,
@@ -32,6 +33,7 @@ from specchat.chat.formats.probes import (
     conversation,
     is_closer,
     marks_in,
+    system,
     user,
 )
 from specchat.chat.formats.switch_learning import learn_switches, switch_cases
@@ -87,7 +89,10 @@ def _cases() -> dict[str, Variables]:
         "question only": conversation(asked),
         "last": conversation(asked, assistant()),
         "history": conversation(asked, assistant(), followed),
-        "system": conversation({"role": "system", "content": SYSTEM}, asked, generate=True),
+        "system": conversation(system(), asked, generate=True),
+        "reminder": conversation(
+            system(), asked, system(REMINDER), assistant(), followed, generate=True
+        ),
         "developer": conversation({"role": "developer", "content": SYSTEM}, asked, generate=True),
         "twice": conversation(asked, followed, generate=True),
         "typed": conversation(
@@ -233,6 +238,7 @@ def _learn_roles(probes: Probes) -> Roles:
     """
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
+        later_system=all(each in probes["reminder"] for each in (SYSTEM, QUESTION, REMINDER)),
         tool=RESULT in probes["tool"] or RESULT in probes["tool as text"],
         calls=VALUE in probes["one call"] or VALUE in probes["one call as text"],
         developer="developer" in probes.template and SYSTEM in probes["developer"],

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
@@ -98,6 +99,24 @@ def leaves_out_system(messages: Sequence[ChatMessage], text: str) -> bool:
         return False
     longest = max(re.findall(r"[\w ]+", messages[0]["content"]), key=len, default="")
     return longest.strip() not in text
+
+
+def with_one_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return a conversation with at most one system prompt, at its beginning.
+
+    The first ones are joined, and later ones become messages of the user: coding agents send both.
+    """
+    first = list(takewhile(_is_system, messages))
+    rest = messages[len(first) :]
+    found: list[ChatMessage] = []
+    if first:
+        content = "\n\n".join(each["content"] for each in first)
+        found.append({**first[0], "content": content})
+    return found + [{**each, "role": "user"} if _is_system(each) else each for each in rest]
+
+
+def _is_system(message: ChatMessage) -> bool:
+    return message["role"] in SYSTEM_ROLES
 
 
 def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:

@@ -8,6 +8,7 @@ from typing import Any
 from specchat.chat.template import Variables, render_all, variables_of
 
 SYSTEM, QUESTION, ANSWER, NEXT = "Sx7 guide", "Qx7 ask", "Ax7 reply", "Nx7 follow"
+REMINDER = "Mx7 remind"
 REASONING, RESULT = "Rx7 muse", "Tx7 result"
 FUNCTION, OTHER_FUNCTION = "fx7_first", "gx7_second"
 KEY, OTHER_KEY = "kx7_one", "lx7_two"
@@ -25,6 +26,11 @@ MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|[
 def user(content: str) -> dict[str, Any]:
     """Return a question."""
     return {"role": "user", "content": content}
+
+
+def system(content: str = SYSTEM) -> dict[str, Any]:
+    """Return a system prompt."""
+    return {"role": "system", "content": content}
 
 
 def assistant(content: str = ANSWER, **fields: Any) -> dict[str, Any]:

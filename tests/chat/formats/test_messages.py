@@ -103,3 +103,21 @@ def test_a_tool_without_a_name_is_refused(tool: Any) -> None:
     form = format_of("{{ messages[0].content }}")
     with pytest.raises(InvalidOption, match="each tool needs a function with a name"):
         form.prompt([{"role": "user", "content": "Hi"}], think="auto", tools=[tool])
+
+
+FIRST_ONLY = (
+    "{% for m in messages %}{% if loop.first or m.role != 'system' %}"
+    "[{{ m.role }}:{{ m.content }}]{% endif %}{% endfor %}"
+)
+SYSTEM, LATER = {"role": "system", "content": "a"}, {"role": "developer", "content": "b"}
+
+
+def test_several_system_prompts_reach_a_template_that_writes_only_the_first() -> None:
+    """The first ones are joined, later ones become the user's; others write them as they come."""
+    messages = [SYSTEM, LATER, QUESTION, LATER]
+    form = format_of(FIRST_ONLY)
+
+    text = form.prompt(messages, think="auto").text  # type: ignore[arg-type]
+
+    assert text == "[system:a\n\nb][user:?][user:b]"
+    assert text_of(*messages) == "[system:a][system:b][user:?][system:b]"
