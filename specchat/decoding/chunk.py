@@ -40,7 +40,8 @@ class Chunk(NamedTuple):
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens that the step drafted, `rejected` the texts of the rejected ones.
-    `finish` is set on the last chunk, which may hold no tokens. `seconds` is the decoding time from
+    `finish` is set on the last chunk, which may hold no tokens, and `stop_string` if one ended the
+    answer. `seconds` is the decoding time from
     the end of the prompt to the end of the step. `chances` holds the target's and the drafter's
     probability of each drafted token up to the first rejected one, as processed for sampling. It is
     empty at temperature 0, and with many candidates. `alternatives` holds, for each emitted token,
@@ -65,6 +66,7 @@ class Chunk(NamedTuple):
     tool_calls: tuple[ToolCall, ...] = ()
     pieces: tuple[Piece, ...] = ()
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    stop_string: str = ""
 
 
 def pieces_of(chunk: Chunk) -> tuple[Piece, ...]:

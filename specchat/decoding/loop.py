@@ -275,7 +275,7 @@ class _Answer:
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
         return Chunk(
             "".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish,
-            alternatives=alternatives,
+            alternatives=alternatives, stop_string=self._text.stop_string,
         )  # fmt: skip
 
     def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:

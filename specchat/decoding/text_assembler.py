@@ -2,6 +2,7 @@
 
 import codecs
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 
 
 class TextAssembler:
@@ -26,6 +27,8 @@ class TextAssembler:
         self._held = ""
         self.is_stopped = False
         """True once a stop string or end token was found; the text ends just before it."""
+        self.stop_string = ""
+        """The stop string that was found."""
 
     def push(self, token: int) -> str:
         """Add a token; return the text that can now be shown, possibly empty."""
@@ -37,10 +40,11 @@ class TextAssembler:
         self._held = ""
         if not self._stop_strings:
             return text
-        found = [start for stop in self._stop_strings if (start := text.find(stop)) >= 0]
+        found = [(start, stop) for stop in self._stop_strings if (start := text.find(stop)) >= 0]
         if found:
+            start, self.stop_string = min(found, key=itemgetter(0))
             self.is_stopped = True
-            return text[: min(found)]
+            return text[:start]
         split = len(text) - self._num_undecided(text)
         self._held = text[split:]
         return text[:split]

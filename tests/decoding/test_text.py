@@ -69,6 +69,7 @@ def test_the_earliest_stop_string_counts() -> None:
 
     assert whole.push(0) == "one "
     assert whole.is_stopped
+    assert whole.stop_string == "three"
 
 
 @given(st.text(alphabet="ab", max_size=30), st.text(alphabet="ab", min_size=1, max_size=4))
