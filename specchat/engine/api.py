@@ -157,13 +157,15 @@ class EngineFacts:
 class PromptSize:
     """How much of the context a conversation takes.
 
-    The content of its last message has `message_tokens`. `num_left_out` messages do not fit. With
-    `is_too_long` the last message does not fit even without them.
+    Its prompt has `prompt_tokens`, 0 if that is not known. The content of its last message has
+    `message_tokens`. `num_left_out` messages do not fit. With `is_too_long` the last message does
+    not fit even without them.
     """
 
     message_tokens: int
     num_left_out: int = 0
     is_too_long: bool = False
+    prompt_tokens: int = 0
 
 
 class StageClock:

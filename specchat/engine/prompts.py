@@ -85,8 +85,8 @@ def size_of(model: Model, request: ChatRequest, capacity: int) -> PromptSize:
     if model.header.chat_template is None:
         return PromptSize(message_tokens, is_too_long=message_tokens > capacity)
     prompt = tokenize_request(model, request, capacity)
-    is_too_long = len(prompt.tokens) > capacity
-    return PromptSize(message_tokens, prompt.num_left_out, is_too_long)
+    num_tokens = len(prompt.tokens)
+    return PromptSize(message_tokens, prompt.num_left_out, num_tokens > capacity, num_tokens)
 
 
 def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
