@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specchat.engine.shared_engine import QueueFull
-from specchat.errors import ContextFull, EngineFailed, InvalidOption, SpecchatError, TemplateError
+from specchat.errors import (
+    Cancelled,
+    ContextFull,
+    EngineFailed,
+    InvalidOption,
+    SpecchatError,
+    TemplateError,
+)
 
 RETRY_AFTER_SECONDS = 5
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
@@ -48,6 +55,8 @@ def of_exception(error: SpecchatError) -> ApiError:
         return ApiError(
             BUSY, text, code="queue_full", headers={"Retry-After": str(RETRY_AFTER_SECONDS)}
         )
+    if isinstance(error, Cancelled):
+        return ApiError(BUSY, text, code="cancelled")
     is_fatal = isinstance(error, EngineFailed)
     return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
 

@@ -5,6 +5,7 @@ The other APIs for conversations are translated into this one.
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,10 @@ from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import SharedFields, options_of, think_of
 from specchat.server.service import Service
 
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+RESULT_ROLES = frozenset({"tool", "function"})
+ROLES = frozenset({"system", "developer", "user", "assistant"}) | RESULT_ROLES
+TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
+"""Types of parts of content that are text."""
 MOST_SEED = 2**53
 """Chosen seeds stay below this, so that JavaScript can repeat them."""
 
@@ -40,7 +44,19 @@ class Prediction(Struct):
         return "".join(str(part.get("text", "")) for part in self.content)
 
 
-class ChatBody(SharedFields, kw_only=True):
+class ConversationFields(SharedFields, kw_only=True):
+    """What the APIs for conversations have in common beside the answer's options."""
+
+    chat_template_kwargs: Mapping[str, Any] | None = None
+    prediction: Prediction | None = None
+
+    def shared(self) -> dict[str, Any]:
+        """Return the fields that all these APIs have; only the chat API has several choices."""
+        names = ConversationFields.__struct_fields__
+        return {name: getattr(self, name) for name in names if name != "n"}
+
+
+class ChatBody(ConversationFields, kw_only=True):
     """A request to the chat API; unknown fields are ignored."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -51,9 +67,8 @@ class ChatBody(SharedFields, kw_only=True):
     tools: Sequence[Mapping[str, Any]] | None = None
     tool_choice: str | Mapping[str, Any] | None = None
     reasoning_effort: str | None = None
-    chat_template_kwargs: Mapping[str, Any] | None = None
     response_format: Mapping[str, Any] | None = None
-    prediction: Prediction | None = None
+    make_room: bool | None = None
 
 
 def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], str]:
@@ -75,6 +90,7 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
         tools=_tools(body),
         variables=body.chat_template_kwargs or {},
         prediction=body.prediction.text if body.prediction else "",
+        make_room=bool(body.make_room),
         **options,
     )
     if count == 1:
@@ -83,23 +99,91 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     return [replace(request, seed=first + index) for index in range(count)], chosen.name
 
 
+def text_of(content: Any, field: str) -> str:
+    """Return the text of content: a text, null, or a list of parts.
+
+    Raises ApiError, which names the `field`, for anything but text.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise ApiError(BAD_REQUEST, f"{field}: content must be text or a list of parts", field)
+    return "\n".join(_part_text(part, field) for part in content)
+
+
+def _part_text(part: Any, field: str) -> str:
+    text = part_text(part)
+    if text is None:
+        kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+        message = f"{field}: content of type {kind!r:.40} is not supported: send text"
+        raise ApiError(BAD_REQUEST, message, field)
+    return text
+
+
+def part_text(part: Any) -> str | None:
+    """Return the text of a part of some content; None if it is not text."""
+    if not isinstance(part, Mapping):
+        return None
+    name = "refusal" if part.get("type") == "refusal" else "text"
+    text = part.get(name)
+    return text if isinstance(text, str) and part.get("type", "text") in TEXT_PARTS else None
+
+
+def result_text(content: Any, field: str) -> str:
+    """Return a tool's result as text.
+
+    An agent sends results on its own account, so an image among them must not end the conversation:
+    the model learns that there was one.
+    """
+    if not isinstance(content, list):
+        return text_of(content, field)
+    texts: list[str] = []
+    for part in content:
+        text = part_text(part)
+        if text is None and isinstance(part, Mapping):
+            text = f"[{part.get('type')!s:.40}: this model reads text only]"
+        texts.append(_part_text(part, field) if text is None else text)
+    return "\n".join(texts)
+
+
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return messages with the roles that chat formats know, and fields of one type."""
-    messages: list[dict[str, Any]] = []
-    for message in given:
-        role = message.get("role")
-        if role not in ROLES:
-            raise ApiError(BAD_REQUEST, f"messages: unknown role {role!r:.40}", "messages")
-        each = dict(message)
-        if role == "function":
-            each["role"] = "tool"
-        if not each.get("reasoning_content") and isinstance(each.get("reasoning"), str):
-            each["reasoning_content"] = each["reasoning"]
-        if each.get("reasoning_content") is None:
-            each.pop("reasoning_content", None)
-        each.pop("reasoning", None)
-        messages.append(each)
+    messages = [_message(each) for each in given]
+    if messages and messages[-1].get("tool_calls"):
+        raise ApiError(
+            BAD_REQUEST, "messages: the last one calls a tool: add its result", "messages"
+        )
+    _name_results(messages)
     return messages
+
+
+def _message(given: Mapping[str, Any]) -> dict[str, Any]:
+    message, role = dict(given), given.get("role")
+    if role not in ROLES:
+        raise ApiError(BAD_REQUEST, f"messages: unknown role {role!r:.40}", "messages")
+    if role in RESULT_ROLES:
+        message["role"] = "tool"
+    read = result_text if role in RESULT_ROLES else text_of
+    message["content"] = read(given.get("content"), "messages")
+    reasoning = given.get("reasoning_content") or given.get("reasoning")
+    message.pop("reasoning", None)
+    message.pop("reasoning_content", None)
+    if isinstance(reasoning, str) and reasoning:
+        message["reasoning_content"] = reasoning
+    return message
+
+
+def _name_results(messages: Sequence[dict[str, Any]]) -> None:
+    """Add the tool's name to results that have only the call's id; some templates write it."""
+    names: dict[Any, Any] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            with suppress(TypeError, KeyError, AttributeError):  # the engine says what is wrong
+                names[call["id"]] = call["function"]["name"]
+        if message["role"] == "tool" and isinstance(
+            name := names.get(str(message.get("tool_call_id"))), str
+        ):
+            message.setdefault("name", name)
 
 
 def _tools(body: ChatBody) -> list[Mapping[str, Any]]:

@@ -3,17 +3,20 @@
 import asyncio
 import hashlib
 import re
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from specchat import __version__, drafter_registry
+from specchat.chat.formats.call_syntax import NUMBERED_ID
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, EngineFacts
 from specchat.engine.shared_engine import SharedEngine, Ticket, Update
+from specchat.errors import Cancelled
 from specchat.server.activity import Activity
 
 Result = TypeVar("Result")
@@ -69,6 +72,7 @@ class Answer:
     tool_calls: list[ToolCall] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     finish: Finish | None = None
+    stop_string: str = ""
 
     @property
     def statistics(self) -> Statistics:
@@ -79,7 +83,7 @@ class Answer:
         """Yield the steps until the answer is over.
 
         While there are none, an update without steps comes now and then, of which a stream makes a
-        comment. Raises the error that the answer failed with.
+        comment. Raises the error that the answer failed with, or Cancelled if it was stopped.
         """
         loop = asyncio.get_running_loop()
         silent_until = loop.time() + SECONDS_TO_COMMENT
@@ -88,10 +92,12 @@ class Answer:
                 async with asyncio.timeout_at(silent_until):
                     await self._changed.wait()
             self._changed.clear()
-            update = self.ticket.take()
+            update = self._with_call_ids(self.ticket.take())
             self._follow(update)
             if update.error is not None:
                 raise update.error
+            if update.finish == "cancelled":
+                raise Cancelled("the answer was stopped: the server is shutting down")
             if update.chunks or update.is_over or loop.time() >= silent_until:
                 yield update
                 silent_until = loop.time() + SILENT_SECONDS
@@ -104,6 +110,22 @@ class Answer:
             pass
         return self
 
+    def _with_call_ids(self, update: Update) -> Update:
+        """Return an update whose tool calls have ids that no other answer has.
+
+        Agents tell all calls of a conversation apart by them. They have nine letters or digits,
+        because Mistral's templates refuse any others.
+        """
+        if not any(chunk.tool_calls for chunk in update.chunks):
+            return update
+        number, chunks = len(self.tool_calls), list[Chunk]()
+        for chunk in update.chunks:
+            numbered = enumerate(chunk.tool_calls, number)
+            calls = tuple([_with_own_id(call, each) for each, call in numbered])
+            chunks.append(chunk._replace(tool_calls=calls))
+            number += len(calls)
+        return replace(update, chunks=tuple(chunks))
+
     def _follow(self, update: Update) -> None:
         progress = self.progress
         for chunk in update.chunks:
@@ -111,6 +133,7 @@ class Answer:
             self.reasoning += chunk.reasoning
             self.tool_calls += chunk.tool_calls
             self.tokens += chunk.tokens
+            self.stop_string = chunk.stop_string
         progress.statistics = update.statistics
         progress.place, progress.share = update.place, update.share
         progress.waited_s = self.ticket.waited_s
@@ -217,6 +240,12 @@ class Service:
     def _observe(self, progress: Progress) -> None:
         for observer in self.observers:
             observer(progress)
+
+
+def _with_own_id(call: ToolCall, number: int) -> ToolCall:
+    """Return a tool call with an id of its own; one that the model wrote is kept."""
+    is_numbered = call.id == NUMBERED_ID.format(number)
+    return call._replace(id=secrets.token_hex(5)[:9]) if is_numbered else call
 
 
 def client_of(user_agent: str) -> str:

@@ -1,0 +1,91 @@
+"""The parts of an answer in order: reasoning, texts and tool calls, as they begin, grow and end."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from specchat.decoding.chunk import Chunk, Finish, ToolCall
+
+PartKind: TypeAlias = Literal["reasoning", "text", "call"]
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of an answer; the `text` of a tool call are its arguments.
+
+    With `is_cut` the answer ended before the part was whole.
+    """
+
+    kind: PartKind
+    text: str = ""
+    call: ToolCall | None = None
+    is_cut: bool = False
+
+
+class PartEvent(NamedTuple):
+    """What happened to the part at a position; `text` is what it has grown by."""
+
+    what: Literal["begin", "grow", "end"]
+    position: int
+    part: Part
+    text: str = ""
+
+
+class AnswerParts:
+    """Collects the steps of an answer into parts."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.parts: list[Part] = []
+        self._is_open = False
+        self._events: list[PartEvent] = []
+
+    def add(self, chunks: Iterable[Chunk], finish: Finish | None = None) -> list[PartEvent]:
+        """Add steps, which end the answer if there is a `finish`; return what happened to parts.
+
+        An answer without any text or call has one empty text, where many programs look for one.
+        """
+        for chunk in chunks:
+            self._grow("reasoning", chunk.reasoning)
+            self._grow("text", chunk.text)
+            for call in chunk.tool_calls:
+                self._begin(Part("call", call=call))
+                self._extend(call.arguments)
+                self._end()
+        if finish:
+            is_cut = finish != "stop"
+            if self._is_open:
+                self.parts[-1].is_cut = is_cut
+            if all(part.kind == "reasoning" for part in self.parts):
+                self._begin(Part("text", is_cut=is_cut))
+            self._end()
+        events, self._events = self._events, []
+        return events
+
+    def _grow(self, kind: PartKind, text: str) -> None:
+        if not text:
+            return
+        if not self._is_open or self.parts[-1].kind != kind:
+            self._begin(Part(kind))
+        self._extend(text)
+
+    def _begin(self, part: Part) -> None:
+        self._end()
+        self.parts.append(part)
+        self._is_open = True
+        self._note("begin")
+
+    def _extend(self, text: str) -> None:
+        self.parts[-1].text += text
+        latest = self._events[-1] if self._events else None
+        if latest is not None and latest.what == "grow" and latest.part is self.parts[-1]:
+            text = self._events.pop().text + text
+        self._note("grow", text)
+
+    def _end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._note("end")
+
+    def _note(self, what: Literal["begin", "grow", "end"], text: str = "") -> None:
+        self._events.append(PartEvent(what, len(self.parts) - 1, self.parts[-1], text))
