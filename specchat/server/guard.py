@@ -6,6 +6,7 @@ and a form or a simple request in its content type, which is not JSON.
 """
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,12 +29,13 @@ LARGEST_BODY = 32 * 2**20
 OPEN_PATHS = frozenset({"/health", "/"})
 """Paths that need no key; programs ask them whether the server is there."""
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-CORS_HEADERS = {
+ASKED_HEADERS = "access-control-request-headers"
+PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
-    "Access-Control-Allow-Headers": "authorization, content-type, x-api-key, anthropic-version",
     "Access-Control-Max-Age": "600",
-    "Vary": "Origin",
 }
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/@?#\\\s]*)(:\d*)?", re.ASCII)
+"""A Host header: a name or address, IPv6 in brackets, and perhaps a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Guard:
         try:
             self._check_sender(headers, origin)
             if scope["method"] == "OPTIONS" and origin:
-                await Response(status_code=204, headers=self._cors(origin))(scope, receive, send)
+                await self._preflight(headers)(scope, receive, self._with_cors(send, origin))
                 return
             self._check_content(scope, headers)
             self._check_key(scope, headers)
@@ -106,24 +108,30 @@ class Guard:
         if key is None or scope["path"] in OPEN_PATHS:
             return
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        given = bearer if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        if not secrets.compare_digest(given.strip().encode(), key.encode()):
+        given = [headers.get("x-api-key", ""), bearer if scheme.lower() == "bearer" else ""]
+        # Starlette decodes headers as Latin-1, whatever they are
+        found = [
+            secrets.compare_digest(each.strip().encode("latin-1"), key.encode()) for each in given
+        ]
+        if not any(found):
             raise ApiError(UNAUTHORIZED, "wrong or missing key", code="invalid_api_key")
 
     def _allows(self, origin: str) -> bool:
         return origin in self._access.origins
 
-    def _cors(self, origin: str) -> dict[str, str]:
-        if not self._allows(origin):
-            return {}
-        return {"Access-Control-Allow-Origin": origin, **CORS_HEADERS}
+    def _preflight(self, headers: Headers) -> Response:
+        """Return what lets an allowed page send the headers it asks for."""
+        allowed = {**PREFLIGHT_HEADERS, "Vary": ASKED_HEADERS}
+        if asked := headers.get(ASKED_HEADERS):
+            allowed["Access-Control-Allow-Headers"] = asked
+        return Response(status_code=204, headers=allowed)
 
     def _with_cors(self, send: Send, origin: str) -> Send:
-        added = [
-            (name.lower().encode(), text.encode()) for name, text in self._cors(origin).items()
-        ]
-        if not added:
+        if not self._access.origins:
             return send
+        added = [(b"vary", b"Origin")]
+        if self._allows(origin):
+            added.append((b"access-control-allow-origin", origin.encode("latin-1")))
 
         async def send_with(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -134,10 +142,12 @@ class Guard:
 
 
 def host_of(text: str) -> str:
-    """Return a Host header's name or address without its port, in lower case."""
-    if text.startswith("["):
-        return text.partition("]")[0][1:].lower()
-    return text.rpartition(":")[0].lower() if text.count(":") == 1 else text.lower()
+    """Return a Host header's name or address without its port, in lower case.
+
+    What is not a Host header is returned whole, which is nobody's name.
+    """
+    found = HOST.fullmatch(text)
+    return found[1].strip("[]").lower() if found else text
 
 
 def is_loopback(host: str) -> bool:

@@ -44,25 +44,31 @@ class Running:
 
 @pytest.fixture(scope="session")
 def start_server() -> Iterator[StartServer]:
-    """Return a function that starts a server with a pair; all end with the session."""
+    """Return a function that starts a server with a pair; all end with the session.
+
+    With a `service`, it serves that one once more, for others.
+    """
     with ExitStack() as stack:
+
+        def load(pair: str, target: Path | None, most_waiting: int, **options: Any) -> Service:
+            chosen = find_pair(pair) if target is None else Loading(target)
+            loading = Loading(chosen.target, chosen.draft, threads=1, **options)
+            engine = SharedEngine(
+                lambda report: RemoteEngine(loading, report), most_waiting=most_waiting
+            )
+            stack.callback(engine.close)
+            return Service(engine, pair)
 
         def start(
             pair: str = "demo",
             access: Access | None = None,
             most_waiting: int = 32,
             target: Path | None = None,
-            **load: Any,
+            service: Service | None = None,
+            **options: Any,
         ) -> Running:
-            draft = None
-            if target is None:
-                target, draft = find_pair(pair).target, find_pair(pair).draft
-            loading = Loading(target, draft, threads=1, **load)
-            engine = SharedEngine(
-                lambda report: RemoteEngine(loading, report), most_waiting=most_waiting
-            )
-            stack.callback(engine.close)
-            service = Service(engine, pair)
+            service = service or load(pair, target, most_waiting, **options)
+            engine = service.engine
             listening = stack.enter_context(listen("127.0.0.1", 0))
             server = Server(make_app(service, access or Access()), engine.cancel_all)
             thread = threading.Thread(target=run, args=(server, listening), daemon=True)

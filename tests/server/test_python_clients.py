@@ -51,9 +51,9 @@ def caller(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def locked(start_server: StartServer) -> Running:
+def locked(start_server: StartServer, demo_server: Running) -> Running:
     """Return a server that wants a key."""
-    return start_server(access=Access(key="secret"))
+    return start_server(access=Access(key="secret"), service=demo_server.service)
 
 
 def run(script: str, home: Path, *servers: Running) -> None:
