@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(notice)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
         service = Service(engine, pair.name, defaults)
-        server = Server(make_app(service, access), engine.cancel_all)
+        server = Server(make_app(service, access), service.end)
         say(f"{address}/v1   {f'key {key}' if key else 'no key needed'}")
         run_server(server, listening)
     return DONE

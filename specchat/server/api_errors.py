@@ -56,7 +56,7 @@ def of_exception(error: SpecchatError) -> ApiError:
             BUSY, text, code="queue_full", headers={"Retry-After": str(RETRY_AFTER_SECONDS)}
         )
     if isinstance(error, Cancelled):
-        return ApiError(BUSY, text, code="cancelled")
+        return ApiError(BUSY, text, code="shutting_down")
     is_fatal = isinstance(error, EngineFailed)
     return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
 

@@ -12,9 +12,9 @@ from specchat.engine.api import ChatRequest
 from specchat.engine.shared_engine import Update
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
-from specchat.server.reply_parts import AnswerParts, Part, PartEvent
 from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody, chat_requests
+from specchat.server.reply_parts import AnswerParts, Part, PartEvent
 from specchat.server.service import Answer, Api, Service, client_of
 
 QUIET_SECONDS = 2.0

@@ -4,13 +4,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specchat.errors import SpecchatError
-from specchat.server.api_errors import NOT_FOUND, ApiError, body_for
+from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
 from specchat.server.metrics import dashboard, metrics
@@ -35,6 +35,7 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         ApiError: _refused,
         SpecchatError: _refused,
         HTTPException: _refused,
+        ClientDisconnect: _gone,
         Exception: _refused,
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
@@ -82,6 +83,12 @@ def _model(service: Service, name: str) -> dict[str, Any]:
             "draft_off_reason": facts.draft_off_reason,
         },
     }
+
+
+async def _gone(request: Request, raised: Exception) -> Response:
+    """Return a reply to a client that left before its request was complete; it is not sent."""
+    del request, raised
+    return Response(status_code=BAD_REQUEST)
 
 
 async def _refused(request: Request, raised: Exception) -> Response:

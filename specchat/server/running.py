@@ -1,17 +1,25 @@
 """Runs the application on a socket of this machine until it is asked to end."""
 
 import asyncio
+import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.logs import log_internal_error
+from specchat.server.api_errors import BAD_REQUEST, ApiError, openai_body
+from specchat.server.replies import JSON_HEADERS, LOG, encode
 
 SECONDS_TO_END = 3
 """How long open connections may take to end."""
@@ -20,6 +28,27 @@ BACKLOG = 128
 
 class AddressInUse(SpecchatError):
     """Raised when another program listens on the address already."""
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1; what is not HTTP gets an error in the shape of the APIs."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse the connection, unless a reply has begun on it."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            body = encode(openai_body(ApiError(BAD_REQUEST, f"not HTTP: {msg}")))
+            headers = [
+                *JSON_HEADERS,
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+            ]
+            for part in (
+                h11.Response(status_code=BAD_REQUEST, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
 
 
 class Server(uvicorn.Server):
@@ -33,7 +62,7 @@ class Server(uvicorn.Server):
             access_log=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=Protocol,
             loop="asyncio",
             server_header=False,
             proxy_headers=False,
@@ -43,20 +72,55 @@ class Server(uvicorn.Server):
         self._before_end = before_end
 
     def end(self) -> None:
-        """End the server, from any thread."""
-        if not self.should_exit:
-            self._before_end()
+        """End the server, from any thread; asked again, it waits for no connection."""
+        if self.should_exit:
+            self.force_exit = True
+        else:
             self.should_exit = True
+            self._before_end()
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """End at Ctrl+C and SIGTERM."""
         del sig, frame
-        self.end()
+        asyncio.get_running_loop().call_soon_threadsafe(self.end)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and let the connections end; those still sending a request are cut."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if cycle is not None and cycle.more_body:
+                connection.transport.abort()
+        await super().shutdown(sockets)
+
+
+class _Log(logging.Handler):
+    """Writes unexpected errors into the server's log, and nothing else anywhere."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the error of a record."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, Exception):
+            log_internal_error(error, LOG)
 
 
 def run(server: Server, listening: socket.socket) -> None:
-    """Serve until the server is ended."""
-    asyncio.run(server.serve(sockets=[listening]))
+    """Serve until the server is ended; nothing is printed."""
+    logger = logging.getLogger("uvicorn")
+    logger.handlers, logger.propagate = [_Log()], False
+    asyncio.run(_serve(server, listening))
+
+
+async def _serve(server: Server, listening: socket.socket) -> None:
+    asyncio.get_running_loop().set_exception_handler(_log_unhandled)
+    await server.serve(sockets=[listening])
+
+
+def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Write an error that no task waits for into the server's log."""
+    del loop
+    error = context.get("exception")
+    if isinstance(error, Exception) and not isinstance(error, ConnectionError):
+        log_internal_error(error, LOG)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -68,7 +132,8 @@ def listen(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "win32":  # where it would let two programs listen on one port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:
@@ -86,6 +151,8 @@ def listening_on_file(path: Path) -> Iterator[socket.socket]:
 
     Raises AddressInUse if another program listens on it, or if the path is something else.
     """
+    if not hasattr(socket, "AF_UNIX"):
+        raise InvalidOption("--socket: this system has no Unix sockets; use --port")
     _remove_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
@@ -125,10 +192,3 @@ def _remove_stale(path: Path) -> None:
             return
         else:
             raise AddressInUse(f"another program listens on {path}: choose another --socket")
-
-
-def is_local(host: str) -> bool:
-    """Return True if only this machine can reach the address."""
-    from specchat.server.guard import is_loopback
-
-    return is_loopback(host)

@@ -20,6 +20,7 @@ from specchat.errors import Cancelled
 from specchat.server.activity import Activity
 
 Result = TypeVar("Result")
+ENDING = "the answer was stopped: the server is shutting down"
 Api: TypeAlias = Literal["chat", "text", "responses", "messages", "check"]
 """The API that a request came by; "check" decodes an answer again to verify it."""
 State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
@@ -97,7 +98,7 @@ class Answer:
             if update.error is not None:
                 raise update.error
             if update.finish == "cancelled":
-                raise Cancelled("the answer was stopped: the server is shutting down")
+                raise Cancelled(ENDING)
             if update.chunks or update.is_over or loop.time() >= silent_until:
                 yield update
                 silent_until = loop.time() + SILENT_SECONDS
@@ -174,6 +175,8 @@ class Service:
         self.activity = Activity()
         self.observers: list[Observer] = [self.activity.observe]
         self._number = 0
+        self._tickets: set[Ticket] = set()
+        self._is_ending = False
 
     @property
     def facts(self) -> EngineFacts:
@@ -212,14 +215,20 @@ class Service:
     async def answer(
         self, request: AnswerRequest, *, api: Api, client: str, model: str
     ) -> AsyncIterator[Answer]:
-        """Queue a request and yield its answer; leaving gives it up. Raises QueueFull."""
+        """Queue a request and yield its answer; leaving gives it up.
+
+        Raises QueueFull, or Cancelled if the server ends.
+        """
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def on_change() -> None:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop may have been closed
                 loop.call_soon_threadsafe(changed.set)
 
+        if self._is_ending:
+            raise Cancelled(ENDING)
         ticket = self.engine.submit(request, client, on_change)
+        self._tickets.add(ticket)
         self._number += 1
         progress = Progress(self._number, client, api, model, time(), place=ticket.place)
         self._observe(progress)
@@ -227,6 +236,7 @@ class Service:
         try:
             yield answer
         finally:
+            self._tickets.discard(ticket)
             if not ticket.is_over:
                 ticket.cancel()
             if progress.finish is None:
@@ -236,6 +246,12 @@ class Service:
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
         return await asyncio.to_thread(self.engine.call, act)
+
+    def end(self) -> None:
+        """End the answers in progress, and refuse new ones; the engine stays."""
+        self._is_ending = True
+        for ticket in tuple(self._tickets):
+            ticket.cancel()
 
     def _observe(self, progress: Progress) -> None:
         for observer in self.observers:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +22,10 @@ from specchat.server.guard import Access
 from specchat.server.running import Server, listen, run
 from specchat.server.service import Service
 
-JSON = {"content-type": "application/json"}
+LONG: dict[str, Any] = {"ignore_eos": True, "max_tokens": 1500, "temperature": 0}
+"""Fields of a request whose answer takes seconds."""
+Events: TypeAlias = Iterator[dict[str, Any] | None]
+"""The events of a stream; None is its end mark."""
 StartServer: TypeAlias = Callable[..., "Running"]
 
 
@@ -32,6 +36,24 @@ class Running:
     address: str
     service: Service
     client: httpx2.Client
+    server: Server
+    thread: threading.Thread
+
+    @contextmanager
+    def stream(self, question: str = "What is specchat?", **fields: Any) -> Iterator[Events]:
+        """Open a stream and yield its events as they come."""
+        messages = [{"role": "user", "content": question}]
+        body = {"messages": messages, "stream": True, **fields}
+        with self.client.stream("POST", "/v1/chat/completions", json=body) as reply:
+            assert reply.status_code == 200
+            lines = (line[6:] for line in reply.iter_lines() if line.startswith("data: "))
+            yield (json.loads(line) if line != "[DONE]" else None for line in lines)
+
+    def end(self) -> None:
+        """End the server and wait for it."""
+        self.server.end()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
 
     def chat(self, question: str = "What is specchat?", **fields: Any) -> dict[str, Any]:
         """Ask one question and return the whole reply."""
@@ -68,16 +90,15 @@ def start_server() -> Iterator[StartServer]:
             **options: Any,
         ) -> Running:
             service = service or load(pair, target, most_waiting, **options)
-            engine = service.engine
             listening = stack.enter_context(listen("127.0.0.1", 0))
-            server = Server(make_app(service, access or Access()), engine.cancel_all)
+            server = Server(make_app(service, access or Access()), service.end)
             thread = threading.Thread(target=run, args=(server, listening), daemon=True)
             thread.start()
-            stack.callback(thread.join, 10)
-            stack.callback(server.end)
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             client = stack.enter_context(httpx2.Client(base_url=address, timeout=60))
-            return Running(address, service, client)
+            running = Running(address, service, client, server, thread)
+            stack.callback(running.end)
+            return running
 
         yield start
 
