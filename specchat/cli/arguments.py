@@ -135,7 +135,7 @@ def _add_answering(commands: Commands) -> None:
     serve = _command(commands, "serve", "serve the pair to other programs over HTTP", options)
     serve.set_defaults(save_as=None)
     _add_flag(serve, "--json", "print one JSON object for each request")
-    help_text = "print how to set up a client for this server"
+    help_text = "first print how to point this client at the server"
     _add(serve, "--for", help_text, choices=CLIENTS, dest="client", metavar="CLIENT")
 
 

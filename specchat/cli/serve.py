@@ -1,11 +1,11 @@
 """`specchat serve`: serve a pair to other programs over HTTP."""
 
 import argparse
-import importlib.util
-import secrets
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from specchat import drafter_registry
 from specchat.cli.model_arguments import (
     chosen_pair,
     generate_options,
@@ -13,77 +13,113 @@ from specchat.cli.model_arguments import (
     show_loading,
     with_known_think,
 )
+from specchat.cli.serve_log import JsonLog, PlainLog
+from specchat.cli.serve_picture import Line, Style
+from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
 from specchat.engine.api import ProgressCallback
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.engine.shared_engine import SharedEngine
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.hub.client import is_offline
 from specchat.options.declarations import ServerOptions
+from specchat.server.client_setups import SETUPS, Served, setup_text
+from specchat.server.packages import require_packages
 
 if TYPE_CHECKING:
-    from specchat.server.guard import Access
-
-NEEDED = ("starlette", "uvicorn", "prometheus_client")
-NO_KEY, MAKE_KEY = "none", "auto"
-KEY_BYTES = 24
-
-
-class ServerMissing(SpecchatError):
-    """Raised when the packages of the server are not installed."""
+    from specchat.server.port import Port
+    from specchat.server.service import Service
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair and serve it until Ctrl+C."""
-    _require_packages()
+    require_packages()
     options = ServerOptions(**arguments.settings.values(ServerOptions))
-    access, key = _access(options)
     pair = chosen_pair(arguments)
     loading = loading_of(arguments, pair, arguments.drafter)
-    from specchat.server.endpoints import make_app
-    from specchat.server.running import Server, listen, listening_on_file
-    from specchat.server.running import run as run_server
+    from specchat.server.port import Port
     from specchat.server.service import Service
 
+    def load(on_progress: ProgressCallback) -> RemoteEngine:
+        return RemoteEngine(loading, on_progress)
+
     with ExitStack() as stack:
-        if options.socket is not None:
-            listening = stack.enter_context(listening_on_file(options.socket.expanduser()))
-            address = f"unix:{options.socket}"
-        else:
-            listening = listen(options.host, options.port)
-            stack.callback(listening.close)
-            host = f"[{options.host}]" if ":" in options.host else options.host
-            address = f"http://{host}:{listening.getsockname()[1]}"
-
-        def load(on_progress: ProgressCallback) -> RemoteEngine:
-            return RemoteEngine(loading, on_progress)
-
+        port = stack.enter_context(Port(options))
+        if arguments.client:  # before the pair is loaded for nothing
+            setup_text(arguments.client, Served(port.address, port.key, pair.name, 0))
         engine = SharedEngine(load, most_waiting=options.queue, on_progress=show_loading)
         stack.callback(engine.close)
-        for notice in engine.facts.notices:
-            say(notice)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
         service = Service(engine, pair.name, defaults)
-        server = Server(make_app(service, access), service.end)
-        say(f"{address}/v1   {f'key {key}' if key else 'no key needed'}")
-        run_server(server, listening)
+        for notice in engine.facts.notices:
+            say(notice)
+        stack.enter_context(_reporter(arguments, service, port))
+        port.serve(service)
     return DONE
 
 
-def _require_packages() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ServerMissing("the server is not installed: pip install 'specchat[serve]'")
+def _reporter(
+    arguments: argparse.Namespace, service: "Service", port: "Port"
+) -> JsonLog | PlainLog | ServeScreen:
+    """Return what says that the server is ready, and reports its requests from then on."""
+    served = Served(port.address, port.key, service.name, service.facts.context)
+    setup = setup_text(arguments.client, served) if arguments.client else ""
+    if arguments.json:
+        return JsonLog(service, _ready(served, service, setup), port.end)
+    header = _header(served, service)
+    if not can_draw():
+        return PlainLog(service, header, setup)
+    setups = (
+        {} if served.is_socket else {each: partial(setup_text, each, served) for each in SETUPS}
+    )
+    return ServeScreen(service, header, setup, setups, port.end)
 
 
-def _access(options: ServerOptions) -> "tuple[Access, str]":
-    """Return who may use the server, and its key; another host without a key is refused."""
-    from specchat.server.guard import Access, is_loopback
+def _ready(served: Served, service: "Service", setup: str) -> dict[str, Any]:
+    """Return what a program must know that has started the server."""
+    facts = service.facts
+    return {
+        "address": served.address,
+        "base_url": served.base_url,
+        "key": served.key or None,
+        "models": list(service.model_names()),
+        "target": facts.target,
+        "draft": facts.draft,
+        "context": facts.context,
+        "speculation_off_reason": facts.speculation_off_reason,
+        **({"setup": setup} if setup else {}),
+    }
 
-    key = {NO_KEY: None, MAKE_KEY: secrets.token_urlsafe(KEY_BYTES)}.get(options.key, options.key)
-    is_here = options.socket is not None or is_loopback(options.host)
-    if not is_here and key is None:
-        raise InvalidOption(
-            f"--host {options.host} lets other machines in: add --key auto, which makes a key"
-        )
-    hosts: Any = frozenset({"", "localhost"}) if is_here else None
-    return Access(hosts, frozenset(options.origin), key), key or ""
+
+def _header(served: Served, service: "Service") -> list[Line]:
+    """Return what is served and where."""
+    facts = service.facts
+    context = f"context {facts.context:,}"
+    parts = [
+        served.model,
+        _drafts(service),
+        context,
+        facts.gpu or "CPU",
+        *["offline"] * is_offline(),
+    ]
+    short = [served.model, context]
+    key = f"key {served.key}" if served.key else "no key needed"
+    address = served.address if served.is_socket else served.base_url
+    return [
+        Line(
+            "   ".join(["specchat serve", *parts]),
+            Style.BOLD,
+            ["   ".join(parts), "   ".join(short)],
+        ),
+        Line(f"{address}   {key}", shorter=[address]),
+    ]
+
+
+def _drafts(service: "Service") -> str:
+    """Return what drafts for the target."""
+    facts, drafter = service.facts, service.defaults.get("drafter", drafter_registry.AUTO)
+    if drafter == drafter_registry.PLAIN or facts.speculation_off_reason:
+        return "plain decoding"
+    loaded = "" if facts.draft_off_reason else facts.draft_kind
+    if drafter == drafter_registry.AUTO:
+        drafter = drafter_registry.automatic(loaded)
+    return " + ".join(each.label for each in drafter_registry.DRAFTERS[drafter].origins)

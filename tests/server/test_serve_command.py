@@ -41,7 +41,7 @@ def serving(state: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], s
     assert process.stderr
     said = ""
     try:
-        while "/v1" not in said:
+        while " key" not in said:
             line = process.stderr.readline()
             assert line, said
             said += line

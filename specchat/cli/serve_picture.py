@@ -1,0 +1,216 @@
+"""What `specchat serve` shows of its requests: rows of a table, totals, lines of a log."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from time import time
+from typing import TYPE_CHECKING
+
+from specchat.chat.safe_text import in_one_line
+from specchat.wording import duration_text, percent
+
+if TYPE_CHECKING:
+    from specchat.server.activity import Totals
+    from specchat.server.service import Progress
+
+GAP = "  "
+BAR_WIDTH = 6
+FULL, EMPTY = "▰", "▱"
+LIVE, CANCELLED = ">", "x"
+"""Stand before an answer that is being written, and before one that was given up."""
+REQUESTS = {"chat": "chat", "text": "text", "responses": "respond", "messages": "message"}
+"""What requests are called by their API, in a table."""
+FAILED = "failed"
+
+
+class Style(Enum):
+    """How a line looks, as a code of the terminal."""
+
+    PLAIN = ""
+    BOLD = "1"
+    DIM = "2"
+    WRITING = "32"
+    WAITING = "33"
+    TROUBLE = "31"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the screen, and shorter forms of it for where it does not fit."""
+
+    text: str
+    style: Style = Style.PLAIN
+    shorter: Sequence[str] = ()
+
+    def painted(self, width: int, *, has_colours: bool) -> str:
+        """Return the longest form that fits into a width, or the shortest cut, with its style."""
+        forms = (self.text, *self.shorter)
+        text = next((each for each in forms if len(each) <= width), forms[-1])
+        text = cut(text, width)
+        if not has_colours or self.style is Style.PLAIN:
+            return text
+        return f"\x1b[{self.style.value}m{text}\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table; those of the lowest rank go first where there is no room."""
+
+    title: str
+    width: int
+    rank: int
+    cell: "Callable[[Progress], str]"
+    is_left: bool = False
+
+    def aligned(self, text: str) -> str:
+        """Return a cell's text in the column's width."""
+        text = cut(text, self.width)
+        return text.ljust(self.width) if self.is_left else text.rjust(self.width)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of at most a width, harmless and on one line."""
+    text = in_one_line(text)
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def columns_for(width: int) -> list[Column]:
+    """Return the columns that fit into a width; the narrowest screen keeps five."""
+    shown = list(COLUMNS)
+    while _width(shown) > width and len(shown) > 5:
+        least = min(column.rank for column in shown)
+        place = next(index for index, column in enumerate(shown) if column.rank == least)
+        narrower = NARROWER.get(shown[place].title)
+        if narrower is not None and narrower.width < shown[place].width:
+            shown[place] = narrower
+        else:
+            del shown[place]
+    return shown
+
+
+def head_line(columns: Sequence[Column]) -> Line:
+    """Return the titles of the columns."""
+    return Line("  " + GAP.join(each.aligned(each.title) for each in columns), Style.DIM)
+
+
+def request_line(progress: "Progress", columns: Sequence[Column], rank: int = 0) -> Line:
+    """Return the row of a request; `rank` is its place among those that wait, from 1."""
+    if progress.state in {"waiting", "reading"}:
+        return _early_line(progress, columns, rank)
+    if progress.finish == FAILED:
+        reason = f"failed: {progress.error}"
+        return Line(f"  {_names(progress, columns)}{reason}", Style.TROUBLE)
+    cells = GAP.join(column.aligned(column.cell(progress)) for column in columns)
+    if progress.state != "over":
+        return Line(f"{LIVE} {cells}", Style.WRITING)
+    if progress.finish == "cancelled":
+        return Line(f"{CANCELLED} {cells}", Style.DIM)
+    return Line(f"  {cells}")
+
+
+def _early_line(progress: "Progress", columns: Sequence[Column], rank: int) -> Line:
+    """Return the row of a request without tokens: how long it waits, or how far it is read."""
+    waited = duration_text(max(0.0, time() - progress.began))
+    if progress.state == "waiting":
+        place = "next" if rank == 1 else f"place {rank}"
+        return Line(f"  {_names(progress, columns)}waiting {waited}, {place}", Style.WAITING)
+    read = f"reading the prompt, {percent(progress.share)}"
+    return Line(f"{LIVE} {_names(progress, columns)}{read}", Style.WRITING)
+
+
+def _names(progress: "Progress", columns: Sequence[Column]) -> str:
+    """Return the first cells of a row, which say whose request it is."""
+    shown = [each for each in columns if each.title in {"#", "client", "request"}]
+    return GAP.join(each.aligned(each.cell(progress)) for each in shown) + GAP
+
+
+def totals_line(totals: "Totals") -> Line:
+    """Return what all requests that are over add up to."""
+    if not totals.num_requests:
+        return Line("no requests yet", Style.DIM)
+    words = "request" if totals.num_requests == 1 else "requests"
+    count = f"{totals.num_requests:,} {words}"
+    accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
+    per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
+    speedup = f"{totals.speedup:.2f}x" if totals.own_s else ""
+    saved = _saved(totals) if totals.own_s else ""
+    against = f"{saved} against plain decoding" if saved else ""
+    tokens = f"{totals.generated_tokens:,} tokens"
+    forms = [
+        (count, tokens, accepted, per_pass, speedup, against),
+        (count, tokens, accepted, per_pass, speedup, saved),
+        (count, accepted, per_pass, speedup, saved),
+        (count, accepted, speedup, saved),
+        (count, accepted, saved),
+    ]
+    first, *shorter = ("   ".join(filter(None, parts)) for parts in forms)
+    return Line(first, Style.BOLD, shorter)
+
+
+def _saved(totals: "Totals") -> str:
+    word = "saved" if totals.saved_s >= 0 else "lost"
+    return f"{word} {duration_text(abs(totals.saved_s))} of {duration_text(totals.plain_s)}"
+
+
+def log_line(progress: "Progress") -> str:
+    """Return one line about a request that is over, for a log: no text of anyone's."""
+    statistics = progress.statistics
+    parts = [
+        f"{progress.number} {progress.client} {progress.api}: {_tokens(progress)} tokens",
+        f"{statistics.tokens_per_second:.0f} tokens/s" if statistics.decode_s else "",
+        f"{percent(statistics.acceptance_rate)} accepted" if statistics.drafted else "",
+        f"{statistics.tokens_per_step:.1f} per pass" if statistics.drafted else "",
+        _speedup(progress),
+        f"waited {duration_text(progress.waited_s)}" if progress.waited_s >= 1 else "",
+        str(progress.finish),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _tokens(progress: "Progress") -> str:
+    statistics = progress.statistics
+    return f"{statistics.prompt_tokens:,} > {statistics.generated_tokens:,}"
+
+
+def _rate(progress: "Progress") -> str:
+    rate = progress.statistics.tokens_per_second
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+
+
+def _accepted(progress: "Progress") -> str:
+    statistics = progress.statistics
+    return percent(statistics.acceptance_rate) if statistics.drafted else "-"
+
+
+def _accepted_bar(progress: "Progress") -> str:
+    if not progress.statistics.drafted:
+        return "-"
+    full = round(BAR_WIDTH * progress.statistics.acceptance_rate)
+    return f"{FULL * full}{EMPTY * (BAR_WIDTH - full)} {_accepted(progress):>5}"
+
+
+def _per_pass(progress: "Progress") -> str:
+    return f"{progress.statistics.tokens_per_step:.1f}"
+
+
+def _speedup(progress: "Progress") -> str:
+    gain = progress.statistics.gain
+    return f"{gain.speedup:.2f}x" if gain.is_sound else ""
+
+
+COLUMNS = (
+    Column("#", 4, 9, lambda each: str(each.number)),
+    Column("client", 9, 8, lambda each: each.client, is_left=True),
+    Column("request", 7, 1, lambda each: REQUESTS.get(each.api, each.api), is_left=True),
+    Column("tokens", 14, 7, _tokens),
+    Column("t/s", 5, 6, _rate),
+    Column("accepted", BAR_WIDTH + 6, 0, _accepted_bar),
+    Column("per pass", 8, 2, _per_pass),
+    Column("speedup", 7, 3, _speedup),
+)
+NARROWER = {"accepted": Column("accepted", 8, 5, _accepted)}
+"""What takes a column's place where there is little room."""
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return 2 + sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
