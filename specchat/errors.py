@@ -29,7 +29,12 @@ class IncompatibleDraft(SpecchatError):
 
 
 class ContextFull(SpecchatError):
-    """Raised when the prompt is longer than the context."""
+    """Raised when the prompt is longer than the context.
+
+    It has `num_tokens`, and the context holds `capacity`; both are 0 where that is not known.
+    """
+
+    num_tokens = capacity = 0
 
 
 class InvalidOption(SpecchatError):

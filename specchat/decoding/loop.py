@@ -142,10 +142,12 @@ class _Answer:
         """Raise ContextFull if the prompt, with the answer so far, exceeds the context."""
         num_tokens, capacity = len(self._tokens), self._target.capacity
         if num_tokens > capacity:
-            raise ContextFull(
+            error = ContextFull(
                 f"the prompt has {num_tokens} tokens and the context holds {capacity}:"
                 f" {self._request.if_too_long}"
             )
+            error.num_tokens, error.capacity = num_tokens, capacity
+            raise error
 
     def begun(self) -> Iterator[Chunk]:
         """Yield the steps that the answer begins with, their texts assembled anew.

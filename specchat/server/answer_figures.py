@@ -26,6 +26,28 @@ def usage_of(statistics: Statistics) -> dict[str, Any]:
     }
 
 
+def responses_usage(statistics: Statistics) -> dict[str, Any]:
+    """Return token counts as OpenAI's responses API has them."""
+    usage = usage_of(statistics)
+    return {
+        "input_tokens": usage["prompt_tokens"],
+        "input_tokens_details": usage["prompt_tokens_details"],
+        "output_tokens": usage["completion_tokens"],
+        "output_tokens_details": usage["completion_tokens_details"],
+        "total_tokens": usage["total_tokens"],
+    }
+
+
+def messages_usage(statistics: Statistics) -> dict[str, Any]:
+    """Return token counts as Anthropic's API has them: cached tokens are counted apart."""
+    return {
+        "input_tokens": statistics.prompt_tokens - statistics.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": statistics.cached_tokens,
+        "output_tokens": statistics.generated_tokens,
+    }
+
+
 def total_usage(answers: Sequence[Progress]) -> dict[str, Any]:
     """Return the usage of several answers to one prompt, which counts once."""
     first, *others = [usage_of(each.statistics) for each in answers]

@@ -48,7 +48,7 @@ def of_exception(error: SpecchatError) -> ApiError:
     """Return an error of the engine as an API's: only what may work again later is 5xx."""
     text = str(error)
     if isinstance(error, ContextFull):
-        return ApiError(BAD_REQUEST, text, "messages", "context_length_exceeded")
+        return ApiError(BAD_REQUEST, _too_long(error), "messages", "context_length_exceeded")
     if isinstance(error, InvalidOption | TemplateError):
         return ApiError(BAD_REQUEST, text, text.partition(" ")[0].strip(":") or None)
     if isinstance(error, QueueFull):
@@ -59,6 +59,14 @@ def of_exception(error: SpecchatError) -> ApiError:
         return ApiError(BUSY, text, code="shutting_down")
     is_fatal = isinstance(error, EngineFailed)
     return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
+
+
+def _too_long(error: ContextFull) -> str:
+    """Return Anthropic's words, at which Claude Code and opencode shorten the conversation."""
+    if not error.num_tokens:
+        return str(error)
+    _, _, advice = str(error).partition(": ")
+    return f"prompt is too long: {error.num_tokens} tokens > {error.capacity} maximum; {advice}"
 
 
 def openai_body(error: ApiError) -> dict[str, Any]:

@@ -73,6 +73,9 @@ class ChatBody(ConversationFields, kw_only=True):
 
 def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], str]:
     """Return a request for each choice, and the model's name. Raises ApiError or InvalidOption."""
+    if not service.facts.has_chat_template:
+        message = f"{service.name} has no chat template: use /v1/completions"
+        raise ApiError(BAD_REQUEST, message, "model")
     chosen = service.choose(body.model)
     options = options_of(body, chosen, service)
     if body.max_completion_tokens is not None:
@@ -126,7 +129,7 @@ def part_text(part: Any) -> str | None:
         return None
     name = "refusal" if part.get("type") == "refusal" else "text"
     text = part.get(name)
-    return text if isinstance(text, str) and part.get("type", "text") in TEXT_PARTS else None
+    return text if isinstance(text, str) and str(part.get("type", "text")) in TEXT_PARTS else None
 
 
 def result_text(content: Any, field: str) -> str:
@@ -149,7 +152,9 @@ def result_text(content: Any, field: str) -> str:
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return messages with the roles that chat formats know, and fields of one type."""
     messages = [_message(each) for each in given]
-    if messages and messages[-1].get("tool_calls"):
+    if not messages:
+        raise ApiError(BAD_REQUEST, "messages must not be empty", "messages")
+    if messages[-1].get("tool_calls"):
         raise ApiError(
             BAD_REQUEST, "messages: the last one calls a tool: add its result", "messages"
         )
@@ -159,7 +164,7 @@ def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def _message(given: Mapping[str, Any]) -> dict[str, Any]:
     message, role = dict(given), given.get("role")
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         raise ApiError(BAD_REQUEST, f"messages: unknown role {role!r:.40}", "messages")
     if role in RESULT_ROLES:
         message["role"] = "tool"

@@ -14,7 +14,7 @@ from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody, chat_requests
-from specchat.server.reply_parts import AnswerParts, Part, PartEvent
+from specchat.server.reply_parts import Part, PartEvent, ReplyParts
 from specchat.server.service import Answer, Api, Service, client_of
 
 QUIET_SECONDS = 2.0
@@ -106,7 +106,7 @@ def reply_to(request: Request, body: ChatBody, api: Api) -> Reply:
 async def whole(reply: Reply) -> Ended:
     """Return the answer to the only request of a reply."""
     (request,) = reply.requests
-    parts = AnswerParts()
+    parts = ReplyParts()
     async with reply.answer(request) as answer:
         async for update in answer.updates():
             parts.add(update.chunks, update.finish)
@@ -116,7 +116,7 @@ async def whole(reply: Reply) -> Ended:
 async def streamed(reply: Reply, writer: EventWriter) -> AsyncGenerator[bytes, None]:
     """Yield the answer to the only request of a reply as events."""
     (request,) = reply.requests
-    parts, quiet, has_begun = AnswerParts(), Quiet(), False
+    parts, quiet, has_begun = ReplyParts(), Quiet(), False
     async with reply.answer(request) as answer:
         async for update in answer.updates():
             data = b"" if has_begun else writer.begin(answer)

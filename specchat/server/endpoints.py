@@ -1,5 +1,6 @@
 """The application: all endpoints, behind the guard."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,8 +14,10 @@ from specchat.errors import SpecchatError
 from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
+from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
 from specchat.server.replies import readable
+from specchat.server.responses_api import responses
 from specchat.server.service import Service
 
 GET, POST = ["GET"], ["POST"]
@@ -30,6 +33,9 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/v1/models", models, methods=GET),
         Route("/v1/models/{name:path}", model, methods=GET),
         Route("/v1/chat/completions", chat_completions, methods=POST),
+        Route("/v1/responses", responses, methods=POST),
+        Route("/v1/messages", messages, methods=POST),
+        Route("/v1/messages/count_tokens", count_tokens, methods=POST),
     ]
     handlers: Any = {
         ApiError: _refused,
@@ -50,10 +56,12 @@ async def health(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """List the names of the loaded pair."""
+    """List the names of the loaded pair, in a form for clients of OpenAI and of Anthropic."""
     service: Service = request.app.state.service
-    listed = [_model(service, name) for name in service.model_names()]
-    return JSONResponse({"object": "list", "data": listed})
+    names = service.model_names()
+    listed = [_model(service, name) for name in names]
+    ends = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+    return JSONResponse({"object": "list", "data": listed, **ends})
 
 
 async def model(request: Request) -> Response:
@@ -70,7 +78,10 @@ def _model(service: Service, name: str) -> dict[str, Any]:
     return {
         "id": name,
         "object": "model",
+        "type": "model",
+        "display_name": name,
         "created": service.created,
+        "created_at": datetime.fromtimestamp(service.created, UTC).isoformat(),
         "owned_by": "specchat",
         "max_model_len": facts.context,
         "context_length": facts.context,

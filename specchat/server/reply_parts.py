@@ -31,7 +31,7 @@ class PartEvent(NamedTuple):
     text: str = ""
 
 
-class AnswerParts:
+class ReplyParts:
     """Collects the steps of an answer into parts."""
 
     def __init__(self) -> None:

@@ -1,0 +1,182 @@
+"""`/v1/messages` and `/v1/messages/count_tokens`: Anthropic's API."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.bodies import read
+from specchat.server.chat_body import ChatBody, ConversationFields, result_text, text_of
+from specchat.server.conversation_replies import reply_to, streamed, whole
+from specchat.server.message_events import MessageEvents
+from specchat.server.replies import EventStream, Whole
+
+Block: TypeAlias = Mapping[str, Any]
+BILLING = "x-anthropic-billing-header"
+"""Begins a line that Claude Code puts before its system prompt. It changes with every request, so
+nothing after it could be taken from the prefix cache."""
+CHOICES = {"auto": "auto", "none": "none", "any": "required"}
+"""`tool_choice` of the chat API by its type in this one."""
+WITHOUT_TEXT = frozenset({"redacted_thinking"})
+
+
+class MessagesBody(ConversationFields, kw_only=True):
+    """A request to the messages API; unknown fields, as `cache_control`, are ignored."""
+
+    messages: Sequence[Mapping[str, Any]]
+    system: str | Sequence[Block] | None = None
+    stop_sequences: Sequence[str] | None = None
+    tools: Sequence[Mapping[str, Any]] | None = None
+    tool_choice: Mapping[str, Any] | None = None
+    thinking: Mapping[str, Any] | None = None
+    output_config: Mapping[str, Any] | None = None
+
+
+async def messages(request: Request) -> EventStream | Whole:
+    """Answer a conversation."""
+    body = await read(request, MessagesBody)
+    reply = reply_to(request, to_chat(body), "messages")
+    events = MessageEvents(reply.model)
+    if body.stream:
+        return EventStream(streamed(reply, events), events.failed)
+
+    async def make() -> dict[str, Any]:
+        return events.whole(await whole(reply))
+
+    return Whole(make)
+
+
+async def count_tokens(request: Request) -> JSONResponse:
+    """Return how many tokens the prompt of a conversation has."""
+    body = await read(request, MessagesBody)
+    reply = reply_to(request, to_chat(body), "messages")
+    size = await reply.service.call(lambda engine: engine.size(reply.requests[0]))
+    return JSONResponse({"input_tokens": size.prompt_tokens if size else 0})
+
+
+def to_chat(body: MessagesBody) -> ChatBody:
+    """Return a request as one to the chat API. Raises ApiError."""
+    fields = body.shared()
+    if body.stop_sequences is not None:
+        fields["stop"] = list(body.stop_sequences)
+    system = _system_of(body.system)
+    first = [{"role": "system", "content": system}] if system else []
+    translated = [each for message in body.messages for each in _messages_of(message)]
+    return ChatBody(
+        messages=[*first, *translated],
+        tools=[_tool(each) for each in body.tools or ()],
+        tool_choice=_tool_choice(body.tool_choice),
+        reasoning_effort=_effort_of(body),
+        **fields,
+    )
+
+
+def _system_of(given: str | Sequence[Block] | None) -> str:
+    """Return the system prompt without the line that changes with every request."""
+    if not given:
+        return ""
+    if isinstance(given, str):
+        first, _, rest = given.partition("\n")
+        return rest if first.startswith(BILLING) else given
+    texts = [text_of([each], "system") for each in given]
+    return "\n".join(texts[1:] if texts[0].startswith(BILLING) else texts)
+
+
+def _messages_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the chat API that a message stands for: tool results are their own."""
+    role, content = message.get("role"), message.get("content")
+    if not isinstance(content, list):
+        yield {"role": role, "content": text_of(content, "messages")}
+        return
+    blocks = [_block(each) for each in content]
+    results = [each for each in blocks if each["type"] == "tool_result"]
+    for result in results:
+        yield _result(result)
+    others = [each for each in blocks if each["type"] not in {"tool_result", *WITHOUT_TEXT}]
+    if others or not results:
+        yield _said(role, others)
+
+
+def _block(given: Any) -> Block:
+    if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
+        raise ApiError(BAD_REQUEST, "messages: each block of content needs a type", "messages")
+    return given
+
+
+def _said(role: Any, blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return what is said in a message: text, thinking and tool calls."""
+    texts: list[Block] = []
+    message: dict[str, Any] = {"role": role}
+    for block in blocks:
+        if block["type"] == "thinking":
+            thought = block.get("thinking")
+            before = message.get("reasoning_content", "")
+            message["reasoning_content"] = before + (thought if isinstance(thought, str) else "")
+        elif block["type"] == "tool_use":
+            message.setdefault("tool_calls", []).append(_call(block))
+        else:
+            texts.append(_document_text(block) if block["type"] == "document" else block)
+    return {**message, "content": text_of(texts, "messages")}
+
+
+def _document_text(block: Block) -> Block:
+    """Return a document that is plain text as a block of text, any other as it is."""
+    source = block.get("source")
+    if isinstance(source, Mapping) and source.get("type") == "text":
+        return {"type": "text", "text": source.get("data")}
+    return block
+
+
+def _call(block: Block) -> dict[str, Any]:
+    name, given = block.get("name"), block.get("input", {})
+    if not isinstance(name, str) or not isinstance(given, Mapping):
+        message = "messages: a tool_use block needs a name and an object as input"
+        raise ApiError(BAD_REQUEST, message, "messages")
+    function = {"name": name, "arguments": msgspec.json.encode(given).decode()}
+    return {"id": str(block.get("id", "")), "type": "function", "function": function}
+
+
+def _result(block: Block) -> dict[str, Any]:
+    text = result_text(block.get("content"), "messages")
+    content = f"Error: {text}" if block.get("is_error") is True else text
+    return {"role": "tool", "tool_call_id": str(block.get("tool_use_id", "")), "content": content}
+
+
+def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool as the chat API has it; those of Anthropic's own types are skipped there."""
+    if tool.get("type") not in ("custom", None):
+        return {"type": tool["type"]}
+    function = {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "parameters": tool.get("input_schema"),
+    }
+    given = {name: value for name, value in function.items() if value is not None}
+    return {"type": "function", "function": given}
+
+
+def _tool_choice(given: Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
+    kind = given.get("type") if given else None
+    return CHOICES.get(kind, given) if isinstance(kind, str) else given
+
+
+def _effort_of(body: MessagesBody) -> str | None:
+    """Return what `thinking` and `output_config` ask for, as a `reasoning_effort`.
+
+    A budget is a number of tokens. Without a word about it the model has its own way.
+    """
+    thinking, output = body.thinking or {}, body.output_config or {}
+    if output.get("format") is not None:
+        message = "output_config.format: only text is supported so far"
+        raise ApiError(BAD_REQUEST, message, "output_config.format")
+    effort, budget = output.get("effort"), thinking.get("budget_tokens")
+    if thinking.get("type") == "disabled":
+        return "none"
+    if isinstance(effort, str):
+        return effort
+    if thinking.get("type") == "enabled":
+        return str(budget) if isinstance(budget, int) else "on"
+    return None

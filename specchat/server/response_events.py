@@ -1,0 +1,162 @@
+"""Answers as the objects and events of OpenAI's responses API."""
+
+import secrets
+from collections.abc import Collection, Mapping
+from itertools import count
+from time import time
+from typing import Any
+
+from specchat.server.answer_figures import responses_usage
+from specchat.server.api_errors import ApiError
+from specchat.server.conversation_replies import Ended, Reply
+from specchat.server.replies import comment, event
+from specchat.server.reply_parts import Part, PartEvent, PartKind
+from specchat.server.service import Answer
+
+SEALED_REASONING = "reasoning.encrypted_content"
+"""What a client includes that sends reasoning back in a sealed form only, as Codex does."""
+REASONING_PREFIX = "specchat:"
+"""Begins reasoning in that form; nothing is secret here, so its text follows."""
+PREFIXES: Mapping[PartKind, str] = {"reasoning": "rs", "text": "msg", "call": "fc"}
+CONTENTS: Mapping[PartKind, str] = {
+    "reasoning": "reasoning_text",
+    "text": "output_text",
+    "call": "function_call_arguments",
+}
+"""What the events of items' contents are called."""
+INCOMPLETE = {"reason": "max_output_tokens"}
+
+
+class ResponseEvents:
+    """Writes one response, whole or as events; it repeats fields of the request, `echoed`."""
+
+    def __init__(self, echoed: Mapping[str, Any], reply: Reply, include: Collection[str]) -> None:
+        """Write the response of a reply."""
+        self._fields = {
+            "id": f"resp_{secrets.token_hex(12)}",
+            "object": "response",
+            "created_at": int(time()),
+            "model": reply.model,
+            "system_fingerprint": reply.service.fingerprint(),
+            **echoed,
+        }
+        self._is_sealed = SEALED_REASONING in include
+        self._numbers = count()
+        self._ids: list[str] = []
+
+    def whole(self, ended: Ended) -> dict[str, Any]:
+        """Return a response that is over."""
+        answer = ended.answer
+        is_whole = answer.finish == "stop"
+        output = [self._item(index, part) for index, part in enumerate(ended.parts)]
+        return {
+            **self._object("completed" if is_whole else "incomplete", output),
+            "incomplete_details": None if is_whole else INCOMPLETE,
+            "usage": responses_usage(answer.statistics),
+            **ended.figures,
+        }
+
+    def begin(self, answer: Answer) -> bytes:
+        """Return the events that announce the response."""
+        del answer
+        response = self._object("in_progress", [])
+        return b"".join(
+            self._event(name, response=response)
+            for name in ("response.created", "response.in_progress")
+        )
+
+    def quiet(self, text: str) -> bytes:
+        """Return a comment."""
+        return comment(text)
+
+    def end(self, ended: Ended) -> bytes:
+        """Return the event with the whole response."""
+        response = self.whole(ended)
+        return self._event(f"response.{response['status']}", response=response)
+
+    def failed(self, error: ApiError) -> bytes:
+        """Return the event with the error."""
+        details = {"code": error.code or "server_error", "message": error.message}
+        response = {**self._object("failed", []), "error": details}
+        return self._event("response.failed", response=response)
+
+    def write(self, happened: PartEvent) -> bytes:
+        """Return the events for what happened to an item."""
+        part, index = happened.part, happened.position
+        if happened.what == "begin":
+            return self._begun(index, part)
+        if happened.what == "grow":
+            return self._content_event("delta", index, part, delta=happened.text)
+        return self._done(index, part)
+
+    def _begun(self, index: int, part: Part) -> bytes:
+        item = self._item(index, Part(part.kind, call=part.call), status="in_progress")
+        data = self._event("response.output_item.added", output_index=index, item=item)
+        return data + self._part_event("added", index, Part(part.kind))
+
+    def _done(self, index: int, part: Part) -> bytes:
+        if part.kind == "call":
+            fields = {"arguments": part.text, "name": part.call and part.call.name}
+        else:
+            fields = {"text": part.text}
+        data = self._content_event("done", index, part, **fields)
+        data += self._part_event("done", index, part)
+        item = self._item(index, part)
+        return data + self._event("response.output_item.done", output_index=index, item=item)
+
+    def _event(self, name: str, **fields: Any) -> bytes:
+        return event({"type": name, "sequence_number": next(self._numbers), **fields}, name)
+
+    def _content_event(self, what: str, index: int, part: Part, **fields: Any) -> bytes:
+        """Return an event for the text of an item, or for the arguments of a call."""
+        place: dict[str, Any] = {"item_id": self._id(index, part.kind), "output_index": index}
+        if part.kind != "call":
+            place["content_index"] = 0
+        if part.kind == "text":
+            place["logprobs"] = []
+        return self._event(f"response.{CONTENTS[part.kind]}.{what}", **place, **fields)
+
+    def _part_event(self, what: str, index: int, part: Part) -> bytes:
+        """Return the event for the content of an item as a whole; calls have none."""
+        if part.kind == "call":
+            return b""
+        place = {"item_id": self._id(index, part.kind), "output_index": index, "content_index": 0}
+        return self._event(f"response.content_part.{what}", **place, part=_content_of(part))
+
+    def _object(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            **self._fields,
+            "status": status,
+            "output": output,
+            "error": None,
+            "incomplete_details": None,
+            "usage": None,
+        }
+
+    def _item(self, index: int, part: Part, status: str = "") -> dict[str, Any]:
+        """Return a part as an item of the output; one that has begun has no content yet."""
+        has_begun = status == "in_progress"
+        content = [] if has_begun else [_content_of(part)]
+        item: dict[str, Any] = {
+            "id": self._id(index, part.kind),
+            "status": status or ("incomplete" if part.is_cut else "completed"),
+        }
+        if part.kind == "text":
+            return {**item, "type": "message", "role": "assistant", "content": content}
+        if part.kind == "reasoning":
+            sealed = REASONING_PREFIX + part.text if self._is_sealed and not has_begun else None
+            reasoning = {"summary": [], "content": content, "encrypted_content": sealed}
+            return {**item, "type": "reasoning", **reasoning}
+        called = {"call_id": part.call.id, "name": part.call.name} if part.call else {}
+        return {**item, "type": "function_call", **called, "arguments": part.text}
+
+    def _id(self, index: int, kind: PartKind) -> str:
+        if index == len(self._ids):
+            self._ids.append(f"{PREFIXES[kind]}_{secrets.token_hex(12)}")
+        return self._ids[index]
+
+
+def _content_of(part: Part) -> dict[str, Any]:
+    if part.kind == "reasoning":
+        return {"type": "reasoning_text", "text": part.text}
+    return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": []}

@@ -1,0 +1,225 @@
+"""`/v1/responses`: OpenAI's responses API, whose requests have the whole conversation here."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+
+from specchat.engine.api import ChatRequest
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.bodies import read
+from specchat.server.chat_body import ChatBody, ConversationFields, result_text, text_of
+from specchat.server.conversation_replies import reply_to, streamed, whole
+from specchat.server.replies import EventStream, Whole
+from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
+
+Item: TypeAlias = Mapping[str, Any]
+STATEFUL = ("previous_response_id", "conversation", "prompt")
+"""Fields that refer to what another request said, or what is stored elsewhere."""
+WITHOUT_TEXT = frozenset(
+    {
+        "code_interpreter_call",
+        "compaction",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_list_tools",
+        "web_search_call",
+    }
+)
+"""Items of other servers' own tools, which hold nothing that a model could read here."""
+
+
+class ResponsesBody(ConversationFields, kw_only=True):
+    """A request to the responses API; unknown fields are ignored."""
+
+    input: str | Sequence[Item]
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    tools: Sequence[Mapping[str, Any]] | None = None
+    tool_choice: str | Mapping[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: Mapping[str, Any] | None = None
+    text: Mapping[str, Any] | None = None
+    include: Sequence[str] | None = None
+    metadata: Mapping[str, Any] | None = None
+    truncation: str | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | Mapping[str, Any] | None = None
+    prompt: Mapping[str, Any] | None = None
+
+
+async def responses(request: Request) -> EventStream | Whole:
+    """Answer a conversation."""
+    body = await read(request, ResponsesBody)
+    reply = reply_to(request, to_chat(body), "responses")
+    events = ResponseEvents(_echo(body, reply.requests[0]), reply, body.include or ())
+    if body.stream:
+        return EventStream(streamed(reply, events), events.failed)
+
+    async def make() -> dict[str, Any]:
+        return events.whole(await whole(reply))
+
+    return Whole(make)
+
+
+def to_chat(body: ResponsesBody) -> ChatBody:
+    """Return a request as one to the chat API. Raises ApiError."""
+    _require_stateless(body)
+    fields = body.shared()
+    if body.max_output_tokens is not None:
+        fields["max_tokens"] = body.max_output_tokens
+    effort = (body.reasoning or {}).get("effort")
+    if not isinstance(effort, str | None):
+        raise ApiError(BAD_REQUEST, "reasoning.effort must be text", "reasoning.effort")
+    return ChatBody(
+        messages=messages_of(body.input, body.instructions),
+        tools=[_tool(each) for each in body.tools or ()],
+        tool_choice=body.tool_choice,
+        reasoning_effort=effort,
+        make_room=body.truncation == "auto",
+        **fields,
+    )
+
+
+def _echo(body: ResponsesBody, request: ChatRequest) -> dict[str, Any]:
+    """Return what a response repeats of its request, with the options that it was answered with."""
+    reasoning = body.reasoning or {}
+    return {
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": None,
+        "reasoning": {name: reasoning.get(name) for name in ("effort", "summary")},
+        "store": False,
+        "temperature": request.temperature,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": body.tool_choice or "auto",
+        "tools": body.tools or [],
+        "top_p": request.top_p,
+        "truncation": body.truncation or "disabled",
+        "user": body.user,
+    }
+
+
+def _require_stateless(body: ResponsesBody) -> None:
+    for name in STATEFUL:
+        if getattr(body, name) is not None:
+            message = f"{name}: this server stores nothing, so send the whole conversation as input"
+            raise ApiError(BAD_REQUEST, message, name)
+    if body.background:
+        raise ApiError(BAD_REQUEST, "background: this server stores nothing", "background")
+    form = (body.text or {}).get("format") or {}
+    kind = form.get("type", "text") if isinstance(form, Mapping) else form
+    if kind != "text":
+        raise ApiError(BAD_REQUEST, "text.format: only text is supported so far", "text.format")
+
+
+def messages_of(given: str | Sequence[Item], instructions: str | None) -> list[dict[str, Any]]:
+    """Return input items as messages; what an answer consisted of is one message again."""
+    messages: list[dict[str, Any]] = []
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    items: Sequence[Item] = [{"content": given}] if isinstance(given, str) else given
+    for item in items:
+        message = _message_of(item)
+        if message is None:
+            continue
+        if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
+            _join(messages[-1], message)
+        else:
+            messages.append(message)
+    return messages
+
+
+def _message_of(item: Item) -> dict[str, Any] | None:
+    """Return an item as a message; None for one without text."""
+    kind = item.get("type", "message")
+    if not isinstance(kind, str):
+        raise ApiError(BAD_REQUEST, f"input: an item's type is {kind!r:.40}", "input")
+    if kind in WITHOUT_TEXT:
+        return None
+    if kind == "item_reference":
+        message = "input: item_reference names what this server did not store: send the item itself"
+        raise ApiError(BAD_REQUEST, message, "input")
+    translate = TRANSLATED.get(kind)
+    if translate is None:
+        raise ApiError(BAD_REQUEST, f"input: items of type {kind!r:.40} are not supported", "input")
+    return translate(item)
+
+
+def _said(item: Item) -> dict[str, Any]:
+    role = item.get("role", "user")
+    return {"role": role, "content": text_of(item.get("content"), "input")}
+
+
+def _called(item: Item) -> dict[str, Any]:
+    return _call(item, item.get("arguments"))
+
+
+def _called_with_text(item: Item) -> dict[str, Any]:
+    """Return a call of a tool that takes a text instead of JSON."""
+    return _call(item, json.dumps({"input": item.get("input")}))
+
+
+def _call(item: Item, arguments: Any) -> dict[str, Any]:
+    name = item.get("name")
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        raise ApiError(BAD_REQUEST, "input: a function_call needs a name and arguments", "input")
+    function = {"name": name, "arguments": arguments}
+    call = {"id": _call_id(item), "type": "function", "function": function}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
+
+
+def _result(item: Item) -> dict[str, Any]:
+    content = result_text(item.get("output"), "input")
+    return {"role": "tool", "tool_call_id": _call_id(item), "content": content}
+
+
+def _call_id(item: Item) -> str:
+    return str(item.get("call_id") or "")
+
+
+def _reasoned(item: Item) -> dict[str, Any]:
+    """Return reasoning: its text, or what this server gave as its encrypted form, or a summary."""
+    sealed = item.get("encrypted_content")
+    text = _parts_text(item.get("content"))
+    if not text and isinstance(sealed, str) and sealed.startswith(REASONING_PREFIX):
+        text = sealed.removeprefix(REASONING_PREFIX)
+    text = text or _parts_text(item.get("summary"))
+    return {"role": "assistant", "content": "", "reasoning_content": text}
+
+
+def _parts_text(parts: Any) -> str:
+    found = [part.get("text") for part in parts or () if isinstance(part, Mapping)]
+    return "\n".join(text for text in found if isinstance(text, str))
+
+
+TRANSLATED: Mapping[str, Callable[[Item], dict[str, Any]]] = {
+    "message": _said,
+    "function_call": _called,
+    "function_call_output": _result,
+    "custom_tool_call": _called_with_text,
+    "custom_tool_call_output": _result,
+    "reasoning": _reasoned,
+}
+"""What makes a message of each type of items."""
+
+
+def _join(message: dict[str, Any], added: Mapping[str, Any]) -> None:
+    """Add another part of an answer to the first ones."""
+    for name in ("reasoning_content", "content"):
+        message[name] = "\n\n".join(filter(None, [message.get(name), added.get(name)]))
+    if "tool_calls" in added:
+        message["tool_calls"] = [*message.get("tool_calls", ()), *added["tool_calls"]]
+
+
+def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool as the chat API has it; other types are skipped there."""
+    if tool.get("type") != "function" or "function" in tool:
+        return tool
+    names = ("name", "description", "parameters")
+    function = {name: tool[name] for name in names if tool.get(name) is not None}
+    return {"type": "function", "function": function}
