@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from time import sleep
 from typing import Any, NamedTuple
@@ -125,8 +125,10 @@ class ScriptedEngine(Engine):
         self._drafts = True
 
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Answer a text."""
-        raise NotImplementedError
+        """Answer a conversation."""
+        assert isinstance(request, ChatRequest)
+        given = {each.name: getattr(request, each.name) for each in fields(request)}
+        return self.chat(given.pop("messages"), **given)
 
     def chat(
         self,

@@ -19,7 +19,7 @@ from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.references import Reference
-from specchat.options.declarations import ScreenOptions
+from specchat.options.declarations import ScreenOptions, ServerOptions
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
         screen=ScreenOptions(**settings.values(ScreenOptions)),
+        server=ServerOptions(**settings.values(ServerOptions)),
         is_first_run=is_first_run(arguments),
         keys=settings.key_bindings,
         other_drafts=find_other_drafts,

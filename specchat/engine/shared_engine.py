@@ -197,6 +197,28 @@ class SharedEngine:
 
     def close(self) -> None:
         """End all answers and the engine."""
+        self._end_thread()
+        if self._engine is not None:
+            self._engine.close()
+
+    def release(self) -> Engine:
+        """End all answers, and return the engine. Raises EngineFailed if it has ended by itself."""
+        self._end_thread()
+        if self._engine is None:
+            raise EngineFailed("the engine has ended by itself")
+        return self._engine
+
+    def kill(self) -> None:
+        """End all answers and kill the engine's own process, from any thread."""
+        self._is_closing = True
+        if self._engine is not None:
+            self._engine.kill()
+
+    def held_bytes(self) -> int:
+        """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
+        return self._engine.held_bytes() if self._engine is not None else 0
+
+    def _end_thread(self) -> None:
         with self._lock:
             self._is_closing = True
         self.cancel_all()
@@ -249,8 +271,6 @@ class SharedEngine:
             ticket.end("cancelled")
         for made in self._calls:
             made.fail(Cancelled("the engine is shutting down"))
-        if self._engine is not None:
-            self._engine.close()
 
     def _next(self, seconds: float) -> "tuple[Call | None, Ticket | None]":
         """Return what to do next: a call first, then the answer whose turn it is."""

@@ -54,8 +54,8 @@ class Port:
         self._thread.start()
 
     def end(self) -> None:
-        """End the answers in progress, then the server; from any thread."""
-        if self._server is not None:
+        """End the answers in progress, then the server; from any thread and any number of times."""
+        if self._server is not None and not self._server.should_exit:
             self._server.end()
 
     def close(self) -> None:

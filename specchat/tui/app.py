@@ -54,6 +54,7 @@ from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.races import Races
+from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load
 from specchat.tui.controllers.titles import Titles
 from specchat.tui.main_view import MainView
@@ -133,7 +134,8 @@ class ChatApp(App[None]):
         self.answers = Answers(view, chat, pair, key_of)
         self.adviser = Adviser(view, self.answers, pair, setup.other_drafts, post, key_of)
         self.races = Races(view, chat, pair, self.answers)
-        self.idle = IdleUnloader(view, self.answers, pair, setup.idle_minutes)
+        self.serving = serving = Serving(view, pair, post, setup.server)
+        self.idle = IdleUnloader(view, self.answers, pair, serving, setup.idle_minutes)
         self.message_size = size = MessageSize(view, chat, self.answers, pair, post)
         size.written = lambda: self.view.composer.written
         answers, adviser = self.answers, self.adviser
@@ -141,7 +143,7 @@ class ChatApp(App[None]):
         self.titles = titles
         if setup.screen.model_titles:
             self.answers.on_end = titles.answered
-        view.state = ChatState(chat, pair, self.pulls, self.hint, answers, adviser, size)
+        view.state = ChatState(chat, pair, self.pulls, self.hint, answers, adviser, size, serving)
 
     def _compose_actions(self, setup: Setup) -> None:
         """Create the groups of actions, each with the controllers it acts on."""
@@ -383,6 +385,7 @@ class ChatApp(App[None]):
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
             "unload": self.pair_actions.unload,
+            "serve": self.serving.toggle,
             "hide": self.hint_actions.hide,
             "accept": partial(self.hint_actions.accept, 0),
             "accept_second": partial(self.hint_actions.accept, 1),

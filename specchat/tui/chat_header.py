@@ -26,7 +26,12 @@ FILLING = 0.8
 def header(chat: ChatState, width: int, *, is_saved: bool) -> Content:
     """Return the header for this width: the title at the left, all else at the right."""
     title = in_one_line(harmless(chat.conversations.title or "")) or "new chat"
-    badges = [chat.pulls.summary(), *["not saved"] * (not is_saved), *["offline"] * is_offline()]
+    badges = [
+        chat.serving.summary(),
+        chat.pulls.summary(),
+        *["not saved"] * (not is_saved),
+        *["offline"] * is_offline(),
+    ]
     right = _right_part(chat, [each for each in badges if each], width - MIN_TITLE_WIDTH - BETWEEN)
     shown = Text(title)
     shown.truncate(max(1, width - right.cell_length - BETWEEN), overflow="ellipsis")

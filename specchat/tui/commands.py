@@ -93,6 +93,10 @@ COMMANDS = (
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
+        "serve", "Serve other programs", "Serve the loaded pair to other programs, or stop serving",
+        slash=("serve",),
+    ),
+    Command(
         "edit", "Open the editor", "Write the message in the editor that $VISUAL or $EDITOR names",
         "ctrl+e", ("edit",),
     ),

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
-from specchat.options.declarations import ScreenOptions
+from specchat.options.declarations import ScreenOptions, ServerOptions
 from specchat.tui.commands import key_of
 
 
@@ -107,6 +107,8 @@ class Setup:
     open_file: Callable[[str], Offer] = no_files
     system_prompt: str = ""
     screen: ScreenOptions = field(default_factory=ScreenOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
+    """Where the pair is served to other programs, once the user wants that."""
     is_first_run: bool = False
     """Whether only the demo pair is installed, in which case others are suggested."""
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.controllers.serving import Serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,4 @@ class ChatState:
     answers: Answers
     adviser: Adviser
     message_size: MessageSize
+    serving: Serving

@@ -6,6 +6,7 @@ from time import monotonic
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.serving import Serving
 
 POLL_SECONDS = 10.0
 """How often to look for how long no question was asked."""
@@ -13,11 +14,15 @@ POLL_SECONDS = 10.0
 
 @dataclass(slots=True)
 class IdleUnloader:
-    """Unloads the pair once it has been idle for `minutes`; never if that is 0."""
+    """Unloads the pair once it has been idle for `minutes`; never if that is 0.
+
+    While it is served to other programs, it is not idle.
+    """
 
     view: ChatView
     answers: Answers
     pair_controller: PairController
+    serving: Serving
     minutes: int
     _idle_since: float = field(default_factory=monotonic)
 
@@ -29,7 +34,7 @@ class IdleUnloader:
     def _look(self) -> None:
         """Unload the pair if it is idle for long enough. While it loads, it is not idle."""
         pair = self.pair_controller
-        if self.answers.current is not None or pair.facts is None:
+        if self.answers.current is not None or pair.facts is None or self.serving.is_open:
             self._idle_since = monotonic()
             return
         idle_seconds = monotonic() - max(self._idle_since, pair.asked_at)

@@ -74,6 +74,16 @@ class Aside:
     """Called with the text and how it ended: "cancelled" where another request came."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request to a session to go on with another engine, which is made of its own."""
+
+    make: Callable[[Engine], Engine]
+    """Called on the session's thread."""
+    on_end: Callable[[str], None]
+    """Called with "", or with the reason why the engine stays as it is."""
+
+
 class Listener(Protocol):
     """Gets the events of a session, on the UI thread."""
 
@@ -110,7 +120,9 @@ class Session:
         self._post = post
         self._load = load
         self._before = before
-        self._questions: queue.SimpleQueue[Question | Sizing | Aside | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[Question | Sizing | Aside | Exchange | None] = (
+            queue.SimpleQueue()
+        )
         self._last: Question | None = None
         self._has_aside = False
         self._engine: Engine | None = None
@@ -155,6 +167,11 @@ class Session:
         """Queue a request for a short text, which is written while nothing else is asked for."""
         self._questions.put(aside)
 
+    def exchange(self, exchange: Exchange) -> None:
+        """Queue an exchange of the engine, which comes after the questions before it."""
+        self._end_aside()
+        self._questions.put(exchange)
+
     def _end_aside(self) -> None:
         """Stop a text that is written beside the conversation."""
         if self._has_aside and self._engine is not None:
@@ -198,13 +215,19 @@ class Session:
             self._report(self._lost, reason_of(error))
             return
         self._engine = engine
-        with engine:
-            self._report(self._listener.loaded, engine.facts)
-            while not self._is_closing and (question := self._next(engine)) is not None:
-                if not self._answer(engine, question):
+        self._report(self._listener.loaded, engine.facts)
+        try:
+            while not self._is_closing and (asked := self._next(self._engine)) is not None:
+                if isinstance(asked, Exchange):
+                    is_left = self._exchange(self._engine, asked)
+                else:
+                    is_left = self._answer(self._engine, asked)
+                if not is_left:
                     return
+        finally:
+            self._engine.close()
 
-    def _next(self, engine: Engine) -> Question | None:
+    def _next(self, engine: Engine) -> Question | Exchange | None:
         """Wait for a question; return None if the session is closed or the engine has ended.
 
         The engine measures the pair meanwhile, until a request comes, and tells sizes.
@@ -231,6 +254,19 @@ class Session:
             else:
                 return asked
             since, is_done = monotonic(), False  # it may have interrupted measuring
+
+    def _exchange(self, engine: Engine, exchange: Exchange) -> bool:
+        """Go on with another engine; return False if there is none any more."""
+        try:
+            self._engine = exchange.make(engine)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._report(exchange.on_end, reason_of(error))
+            if isinstance(error, EngineFailed):
+                self._report(self._lost, str(error))
+                return False
+        else:
+            self._report(exchange.on_end, "")
+        return True
 
     def _size(self, engine: Engine, sizing: Sizing) -> None:
         """Report the size of a prompt, unless another request is waiting."""
