@@ -20,6 +20,7 @@ READING_ORDER = (
     "chat",
     "models",
     "formats",
+    "server",
     "settings",
     "speculation",
     "pacing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from documents import ROOT, Block, blocks
 from scripts.support.tiny_gguf import write_model
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.chat.store import Store
+from specchat.cli.terminal import INTERRUPTED
 from specchat.settings.sources import read_settings
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -96,6 +98,7 @@ def environment(shared: Path, tmp_path: Path) -> Environment:
         "TERM": "xterm-256color",
         "OMP_WAIT_POLICY": "passive",
         "SPECCHAT_THREADS": "1",  # many tests run at once
+        "SPECCHAT_PORT": "0",  # as above
     }
 
 
@@ -129,6 +132,9 @@ def test_a_command_works_as_written(
     if command == "specchat":
         assert _open_and_quit(folder, environment) == 0
         return
+    if command.startswith("specchat serve"):
+        assert _serve_and_interrupt(command, folder, environment) in {0, INTERRUPTED}
+        return
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
@@ -140,6 +146,25 @@ def test_a_command_works_as_written(
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def _serve_and_interrupt(command: str, folder: Path, environment: Environment) -> int:
+    """Return the exit code of a server that gets Ctrl+C once it has said where it is."""
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {command}"],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stderr is not None
+        lines = iter(server.stderr.readline, "")
+        assert any(line.startswith("http://127.0.0.1:") for line in lines)
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=MOST_SECONDS)
+    return server.returncode
 
 
 def _open_and_quit(folder: Path, environment: Environment) -> int:
