@@ -34,7 +34,7 @@ class Protocol(H11Protocol):
     """HTTP/1.1; what is not HTTP gets an error in the shape of the APIs."""
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse the connection, unless a reply has begun on it."""
+        """Refuse the connection, unless a reply has begun on it; the application has lost it."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = encode(openai_body(ApiError(BAD_REQUEST, f"not HTTP: {msg}")))
             headers = [
@@ -48,6 +48,9 @@ class Protocol(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(part) or b"")
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.close()
 
 
