@@ -1,6 +1,8 @@
 """Reading request bodies: JSON into declared fields, and these into options of the engine."""
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -15,6 +17,10 @@ Body = TypeVar("Body")
 MOST_CHOICES = 8
 """The largest `n`."""
 MOST_STOPS = 64
+DEEPEST = 100
+"""Levels of nesting; what reads a body later, such as a chat template, goes down them by calls."""
+STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+BRACKET = re.compile(rb"[\[\]{}]")
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """The values of `reasoning_effort` that ask for reasoning."""
 SAMPLING = (
@@ -61,14 +67,23 @@ class SharedFields(Struct, kw_only=True):
 
 async def read(request: Request, kind: type[Body]) -> Body:
     """Return the body of a request. Raises ApiError for what is not JSON of this shape."""
+    data = await request.body()
+    if depth_of(data) > DEEPEST:
+        raise ApiError(BAD_REQUEST, f"the body is nested more than {DEEPEST} levels deep")
     try:
-        return msgspec.json.decode(await request.body(), type=kind)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$")
         param = place.strip("`").strip(".") or None
         raise ApiError(BAD_REQUEST, f"{param}: {text}" if param else text, param) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
+
+
+def depth_of(data: bytes) -> int:
+    """Return how deep the lists and objects of JSON are nested."""
+    brackets = BRACKET.findall(STRING.sub(b"", data))
+    return max(accumulate(1 if each in b"[{" else -1 for each in brackets), default=0)
 
 
 def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:

@@ -193,7 +193,8 @@ def _reasoned(item: Item) -> dict[str, Any]:
 
 
 def _parts_text(parts: Any) -> str:
-    found = [part.get("text") for part in parts or () if isinstance(part, Mapping)]
+    listed = parts if isinstance(parts, list) else []
+    found = [part.get("text") for part in listed if isinstance(part, Mapping)]
     return "\n".join(text for text in found if isinstance(text, str))
 
 

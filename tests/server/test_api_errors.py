@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from server.conftest import Running
+from specchat.server.bodies import DEEPEST, depth_of
 
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
 
@@ -41,3 +42,35 @@ def test_what_is_not_there_is_an_error_of_its_own(demo_server: Running) -> None:
     ]
     assert [each.status_code for each in found] == [404, 405, 404]
     assert [each.json()["error"]["code"] for each in found] == [None, None, "model_not_found"]
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("1", 0),
+        ("[]", 1),
+        ('[{"a": [1]}, []]', 3),
+        (r'["[[[", "\"[[", "\\"]', 1),
+        ('{"[": {"]": "}"}}', 2),
+        ("[" * 1000, 1000),
+        ("", 0),
+    ],
+)
+def test_nesting_is_counted_without_reading_json(text: str, depth: int) -> None:
+    """Brackets in strings do not count."""
+    assert depth_of(text.encode()) == depth
+
+
+@pytest.mark.parametrize("levels", [50, 200, 900])
+def test_deep_nesting_is_refused_before_anything_reads_it(
+    demo_server: Running, levels: int
+) -> None:
+    """Templates and what carries a request to the engine go down it level by level."""
+    deep = '{"a":' * levels + "1" + "}" * levels
+    tool = f'{{"type": "function", "function": {{"name": "f", "parameters": {deep}}}}}'
+    messages = '[{"role": "user", "content": "hi"}]'
+    body = f'{{"messages": {messages}, "max_tokens": 1, "tools": [{tool}]}}'
+    reply = demo_server.client.post(
+        "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+    )
+    assert reply.status_code == (200 if levels < DEEPEST else 400), reply.text
