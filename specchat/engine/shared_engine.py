@@ -31,6 +31,8 @@ SLICE_SECONDS = 1.0
 """How long an answer goes on while others wait, before one of them goes on."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
+MOST_CLIENTS = 100
+"""Clients whose last turn is remembered; names of programs come from outside."""
 IDLE_SECONDS = 0.5
 """How often an idle thread checks that its engine is alive."""
 SECONDS_TO_MEASURE = 2.0
@@ -238,8 +240,12 @@ class SharedEngine:
             raise EngineFailed("the engine is shutting down")
 
     def _cancel(self, ticket: Ticket) -> None:
+        """Stop an answer in progress; one that has no turn now leaves its place at once."""
         with self._lock:
-            if self._current is ticket and self._engine is not None:
+            if self._current is not ticket:
+                self._drop_cancelled()
+                self._tell_places()
+            elif self._engine is not None:
                 self._engine.stop()
             self._lock.notify_all()
 
@@ -290,7 +296,10 @@ class SharedEngine:
         while self._waiting and len(self._active) + len(new) < MOST_IN_TURN:
             new.append(ticket := self._in_order()[0])
             self._waiting.remove(ticket)
+            self._served.pop(ticket.client, None)
             self._served[ticket.client] = ticket.number
+            if len(self._served) > MOST_CLIENTS:
+                del self._served[next(iter(self._served))]
             ticket.waited_s = monotonic() - ticket.queued_at
         self._active.extendleft(reversed(new))
 
