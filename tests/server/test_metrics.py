@@ -104,8 +104,22 @@ def mixed_requests(server: Running) -> list[dict[str, Any]]:
         *records_of_stream(server, max_tokens=9, n=2),
     ]
     assert len(streams) == 3
+    others = [
+        server.client.post("/v1/responses", json={"input": QUESTION, "max_output_tokens": 11}),
+        server.client.post(
+            "/v1/messages",
+            json={"max_tokens": 13, "messages": [{"role": "user", "content": QUESTION}]},
+        ),
+    ]
     check = {"timings": verified["specchat"]["verify"]["plain_timings"], "specchat": {}}
-    return [*whole, *several["choices"], verified, check, *streams]
+    return [
+        *whole,
+        *several["choices"],
+        verified,
+        check,
+        *streams,
+        *(each.json() for each in others),
+    ]
 
 
 def test_the_figures_of_all_replies_add_up_to_the_metrics(server: Running) -> None:
@@ -153,6 +167,19 @@ def test_vllms_counters_hold_together(server: Running) -> None:
     rate = accepted / figures.total("vllm:spec_decode_num_draft_tokens_total")
     assert figures.total("vllm:spec_decode_acceptance_rate") == pytest.approx(rate)
     assert figures.total("vllm:spec_decode_num_drafts_total", model_name="demo") > 0
+
+
+def test_a_request_that_finds_the_queue_full_is_counted(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As refused, and nowhere else: it has no answer."""
+    before = figures_of(server)
+    monkeypatch.setattr(server.service.engine, "_most_waiting", 0)
+    body = {"messages": [{"role": "user", "content": QUESTION}]}
+    assert server.client.post("/v1/chat/completions", json=body).status_code == 503
+    after = figures_of(server)
+    names = ("specchat:requests_refused_total", "specchat:requests_total")
+    assert [after.total(name) - before.total(name) for name in names] == [1, 0]
 
 
 def test_an_answer_that_its_client_leaves_counts_as_cancelled(server: Running) -> None:

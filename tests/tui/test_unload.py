@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from scripted_chat import Script, chat
+from specchat.options.declarations import ServerOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, pair_controller
 from tui.driving import header_text, say, status, until
@@ -110,6 +111,24 @@ async def test_a_long_answer_is_not_idle(clock: Clock) -> None:
         assert script.num_closed == 0
         script.hold.set()  # type: ignore[union-attr]
         await until(pilot, lambda: app.answers.current is None)
+        await pilot.pause(0.1)
+        assert script.num_closed == 0
+        clock.now += 301
+        await until(pilot, lambda: script.num_closed == 1)
+
+
+async def test_a_served_pair_is_not_idle(clock: Clock) -> None:
+    """Other programs use it; the minutes begin when the port is closed."""
+    script = Script(["one"])
+    app = chat(script, idle_minutes=5, server=ServerOptions(port=0))
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(pilot, app)
+        await say(pilot, "/serve", wait=False)
+        await until(pilot, lambda: app.serving.is_open)
+        clock.now += 3000
+        await pilot.pause(0.1)
+        await say(pilot, "/serve", wait=False)
+        await until(pilot, lambda: not app.serving.is_open)
         await pilot.pause(0.1)
         assert script.num_closed == 0
         clock.now += 301
