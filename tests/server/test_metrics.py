@@ -12,11 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.conftest import Running, StartServer
-from specchat.docs import DASHBOARD
+from specchat.docs import DASHBOARD, read
 from specchat.server.guard import Access
 
 KEY = "a-key"
 QUESTION = "What is specchat?"
+BY, LEGEND = re.compile(r"\bby \(([\w, ]+)\)"), re.compile(r"{{(\w+)}}")
 METRIC = re.compile(r"\b(?:specchat|vllm|llamacpp):\w+")
 
 
@@ -30,6 +31,11 @@ class Figures:
     def names(self) -> set[str]:
         """The names of all samples."""
         return {name for name, _ in self.samples}
+
+    def labels(self, names: set[str]) -> set[str]:
+        """Return the labels that samples of these names have."""
+        own = (labels for name, labels in self.samples if name in names)
+        return {label for labels in own for label, _ in labels}
 
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of the samples with this name and these labels."""
@@ -231,9 +237,29 @@ def test_the_dashboard_asks_for_nothing_that_is_not_there(server: Running) -> No
     server.chat(QUESTION, max_tokens=24, temperature=0)
     dashboard = server.client.get("/grafana.json").json()
     assert dashboard == json.loads(DASHBOARD.read_text("utf-8"))
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked = {name for query in queries for name in METRIC.findall(query)}
-    assert len(queries) > 15
-    assert asked - figures_of(server).names == set()
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    figures = figures_of(server)
+    assert len(targets) > 15
+    for target in targets:
+        names = set(METRIC.findall(target["expr"]))
+        assert names
+        assert names - figures.names == set()
+        by = {label for each in BY.findall(target["expr"]) for label in each.split(", ")}
+        assert set(LEGEND.findall(target["legendFormat"])) <= by
+        assert by - figures.labels(names) == set()
     numbers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(numbers)) == len(numbers)
+
+
+def test_the_page_about_the_server_names_what_is_there(server: Running) -> None:
+    """Every figure in its text is in `/metrics`, and every endpoint answers."""
+    server.chat(QUESTION, max_tokens=24, temperature=0)
+    names = figures_of(server).names
+    spans = re.findall(r"`([^`\n]+)`", read("server"))
+    named = {each for span in spans for each in METRIC.findall(span)}
+    histograms = {name for name in named if f"{name}_bucket" in names}
+    assert len(named) > 15
+    assert named - histograms - names == set()
+    paths = {span for span in spans if re.fullmatch(r"/[\w/.-]+", span)} - {"/serve"}
+    assert len(paths) > 6
+    assert {path for path in paths if server.client.get(path).status_code == 404} == set()

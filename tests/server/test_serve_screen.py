@@ -251,3 +251,22 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
     (record,) = map(json.loads, out.splitlines())
     assert record["timings"] == reply["timings"]
     assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_command_draws_in_a_terminal_and_ends_at_q(terminal: TerminalPicture) -> None:
+    """It leaves the terminal as it was."""
+    before = termios.tcgetattr(terminal.follower)
+    command = [sys.executable, "-m", "specchat", "serve", "--pair", "demo", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--threads", "1", "--for", "llm"], cwd=ROOT,
+        stdin=terminal.follower, stdout=terminal.follower, stderr=terminal.follower,
+    )  # fmt: skip
+    terminal.wait_for("q end")
+    assert termios.tcgetattr(terminal.follower) != before
+    lines = terminal.wait_until(lambda lines: any("- model_id: specchat" in each for each in lines))
+    address = next(line.split()[0] for line in lines if line.startswith("http://127.0.0.1:"))
+    assert f'  api_base: "{address}"' in lines
+    terminal.press("q")
+    assert process.wait(timeout=30) == 0
+    assert termios.tcgetattr(terminal.follower) == before
