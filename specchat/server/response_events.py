@@ -104,10 +104,10 @@ class ResponseEvents:
         item = self._item(index, part)
         return data + self._event("response.output_item.done", output_index=index, item=item)
 
-    def _event(self, name: str, **fields: Any) -> bytes:
+    def _event(self, name: str, /, **fields: Any) -> bytes:
         return event({"type": name, "sequence_number": next(self._numbers), **fields}, name)
 
-    def _content_event(self, what: str, index: int, part: Part, **fields: Any) -> bytes:
+    def _content_event(self, what: str, index: int, part: Part, /, **fields: Any) -> bytes:
         """Return an event for the text of an item, or for the arguments of a call."""
         place: dict[str, Any] = {"item_id": self._id(index, part.kind), "output_index": index}
         if part.kind != "call":

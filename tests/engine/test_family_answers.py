@@ -5,16 +5,15 @@ user-defined ones, as in real vocabularies.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from real_templates import needs_templates, template_of
+from family_parrots import parrot_of
+from real_templates import needs_templates
 from scripts.support.template_cases import (
-    BOS,
     QUESTION,
     RECORD,
     Message,
@@ -24,18 +23,8 @@ from scripts.support.template_cases import (
     tools,
 )
 from scripts.support.template_record import load
-from scripts.support.tiny_gguf import Words, bytes_of, pieces_of, write_parrot
-from specchat.chat.formats import format_of
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
-
-BAR = "[|\uff5c]"
-MARK = re.compile(
-    rf"<{BAR}[^<>\n]{{1,40}}{BAR}>|<\|[\w\"]+\|?>|</?\w[\w:.]*\|?>|\[/?[A-Z_ ]+\]|\]<\]\w+\[>\["
-)
-CONTROL = re.compile(rf".*(?:{BAR}|\[|\])")
-REACH = 40
-"""The characters at the end of a prompt that a parrot must know where its marks are in it."""
 
 NAMES = {id(family): name for name, family in families().items()}
 """One template of each family, by the family's identity."""
@@ -45,25 +34,6 @@ CASES = [
     for text in families()[name].texts
     if text.kind in {"reasoned", "reasoned call", "calls"}
 ]
-
-
-def parrot_of(name: str, text: Text, path: Path) -> Path:
-    """Write a parrot that utters a text after a question, and then ends its turn."""
-    family, template = families()[name], template_of(name)
-    offered = tools() if text.has_tools else []
-    prompt = format_of(template, BOS, family.eos).prompt(QUESTION, think=text.think, tools=offered)
-    end = prompt.text[-REACH:]
-    marks = {*MARK.findall(f"{end}{text.text}"), family.eos}
-    control = sorted({*filter(CONTROL.match, marks), family.eos, BOS, *family.control})
-    words = Words(
-        control=tuple(control),
-        user=tuple(sorted(marks - {*control})),
-        template=template,
-        eos=family.eos,
-        bos=BOS,
-    )
-    pieces = pieces_of(f"{text.text}{family.eos}", marks)
-    return write_parrot(path, pieces, words, after=bytes_of(end, marks))
 
 
 def message_of(chunks: Iterable[Chunk]) -> Message:

@@ -14,8 +14,7 @@ import httpx2
 import pytest
 
 from specchat.catalogue.pairs import find_pair
-from specchat.engine.api import Loading
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine import Engine, Loading
 from specchat.engine.shared_engine import SharedEngine
 from specchat.server.endpoints import make_app
 from specchat.server.guard import Access
@@ -68,15 +67,19 @@ class Running:
 def start_server() -> Iterator[StartServer]:
     """Return a function that starts a server with a pair; all end with the session.
 
-    With a `service`, it serves that one once more, for others.
+    With a `service`, it serves that one once more, for others; `process` False keeps the engine in
+    this process.
     """
     with ExitStack() as stack:
 
         def load(pair: str, target: Path | None, most_waiting: int, **options: Any) -> Service:
-            chosen = find_pair(pair) if target is None else Loading(target)
-            loading = Loading(chosen.target, chosen.draft, threads=1, **options)
+            found = find_pair(pair) if target is None else Loading(target)
+            options = {"threads": 1, "process": True, **options}
             engine = SharedEngine(
-                lambda report: RemoteEngine(loading, report), most_waiting=most_waiting
+                lambda report: Engine.load(
+                    found.target, found.draft, on_progress=report, **options
+                ),
+                most_waiting=most_waiting,
             )
             stack.callback(engine.close)
             return Service(engine, pair)

@@ -9,6 +9,7 @@ them differ, and the number of heads is the smallest that keeps all places of th
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import TypeAlias
 
@@ -64,6 +65,7 @@ def write_parrot(
     words: Words | None = None,
     *,
     after: Sequence[Piece] = (),
+    others: Sequence[Sequence[Piece]] = (),
     loop: bool = False,
     context_length: int = 4096,
     name: str = "parrot",
@@ -72,22 +74,25 @@ def write_parrot(
 
     A prompt ends in `after`, or in a token that is not in the sequence (a line break or a space may
     follow). After the last piece the model repeats it, unless that ends the answer; with `loop` it
-    begins again. Raises ValueError if the sequence repeats itself so much that its places cannot be
-    kept apart.
+    begins again. Each of the `others` is uttered after a prompt that ends in its first piece, and
+    holds its own end. Raises ValueError if the sequences repeat themselves so much that their
+    places cannot be kept apart.
     """
     words = words or Words()
-    texts, kinds = _vocabulary(pieces, words)
+    every = [*pieces, *chain.from_iterable(others)]
+    texts, kinds = _vocabulary(every, words)
     places = {text: place for place, text in enumerate(texts)}
-    ids = [places[_stored(piece, words)] for piece in pieces]
+    ids = [places[_stored(piece, words)] for piece in every]
     known = {token: place for place, token in enumerate(dict.fromkeys(ids))}
 
-    def known_among(others: Iterable[Piece]) -> list[int]:
-        return [known.get(places.get(_stored(piece, words), -1), len(known)) for piece in others]
+    def known_among(given: Iterable[Piece]) -> list[int]:
+        return [known.get(places.get(_stored(piece, words), -1), len(known)) for piece in given]
 
     blanks = [piece for piece in BLANKS if piece in pieces[1:] and piece != pieces[0]]
     prompts: list[Sequence[Piece]] = [after] if after else [(), *([blank] for blank in blanks)]
     ends = [known_among(each) for each in prompts]
-    weights = _weights([known[token] for token in ids], ends, loop)
+    further = [known_among(each) for each in others]
+    weights = _weights(known_among(pieces), ends, further, loop=loop)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name(name)
     writer.add_context_length(context_length)
@@ -192,15 +197,17 @@ def _add_words(
         writer.add_chat_template(words.template)
 
 
-def _weights(sequence: list[int], ends: list[list[int]], loop: bool) -> Weights:
+def _weights(
+    sequence: list[int], ends: list[list[int]], others: list[list[int]], *, loop: bool
+) -> Weights:
     """Return the share that each piece, each step back, has in each piece that follows.
 
     The shape is (heads + 1, pieces + 1, pieces): the last of the pieces stands for all other
     tokens, and step 0 is the token itself.
     """
-    size = len(set(sequence))
+    size = len({*sequence, *chain.from_iterable(others)})
     for steps in range(2, MAX_HEADS + 2):
-        contexts, following = _places(sequence, ends, loop, steps)
+        contexts, following = _places(sequence, ends, others, size, loop=loop, reach=steps)
         flat = np.eye(size + 1)[contexts].reshape(len(contexts), -1)
         wanted = np.eye(size)[following]
         shares = np.linalg.lstsq(flat, wanted, rcond=None)[0]
@@ -210,13 +217,19 @@ def _weights(sequence: list[int], ends: list[list[int]], loop: bool) -> Weights:
 
 
 def _places(
-    sequence: list[int], ends: list[list[int]], loop: bool, reach: int
+    sequence: list[int],
+    ends: list[list[int]],
+    others: list[list[int]],
+    other: int,
+    *,
+    loop: bool,
+    reach: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return what is to be known: the last tokens at a place, newest first, and what follows.
 
-    Prompts end in one of `ends`, of which an empty one stands for any other token.
+    Prompts end in one of `ends`, of which an empty one stands for any other token, or in the first
+    token of one of the `others`. `other` is the number of any token outside the sequences.
     """
-    other = len(set(sequence))
     ended = [*sequence, *(sequence if loop else [sequence[-1]] * (reach + 1))]
     generator = np.random.default_rng(0)
     random = generator.integers(other + 1, size=(NUM_RANDOM, reach)).tolist()
@@ -227,6 +240,11 @@ def _places(
         start, count = len(whole), len(ended) if not number else reach
         whole += ended
         for place in range(start, start + count):
+            rows.append(whole[place - reach : place][::-1])
+            following.append(whole[place])
+    for told, begin in product(others, [[other] * reach, *random]):
+        whole = [*begin, *told]
+        for place in range(reach + 1, len(whole)):
             rows.append(whole[place - reach : place][::-1])
             following.append(whole[place])
     return np.array(rows), np.array(following)

@@ -1,0 +1,63 @@
+"""A parrot that plays a model with tools: it calls one, and answers once it has the result.
+
+Its chat template decides by the conversation which mark ends the prompt, and the parrot utters what
+follows that mark. So the answer shows what of a conversation arrived in the prompt.
+"""
+
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+from scripts.support.tiny_gguf import Words, pieces_of, write_parrot
+
+TURN, END = "<|im_start|>", "<|im_end|>"
+REASONING = ("<think>", "</think>")
+CALL = ("<tool_call>", "</tool_call>")
+TOOLLESS, FOUND, LOST = "<|toolless|>", "<|found|>", "<|lost|>"
+TEMPLATE = """{% if tools %}<|im_start|>system
+{% for tool in tools %}{{ tool.function.name }} {% endfor %}<|im_end|>
+{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}\
+{{ message.content[:100] if message.role == 'system' else message.content }}\
+{% for call in message.tool_calls or [] %}<tool_call>\
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if messages[-1].role == 'tool' %}\
+{{ '<|found|>' if WANTED in messages[-1].content else '<|lost|>' }}\
+{% elif not tools %}<|toolless|>{% else %}{% for tool in tools %}\
+{% if tool.function.name in MARKS %}<|{{ tool.function.name }}|>{% endif %}\
+{% endfor %}{% endif %}{% endif %}"""
+"""Most of the system prompt and the descriptions of tools are left out: those of agents have 70,000
+bytes, and each is a token here."""
+
+
+def write_agent_parrot(
+    path: Path,
+    calls: Mapping[str, Mapping[str, Any]],
+    wanted: str,
+    *,
+    context_length: int = 4096,
+) -> Path:
+    """Write a parrot that calls the first tool of `calls` that it is offered, by its arguments.
+
+    If the result has the text `wanted`, the answer has it too. Without tools the answer is "Hello."
+    """
+    utterances = {
+        TOOLLESS: "Hello.",
+        FOUND: f"It says {wanted}.",
+        LOST: "I got nothing.",
+        **{f"<|{name}|>": call_text(name, given) for name, given in calls.items()},
+    }
+    template = TEMPLATE.replace("WANTED", repr(wanted)).replace("MARKS", repr(tuple(calls)))
+    words = Words(control=(TURN, END, *utterances), user=(*REASONING, *CALL), template=template)
+    marks = (*words.control, *words.user)
+    first, *others = [pieces_of(f"{mark}{each}{END}", marks) for mark, each in utterances.items()]
+    return write_parrot(path, first, words, others=others, context_length=context_length)
+
+
+def call_text(name: str, given: Mapping[str, Any]) -> str:
+    """Return what the model writes to call a tool, its reasoning first."""
+    call = dumps({"name": name, "arguments": given})
+    return f"{REASONING[0]}I need {name}.{REASONING[1]}{CALL[0]}{call}{CALL[1]}"
