@@ -174,6 +174,8 @@ def _tokens(progress: "Progress") -> str:
 
 def _rate(progress: "Progress") -> str:
     rate = progress.statistics.tokens_per_second
+    if not rate:
+        return "-"
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
@@ -190,7 +192,8 @@ def _accepted_bar(progress: "Progress") -> str:
 
 
 def _per_pass(progress: "Progress") -> str:
-    return f"{progress.statistics.tokens_per_step:.1f}"
+    statistics = progress.statistics
+    return f"{statistics.tokens_per_step:.1f}" if statistics.steps else "-"
 
 
 def _speedup(progress: "Progress") -> str:

@@ -39,6 +39,7 @@ from specchat.tui.actions.message_actions import MessageActions
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.actions.race_actions import RaceActions
 from specchat.tui.actions.regeneration import Regeneration
+from specchat.tui.actions.serve_actions import ServeActions
 from specchat.tui.actions.settings_dialogs import SettingsDialogs
 from specchat.tui.actions.think_switch import ThinkSwitch
 from specchat.tui.clipboard import copy_by_program
@@ -159,6 +160,7 @@ class ChatApp(App[None]):
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
+        self.serve_actions = ServeActions(view, self.serving, answers)
         self.code_saver = CodeSaver(view, chat)
         self.external_editor = ExternalEditor(view)
 
@@ -385,7 +387,7 @@ class ChatApp(App[None]):
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
             "unload": self.pair_actions.unload,
-            "serve": self.serving.toggle,
+            "serve": self.serve_actions.act,
             "hide": self.hint_actions.hide,
             "accept": partial(self.hint_actions.accept, 0),
             "accept_second": partial(self.hint_actions.accept, 1),

@@ -93,8 +93,9 @@ COMMANDS = (
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
-        "serve", "Serve other programs", "Serve the loaded pair to other programs, or stop serving",
-        slash=("serve",),
+        "serve", "Serve other programs",
+        "Serve the loaded pair to other programs, or stop; a client's name copies its set-up",
+        slash=("serve",), takes_text=True,
     ),
     Command(
         "edit", "Open the editor", "Write the message in the editor that $VISUAL or $EDITOR names",

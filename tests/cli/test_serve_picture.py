@@ -106,6 +106,8 @@ def test_how_a_request_ended_is_seen() -> None:
     """A finished one has no mark, a cancelled one has its own, a failed one says why."""
     assert row(done()).startswith("  ")
     assert row(done(finish="cancelled")).startswith("x ")
+    nothing = row(done(finish="cancelled", statistics=Statistics(prompt_tokens=12)))
+    assert nothing.split() == ["x", "15", "codex", "respond", "12", ">", "0", "-", "-", "-"]
     failed = request_line(done(finish="failed", error="no\x1b[2Jroom"), columns_for(80))
     assert failed.text.endswith("failed: no\x1b[2Jroom")
     assert "\x1b" not in failed.painted(80, has_colours=False)

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import threading
+import tomllib
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,40 @@ async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> No
         script.load_hold.set()
         await until(pilot, lambda: app.serving.is_open)
         assert isinstance(app.pair_controller.session._engine, QueuedEngine)  # type: ignore[union-attr]
+
+
+async def test_a_clients_set_up_is_copied() -> None:
+    """With the real address; the notice says where it goes."""
+    app = chat(Script(["one"]), server=ANY_PORT)
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(pilot, app)
+        await say(pilot, "/serve codex", wait=False)
+        await until(pilot, lambda: "Nothing is served now." in notices(app))
+        address = await opened(pilot, app)
+        await say(pilot, "/serve codex", wait=False)
+        await until(pilot, lambda: "Copied the set-up. Codex: at the top of" in notices(app))
+        config = tomllib.loads(app.clipboard)
+        assert config["model_providers"]["specchat"]["base_url"] == f"{address}/v1"
+        await say(pilot, "/serve nobody", wait=False)
+        await until(pilot, lambda: "/serve does not know nobody" in notices(app))
+        assert app.serving.is_open
+
+
+async def test_a_port_that_is_wanted_during_an_answer_opens_after_it() -> None:
+    """The answer is not disturbed."""
+    script = Script(["one two three four"], hold=threading.Event())
+    app = chat(script, server=ANY_PORT)
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(pilot, app)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: bool(script.asked))
+        await say(pilot, "/serve", wait=False)
+        await until(pilot, lambda: "The port opens after this answer." in notices(app))
+        assert not app.serving.is_open
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app.serving.is_open)
+        assert app.conversations.branch[-1].text == "one two three four"
 
 
 async def test_requests_in_progress_are_counted_in_the_header() -> None:

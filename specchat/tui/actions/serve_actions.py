@@ -1,0 +1,42 @@
+"""Actions on the port on which other programs use the pair: open, close, set up a client."""
+
+from dataclasses import dataclass
+
+from specchat.chat.safe_text import in_one_line
+from specchat.server.client_setups import SETUPS, Served, setup_text
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.serving import Serving
+from specchat.tui.main_view import MainView
+
+
+@dataclass(frozen=True, slots=True)
+class ServeActions:
+    """Carries out the serve command."""
+
+    view: MainView
+    serving: Serving
+    answers: Answers
+
+    def act(self, client: str = "") -> None:
+        """Open the port or close it; with a client's name, copy its set-up."""
+        if client:
+            self._copy_setup(client.lower())
+            return
+        if self.answers.current is not None and not self.serving.is_open:
+            self.view.notify("The port opens after this answer.")
+        self.serving.toggle()
+
+    def _copy_setup(self, client: str) -> None:
+        opened = self.serving.open_port
+        if client not in SETUPS:
+            words = f"/serve does not know {in_one_line(client)}: use {', '.join(SETUPS)}."
+            self.view.notify(words, severity="warning")
+        elif opened is None:
+            self.view.notify("Nothing is served now. /serve opens the port.", severity="warning")
+        else:
+            service, port = opened.service, opened.port
+            served = Served(port.address, port.key, service.name, service.facts.context)
+            text = setup_text(client, served)
+            self.view.copy(text)
+            place = text.partition("\n")[0].lstrip("#/ ")
+            self.view.notify(f"Copied the set-up. {place}", timeout=15)
