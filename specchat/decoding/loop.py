@@ -182,7 +182,7 @@ class _Answer:
             task = DraftTask(tokens, request.sampling, self._draw_draft, is_soon, is_ever)
             drafter.begin(task)
         finally:
-            statistics.prompt_s = perf_counter() - began
+            statistics.prompt_s += perf_counter() - began
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
+from time import perf_counter
 
 from specchat import drafter_registry
 from specchat.chat.formats.answer_reader import AnswerReader
@@ -29,6 +30,7 @@ from specchat.engine.chat_reading import read_parts
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
+from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompts import (
     Prompt,
     facts_with_format,
@@ -46,6 +48,7 @@ from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
 
+MIB = 2**20
 REASON_INTERVAL = 8
 """While nothing is drafted, the reason is updated every this many chunks, which also makes pacing
 learn from plain passes before the end of the answer."""
@@ -61,6 +64,7 @@ class LocalEngine(Engine):
         self.stats = Statistics()
         self._abort = AbortFlag()
         self._drafters: dict[str, Drafter] = {}
+        self._is_unfinished = False  # the last answer, which may go on
         with ExitStack() as stack:
             report = stopping_report(on_progress)
             pair = load_pair(loading, self._abort, stack, report)
@@ -71,6 +75,8 @@ class LocalEngine(Engine):
             self._exact_drafts = ExactDrafts(pair)
             self._apply_exactness()
             self.pacing = PairPacing(pair)
+            limit = loading.cache_ram
+            self.parked = ParkedMemories(pair, None if limit is None else limit * MIB)
             self._waits = ThreadWaits(pair.num_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
@@ -96,6 +102,7 @@ class LocalEngine(Engine):
         self._describe(name, request)
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
         decoded = self._request(prompt, request)
+        self._switch_memory(prompt, request)
         drafter = self._drafter(name)
         target = self.pacing.target(self.context, pacer)
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
@@ -147,13 +154,26 @@ class LocalEngine(Engine):
         """Forget every text."""
         self._require_idle()
         self._pair.empty()
+        self.parked.clear()
         self._close_drafters()
 
     def close(self) -> None:
         """Free the models and their memory."""
         self._is_closed = True
         self._close_drafters()
+        self.parked.clear()
         self._resources.close()
+
+    def _switch_memory(self, prompt: Prompt, request: AnswerRequest) -> None:
+        """Restore what the memory should hold for a prompt, and set aside what it holds."""
+        began = perf_counter()
+        text = [*prompt.tokens, *(token for step in request.begun for token in step.tokens)]
+        drafters = self.parked.switch(
+            text, dict(self._drafters), is_unfinished=self._is_unfinished
+        )
+        if drafters is not None:
+            self._drafters = dict(drafters)
+        self.stats.prompt_s = perf_counter() - began
 
     def _protect_memory(self, request: ChatRequest, prompt: Prompt) -> None:
         """Save the state of the memory before an aside.
@@ -203,6 +223,7 @@ class LocalEngine(Engine):
                     paused = f"the {self._draft_label} is paused: {reason}" if reason else None
                     self.stats.draft_off_reason = getattr(drafter, "unfit_reason", None) or paused
                 if chunk.finish:
+                    self._is_unfinished = chunk.finish == "cancelled"
                     self.stats.pass_costs = self.pacing.pass_costs(self.context.length)
                     self.pacing.save()
                 yield chunk

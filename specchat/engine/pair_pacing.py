@@ -183,7 +183,8 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    del options["first_guess"], options["learn"], options["exact"], options["head"]
+    for name in ("first_guess", "learn", "exact", "head", "cache_ram"):
+        del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
     planned = {

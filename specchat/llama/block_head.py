@@ -14,6 +14,7 @@ from specchat.llama.context import Batch, BesideTarget, Context
 from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.library import AbortFlag, api
+from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 from specchat.planning.context_shape import ModelOptions
@@ -82,6 +83,11 @@ class BlockHead(HeadContext):
             tokens = tokens[-1:]
         self._drafted += tokens
         return [self._block[len(self._drafted) - 1]]
+
+    def restore(self, image: MemoryImage) -> None:
+        """Make the memory what it was, after the target's."""
+        self._block, self._drafted = (), []
+        super().restore(image)
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens, none of a drafted block."""

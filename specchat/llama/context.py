@@ -19,8 +19,9 @@ from specchat.llama.hidden_states import (
     layer_inputs_of,
 )
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
+from specchat.llama.memory_image import MemoryImage, read_state, write_state
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
-from specchat.llama.rollback import Rollback, choose_rollback
+from specchat.llama.rollback import Rollback, choose_rollback, longest_within
 from specchat.planning.cache_types import require_cache_types
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.host_resources import num_threads
@@ -135,10 +136,7 @@ class Context(AbstractContextManager["Context"]):
 
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
-        shorter = min(len(self.tokens), len(tokens))
-        ours = np.asarray(self.tokens[:shorter], dtype=np.int64)
-        differs = (ours != np.asarray(tokens[:shorter], dtype=np.int64)).nonzero()[0]
-        return int(differs[0]) if differs.size else shorter
+        return count_common(self.tokens, tokens)
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -259,6 +257,39 @@ class Context(AbstractContextManager["Context"]):
         """Return what layers read of those tokens, side by side: (tokens, layers * width)."""
         return layer_inputs_of(self.handle, layers, self._num_last, self.model.width)
 
+    def image(self) -> MemoryImage:
+        """Return a copy of the memory. Raises MemoryError if there is no room for one."""
+        self._require_open()
+        kind = self.rollback_kind
+        tokens = self.tokens[: self.num_evaluated]
+        return MemoryImage(tokens, read_state(self.handle), kind.checkpoints)
+
+    def restore(self, image: MemoryImage) -> None:
+        """Make the memory what it was; raise EngineFailed, and empty it, if that fails."""
+        self._require_open()
+        self.rollback_kind.begin_with(image.checkpoints)
+        self._num_last = 0
+        try:
+            self.rollback_kind.empty()
+            write_state(self.handle, image.data)
+        except BaseException:
+            self.rollback_kind.begin_with(())
+            self.tokens, self.num_evaluated = [], self.rollback_kind.empty()
+            raise
+        self.tokens, self.num_evaluated = list(image.tokens), image.length
+
+    def reachable(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens of a text would not have to be evaluated."""
+        length = min(self.count_known(tokens), self.num_evaluated)
+        return self.rollback_kind.reachable(length, self.num_evaluated, self._num_last)
+
+    def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
+        """Return the same for a copy of this memory, once it would be restored."""
+        length = count_common(image.tokens, tokens)
+        if length == image.length or self.rollback_kind.removes_any_tail:
+            return length
+        return longest_within(image.checkpoints, length)
+
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
         if self.handle is not None:
@@ -350,6 +381,14 @@ class Batch:
             self._filled = (count, num_rows)
             self._outputs[:count] = [place >= count - num_rows for place in range(count)]
             self.native.n_tokens = count
+
+
+def count_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many leading tokens two texts have in common."""
+    shorter = min(len(first), len(second))
+    ours = np.asarray(first[:shorter], dtype=np.int64)
+    differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]
+    return int(differs[0]) if differs.size else shorter
 
 
 def _make(

@@ -5,6 +5,7 @@ from typing import Protocol
 from specchat.decoding.ports import LanguageModel
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag
+from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 from specchat.planning.context_shape import ModelOptions
@@ -28,6 +29,12 @@ class DraftContext(LanguageModel, Protocol):
     @property
     def prompt_seconds(self) -> float:
         """What it spent on its target's prompts while the target read them."""
+
+    def image(self) -> MemoryImage:
+        """Return a copy of its memory."""
+
+    def restore(self, image: MemoryImage) -> None:
+        """Make its memory what it was, after the target's."""
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""

@@ -17,6 +17,7 @@ from specchat.llama.head_context import HeadContext
 from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.hidden_states import HiddenStates
 from specchat.llama.library import AbortFlag
+from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 from specchat.planning.context_shape import ModelOptions
@@ -81,6 +82,11 @@ class Head(HeadContext):
         if num_rows:
             self._own = self.context.hidden_states()[-1].copy()
         return rows
+
+    def restore(self, image: MemoryImage) -> None:
+        """Make the memory what it was, after the target's."""
+        super().restore(image)
+        self._own = self._nothing
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens, fewer if some were read with the head's own states."""
@@ -161,6 +167,15 @@ class SharedHead(HeadContext):
         self._own = context.hidden_states()[-1].copy()
         rows = context.logits(1)
         return rows if self.length else [np.zeros_like(rows[0])]  # attention to nothing: no number
+
+    def image(self) -> MemoryImage:
+        """Return the states that the head has not read yet: the memory is the target's."""
+        return MemoryImage([], np.empty(0, np.uint8), states=self.feed.snapshot())
+
+    def restore(self, image: MemoryImage) -> None:
+        """Take over the states."""
+        self._own = None
+        self.feed.restore(image.states)
 
     def rollback(self, length: int) -> None:
         """Go on with the target's state."""

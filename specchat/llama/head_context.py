@@ -1,9 +1,11 @@
 """What all prediction heads hold: a context of their own and a feed of their target's states."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from specchat.llama.context import Context
 from specchat.llama.hidden_state_feed import HiddenStateFeed
+from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
 
@@ -39,6 +41,15 @@ class HeadContext(AbstractContextManager["HeadContext"]):
     def prompt_seconds(self) -> float:
         """What the head spent on its target's prompts."""
         return self.feed.prompt_seconds
+
+    def image(self) -> MemoryImage:
+        """Return a copy of the memory, and of the states that the head has not read yet."""
+        return replace(self.context.image(), states=self.feed.snapshot())
+
+    def restore(self, image: MemoryImage) -> None:
+        """Make the memory what it was, after the target's."""
+        self.context.restore(image)
+        self.feed.restore(image.states)
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""

@@ -4,7 +4,8 @@ The target's context hands them over after every pass, and says where its text w
 reads them together with the next tokens that it drafts from, or at once where a prompt was read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -96,6 +97,23 @@ class HiddenStateFeed:
         if self._head.length > length + self._distance:
             self._head.rollback(length + self._distance)
 
+    def snapshot(self) -> "FeedSnapshot":
+        """Return a copy of what is kept for the head."""
+        waiting = self._waiting.between(self._waiting.first, self._target.length).copy()
+        return FeedSnapshot(self.num_taken, self._waiting.first, waiting, dict(self._kept))
+
+    def restore(self, kept: object) -> None:
+        """Keep what a snapshot has; nothing if it is none."""
+        width, shot = self._lost.size, kept
+        if not isinstance(shot, FeedSnapshot):
+            shot = FeedSnapshot(0, 0, np.empty((0, width), np.float32), {})
+        self.num_taken = shot.num_taken
+        self._kept = dict(shot.kept)
+        self._waiting = WaitingStates(width, 2 * MOST_WAITING)
+        self._waiting.cut(shot.first)
+        if len(shot.waiting):
+            self._waiting.append(shot.waiting)
+
     def _read_prompt(self, tokens: Sequence[int]) -> None:
         """Let the head read a prompt; keep the last state for a later answer after it."""
         end = len(tokens)
@@ -113,6 +131,16 @@ class HiddenStateFeed:
         self._waiting.cut(length)
         if self._kept and next(reversed(self._kept)) >= length:
             self._kept = {place: each for place, each in self._kept.items() if place < length}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSnapshot:
+    """What a feed keeps for its head: states from position `first` on, and at ends of prompts."""
+
+    num_taken: int
+    first: int
+    waiting: HiddenStates
+    kept: Mapping[int, Any]
 
 
 class WaitingStates:

@@ -13,11 +13,13 @@ Each way is tried on the real context at load, not inferred from the architectur
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import numpy as np
 
 from specchat.errors import SpecchatError
 from specchat.llama.library import api
+from specchat.llama.memory_image import Bytes, Checkpoint, address_of
 from specchat.llama.model import Model
 
 SEQUENCE, COPY = 0, 1
@@ -37,15 +39,6 @@ CanRemove: TypeAlias = Callable[[int, int, int], bool]
 length, and the number of tokens in the last pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    """A saved state, and the number of tokens it covers."""
-
-    length: int
-    data: ctypes.Array[ctypes.c_uint8]
-    num_bytes: int
-
-
 class Rollback:
     """Returns a context's memory to fewer tokens. Lengths count tokens from the beginning.
 
@@ -62,9 +55,9 @@ class Rollback:
         self._context = context
         self._memory = api.llama_get_memory(context)
         self._can_remove = can_remove
-        self._step: list[_Checkpoint] = []
-        self._prompts: list[_Checkpoint] = []
-        self._spare: list[ctypes.Array[ctypes.c_uint8]] = []
+        self._step: list[Checkpoint] = []
+        self._prompts: list[Checkpoint] = []
+        self._spare: list[Bytes] = []
 
     @property
     def can_speculate(self) -> bool:
@@ -75,6 +68,14 @@ class Rollback:
     def removes_any_tail(self) -> bool:
         """Whether the memory can return to any length without a saved state."""
         return self.name == "tail"
+
+    @property
+    def restores_bits(self) -> bool:
+        """Whether a restored copy of the memory gives the same bits as the memory itself.
+
+        With a sliding window, llama.cpp puts what is left of a text in another order.
+        """
+        return self.name != "window"
 
     @property
     def is_free(self) -> bool:
@@ -92,7 +93,7 @@ class Rollback:
         if all(saved.length != length for saved in self._step):
             self._step.append(self._save(length))
         if len(self._step) > MOST_MARKS:
-            self._spare.append(self._step.pop(0).data)
+            self._spare.append(_buffer(self._step.pop(0)))
 
     def keep(self, length: int) -> None:
         """Prepare for a later prompt that shares the `length` tokens in memory."""
@@ -102,6 +103,22 @@ class Rollback:
         latest = self._save(length)
         others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
         self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The states kept for the ends of prompts."""
+        return tuple(self._prompts)
+
+    def begin_with(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Take over the states of a text that was restored."""
+        self._forget(lambda _: True)
+        self._prompts = list(checkpoints)
+
+    def reachable(self, length: int, present: int, num_last: int) -> int:
+        """Return how many tokens would be kept by going back to `length`, as `to` does."""
+        if length >= present or self._can_remove(length, present, num_last):
+            return min(length, present)
+        return longest_within([*self._prompts, *self._step], length)
 
     def settle(self) -> None:
         """Release everything prepared for a return to before the last mark."""
@@ -158,9 +175,9 @@ class Rollback:
         api.llama_memory_clear(self._memory, True)
         return 0
 
-    def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
+    def _forget(self, is_useless: Callable[[Checkpoint], bool]) -> None:
         """Drop marks, keeping their buffers for reuse."""
-        self._spare += [saved.data for saved in self._step if is_useless(saved)]
+        self._spare += [_buffer(saved) for saved in self._step if is_useless(saved)]
         self._step = [saved for saved in self._step if not is_useless(saved)]
 
     def _drop_prompts(self, length: int) -> None:
@@ -168,21 +185,32 @@ class Rollback:
         if self._prompts:
             self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
-    def _save(self, length: int) -> _Checkpoint:
-        size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY)
-        data = self._spare.pop() if self._spare else (ctypes.c_uint8 * size)()
-        if len(data) < size:
-            data = (ctypes.c_uint8 * size)()
+    def _save(self, length: int) -> Checkpoint:
+        size = int(api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY))
+        data = self._spare.pop() if self._spare else np.empty(size, np.uint8)
+        if data.size < size:
+            data = np.empty(size, np.uint8)
         written = api.llama_state_seq_get_data_ext(
-            self._context, data, size, SEQUENCE, PARTIAL_ONLY
+            self._context, address_of(data), size, SEQUENCE, PARTIAL_ONLY
         )
-        return _Checkpoint(length, data, int(written))
+        return Checkpoint(length, data[: int(written)])
 
-    def _restore(self, saved: _Checkpoint) -> bool:
+    def _restore(self, saved: Checkpoint) -> bool:
         read = api.llama_state_seq_set_data_ext(
-            self._context, saved.data, saved.num_bytes, SEQUENCE, PARTIAL_ONLY
+            self._context, address_of(saved.data), saved.num_bytes, SEQUENCE, PARTIAL_ONLY
         )
         return bool(read) and self.remove_tail(saved.length)
+
+
+def longest_within(checkpoints: Sequence[Checkpoint], length: int) -> int:
+    """Return the length of the longest saved state of at most `length` tokens, 0 without one."""
+    return max((each.length for each in checkpoints if each.length <= length), default=0)
+
+
+def _buffer(saved: Checkpoint) -> Bytes:
+    """Return the whole array that a state was written into, to be used again."""
+    base = saved.data.base
+    return base if isinstance(base, np.ndarray) else saved.data
 
 
 def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:

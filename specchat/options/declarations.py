@@ -154,6 +154,13 @@ class LoadOptions(Options):
         metavar="TYPE",
     )
     cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
+    cache_ram: int | None = declare(
+        None,
+        "Memory for other conversations in MiB, so that they are not read again; 0: none.",
+        minimum=0,
+        maximum=2**30,
+        none="auto",
+    )
     exact: Literal["on", "auto", "off"] = declare(
         "auto",
         "Keep answers identical to those without drafts, bit for bit; auto: where cheap.",

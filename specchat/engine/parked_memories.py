@@ -1,0 +1,140 @@
+"""Texts set aside: copies of a pair's memory, so that a text is not read twice.
+
+Before a prompt is read, the copy that shares most of it is restored, and what the memory held
+before is set aside if it is worth it. All copies together take a limited amount of the host's
+memory; the one that was used least recently goes first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+
+from specchat.decoding.ports import Drafter
+from specchat.engine.loader import LoadedPair
+from specchat.errors import EngineFailed
+from specchat.llama.context import count_common
+from specchat.llama.memory_image import MemoryImage
+from specchat.planning.host_resources import available_bytes
+
+LEAST_LOST = 256
+"""A text is set aside if this many of its tokens would be lost."""
+AUTO_SHARE, MOST_AUTO_BYTES = 0.25, 8 * 2**30
+"""The share of the host's free memory that copies may take, and its limit."""
+SPARE_SHARE = 0.5
+"""One copy takes at most this share of what is free."""
+
+
+@dataclass(slots=True)
+class ParkedMemory:
+    """A text set aside: the memories of the target and the draft, and the drafters that know it.
+
+    Once it is restored the copy stays if `least_lost` of its tokens are not wanted then.
+    """
+
+    target: MemoryImage
+    draft: MemoryImage | None
+    drafters: Mapping[str, Drafter]
+    least_lost: int
+    used: float = field(default_factory=monotonic)
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that it takes."""
+        return self.target.num_bytes + (self.draft.num_bytes if self.draft else 0)
+
+
+class ParkedMemories:
+    """The texts that a pair set aside, within a limit of bytes; 0 sets nothing aside."""
+
+    def __init__(self, pair: LoadedPair, limit: int | None) -> None:
+        """Set nothing aside yet; a limit of None follows from the free memory."""
+        if limit is None:
+            free = available_bytes() or 0
+            limit = min(int(AUTO_SHARE * free), MOST_AUTO_BYTES)
+        self.limit = limit
+        self._pair = pair
+        self._parked: list[ParkedMemory] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that all copies take."""
+        return sum(each.num_bytes for each in self._parked)
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def switch(
+        self,
+        tokens: Sequence[int],
+        drafters: Mapping[str, Drafter],
+        *,
+        is_unfinished: bool = False,
+    ) -> Mapping[str, Drafter] | None:
+        """Prepare the memory for a text; return the drafters of a text that was restored, if any.
+
+        `drafters` know the text that is in the memory now. If its answer `is_unfinished` it may go
+        on, and then nothing of it may be read again: other passes may round differently.
+        """
+        context = self._pair.context
+        if not self.limit:
+            return None
+        num_kept = context.reachable(tokens)
+        best = max(self._parked, key=lambda each: self._saves(each, tokens), default=None)
+        num_lost = context.num_evaluated - num_kept
+        least_lost = 1 if is_unfinished else LEAST_LOST
+        if best is None or self._saves(best, tokens) <= num_kept:
+            if num_lost >= least_lost:
+                self._park({}, least_lost)
+            return None
+        if best.target.length - self._saves(best, tokens) < best.least_lost:
+            self._parked.remove(best)
+        if context.num_evaluated:
+            self._park(drafters, least_lost)
+        return best.drafters if self._restore(best) else {}
+
+    def clear(self) -> None:
+        """Forget every text."""
+        self._parked.clear()
+
+    def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
+        """Return how many tokens of a text need not be read with a copy."""
+        return self._pair.context.reachable_in(parked.target, tokens)
+
+    def _park(self, drafters: Mapping[str, Drafter], least_lost: int) -> None:
+        """Set the text in the memory aside, in place of copies of its beginning."""
+        context, draft = self._pair.context, self._pair.draft_context
+        free = available_bytes()
+        try:
+            target = context.image()
+            of_draft = draft.image() if draft else None
+            parked = ParkedMemory(target, of_draft, drafters, least_lost)
+        except MemoryError:
+            return
+        if free is not None and parked.num_bytes > SPARE_SHARE * free:
+            return
+        tokens = target.tokens
+        self._parked = [
+            each
+            for each in self._parked
+            if count_common(each.target.tokens, tokens) < each.target.length
+        ]
+        self._parked.append(parked)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while self._parked and self.num_bytes > self.limit:
+            self._parked.remove(min(self._parked, key=lambda each: each.used))
+
+    def _restore(self, parked: ParkedMemory) -> bool:
+        """Restore a copy; if llama.cpp refuses it, the memory is empty."""
+        parked.used = monotonic()
+        draft = self._pair.draft_context
+        try:
+            self._pair.context.restore(parked.target)
+            if draft and parked.draft:
+                draft.restore(parked.draft)
+        except EngineFailed:
+            if parked in self._parked:
+                self._parked.remove(parked)
+            return False
+        return True

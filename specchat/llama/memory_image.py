@@ -1,0 +1,76 @@
+"""Copies of a context's memory, from which it can be restored: bit for bit, but for windows.
+
+A copy is in the host's memory, whatever device the context is on, and takes as much as its tokens
+do. So texts can take turns in one context without being read again.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.errors import EngineFailed
+from specchat.llama.library import api
+
+Bytes: TypeAlias = NDArray[np.uint8]
+SEQUENCE, WHOLE = 0, 0
+"""The one sequence of a context, and the flag for all of its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A saved state of a memory that cannot drop its tail, and the number of tokens it covers."""
+
+    length: int
+    data: Bytes
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the state."""
+        return self.data.size
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryImage:
+    """A copy of a context's memory: the tokens it stands for, its state and its checkpoints.
+
+    A prediction head also has `states`, what it has not read yet of its target's.
+    """
+
+    tokens: Sequence[int]
+    data: Bytes
+    checkpoints: tuple[Checkpoint, ...] = ()
+    states: object = field(default=None, compare=False)
+
+    @property
+    def length(self) -> int:
+        """The number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that the copy takes."""
+        return self.data.size + sum(each.num_bytes for each in self.checkpoints)
+
+
+def read_state(context: object) -> Bytes:
+    """Return a copy of all of a context's state. Raises MemoryError."""
+    size = int(api.llama_state_seq_get_size_ext(context, SEQUENCE, WHOLE))
+    data: Bytes = np.empty(size, np.uint8)
+    written = api.llama_state_seq_get_data_ext(context, address_of(data), size, SEQUENCE, WHOLE)
+    return data[: int(written)]
+
+
+def write_state(context: object, data: Bytes) -> None:
+    """Replace all of a context's state. Raises EngineFailed if llama.cpp refuses it."""
+    read = api.llama_state_seq_set_data_ext(context, address_of(data), data.size, SEQUENCE, WHOLE)
+    if int(read) != data.size:
+        raise EngineFailed("llama.cpp cannot restore this state of its memory")
+
+
+def address_of(data: Bytes) -> object:
+    """Return an array's address as llama.cpp takes it."""
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
