@@ -73,6 +73,9 @@ _HEAD = TokenOrigin(
 _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
 )
+_PREDICTION = TokenOrigin(
+    "prediction", "p", "predicted text", colour="text-accent", mark="underline reverse"
+)
 DRAFTERS: dict[str, DrafterDescriptor] = {}
 """All drafters by name, in the order of their registration; see `register`."""
 
@@ -191,6 +194,13 @@ for _each in (
         (_HEAD, _SUFFIX),
         needs="head",
         rank=20,
+        is_choice=False,
+    ),
+    DrafterDescriptor(
+        "prediction",
+        "a text that the caller expects",
+        "specchat.drafting.prediction:make",
+        (_PREDICTION,),
         is_choice=False,
     ),
     DrafterDescriptor(PLAIN, "plain decoding", "specchat.drafting.silent:make", rank=0),

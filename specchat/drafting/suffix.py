@@ -205,6 +205,7 @@ class SuffixDrafter(Drafter):
                 if at == last and found.length >= SURE_MATCH:
                     self._left_at = found.position + 1
                 break
+        self._found, self._next = [], iter(())  # the next step may be another drafter's
         self._extend(emitted)
 
     def _hints(self) -> Iterator[Hint]:

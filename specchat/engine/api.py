@@ -63,14 +63,14 @@ class GenerateRequest(GenerateOptions):
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
-    answer begins with their tokens, which are yielded first. `prediction` is a text that the answer
-    is expected to be like: what it has in common with it is drafted.
+    answer begins with their tokens, which are yielded first. `prediction` is a text, or its
+    tokens, that the answer is expected to be like: what it has in common with it is drafted.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
-    prediction: str = field(default="", kw_only=True)
+    prediction: str | Sequence[int] = field(default="", kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -93,7 +93,7 @@ class ChatRequest(GenerateOptions):
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    prediction: str = field(default="", kw_only=True)
+    prediction: str | Sequence[int] = field(default="", kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 

@@ -15,6 +15,7 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
+from specchat.drafting.prediction import PredictionDrafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.engine.api import (
     AnswerRequest,
@@ -38,6 +39,7 @@ from specchat.engine.prompts import (
     num_shared,
     size_of,
     tokenize_next,
+    tokenize_prediction,
     tokenize_request,
 )
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
@@ -103,7 +105,7 @@ class LocalEngine(Engine):
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
         decoded = self._request(prompt, request)
         self._switch_memory(prompt, request)
-        drafter = self._drafter(name)
+        drafter = self._with_prediction(request, self._drafter(name), prompt)
         target = self.pacing.target(self.context, pacer)
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
@@ -168,9 +170,7 @@ class LocalEngine(Engine):
         """Restore what the memory should hold for a prompt, and set aside what it holds."""
         began = perf_counter()
         text = [*prompt.tokens, *(token for step in request.begun for token in step.tokens)]
-        drafters = self.parked.switch(
-            text, dict(self._drafters), is_unfinished=self._is_unfinished
-        )
+        drafters = self.parked.switch(text, dict(self._drafters), is_unfinished=self._is_unfinished)
         if drafters is not None:
             self._drafters = dict(drafters)
         self.stats.prompt_s = perf_counter() - began
@@ -257,6 +257,17 @@ class LocalEngine(Engine):
         if name not in self._drafters:
             self._drafters[name] = make_drafter(name, self._materials)
         return self._drafters[name]
+
+    def _with_prediction(self, request: AnswerRequest, drafter: Drafter, prompt: Prompt) -> Drafter:
+        """Return a drafter that drafts from the request's prediction first, if it has one.
+
+        Plain decoding stays plain.
+        """
+        if not request.prediction or self.stats.speculation_off_reason:
+            return drafter
+        tokens = tokenize_prediction(self.model, request.prediction, prompt)
+        written = [token for step in request.begun for token in step.tokens]
+        return PredictionDrafter(tokens, written, drafter)
 
     def _close_drafters(self) -> None:
         while self._drafters:

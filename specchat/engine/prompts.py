@@ -117,6 +117,20 @@ def tokenize_next(model: Model, request: ChatRequest) -> list[int]:
     return _prompt_of(model, request, messages).tokens
 
 
+def tokenize_prediction(
+    model: Model, prediction: str | Sequence[int], prompt: Prompt
+) -> Sequence[int]:
+    """Return the tokens of a text that an answer to a prompt may be, without the marks around it.
+
+    What follows an answer's first word does not depend on what is before it. Unknown tokens are
+    never right, so they do no harm.
+    """
+    if not isinstance(prediction, str):
+        return [token for token in prediction if 0 <= token < model.vocabulary.size]
+    text = prediction.lstrip() if prompt.form is not None else prediction
+    return model.vocabulary.tokenize_more(text, parse_special=False)
+
+
 def num_common(first: Sequence[int], second: Sequence[int]) -> int:
     """Return how many tokens two texts have in common from their beginning."""
     pairs = zip(first, second, strict=False)

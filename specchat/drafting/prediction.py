@@ -1,0 +1,153 @@
+"""The prediction drafter: drafts from a text that the answer is expected to be like.
+
+OpenAI calls these predicted outputs: a client that asks for a file with one change sends the file.
+A cursor follows the answer through the prediction. Where the answer leaves it, the cursor is set
+again behind the last tokens of the answer, where they occur near it or, if several, anywhere.
+No model pass is needed. What the prediction has nothing for is left to another drafter.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from specchat.decoding.distribution import Distribution
+from specchat.decoding.ports import Drafter, DraftTask, Pacer
+from specchat.decoding.proposal import DraftToken, Hint
+from specchat.drafting.factory import Materials
+from specchat.drafting.silent import SilentDrafter
+
+ORIGIN: Final = "prediction"
+LOST: Final = -1
+AT_BEGINNING = 3
+"""The beginning of an answer counts as a match of this length."""
+SHORT_MATCH = 3.0
+"""After a match of this length, the next token has an even chance."""
+SURE_MATCH = 3
+"""After a match of this length, one different token counts as replaced: the rest follows it."""
+FAR, NEAR = 4, 2
+"""The tokens that must match to find the text again anywhere, and near the cursor."""
+MEMORY = 0.95
+"""How much of what was counted stays with each token: about the last 20 count."""
+NEAR_TOKENS = 64
+"""How far behind the cursor is near: a longer passage is rarely left out."""
+
+
+class Cursor:
+    """The place in a prediction that an answer has come to.
+
+    `at` is the index of the token that is expected next, LOST if none is. The `length` tokens
+    before it match. `trust` is the share of recent tokens that were as expected, where one was.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        """Expect the first token."""
+        self.at = 0 if tokens else LOST
+        self.length = AT_BEGINNING
+        self._tokens = list(tokens)
+        self._num_right = self._num_wrong = 0.0
+        self._last = 0  # where the cursor was when the text was left
+        self._recent: list[int] = []
+        self._places: dict[tuple[int, ...], list[int]] = {}
+        for end in range(FAR, len(self._tokens)):
+            self._places.setdefault(tuple(self._tokens[end - FAR : end]), []).append(end)
+
+    def expected(self, limit: int) -> Iterator[tuple[int, float]]:
+        """Yield up to `limit` tokens that are expected next, with a confidence from 0 to 1."""
+        if self.at == LOST:
+            return
+        for length, token in enumerate(self._tokens[self.at : self.at + limit], self.length):
+            yield token, self.trust * length / (length + SHORT_MATCH)
+
+    @property
+    def trust(self) -> float:
+        """How far the prediction was right lately, from 0 to 1; 1 at the beginning."""
+        return (self._num_right + 1) / (self._num_right + self._num_wrong + 1)
+
+    def follow(self, token: int) -> None:
+        """Follow the next token of the answer."""
+        self._recent = [*self._recent[1 - FAR :], token]
+        if self.at != LOST:
+            self._count(is_right=self._tokens[self.at] == token)
+        if self.at != LOST and self._tokens[self.at] == token:
+            self.at, self.length = self.at + 1, self.length + 1
+        else:
+            was_sure = self.at != LOST and self.length >= SURE_MATCH
+            if self.at != LOST:
+                self._last = self.at
+            self.at, self.length = self._found() or (self.at + 1 if was_sure else LOST, 1)
+        if self.at >= len(self._tokens):
+            self._last, self.at = len(self._tokens), LOST
+
+    def _count(self, *, is_right: bool) -> None:
+        """Count whether a token was as expected; older ones count less."""
+        self._num_right = MEMORY * self._num_right + is_right
+        self._num_wrong = MEMORY * self._num_wrong + (not is_right)
+
+    def _found(self) -> tuple[int, int] | None:
+        """Return the place behind the answer's last tokens, and their number; None without one.
+
+        A place near the cursor needs fewer of them. Of several places the nearest is taken.
+        """
+        recent = self._recent
+        for count in range(FAR, NEAR - 1, -1):
+            if len(recent) < count:
+                continue
+            last = tuple(recent[-count:])
+            places = self._places.get(last, ()) if count == FAR else self._near(last)
+            if places:
+                return min(places, key=self._distance), count
+        return None
+
+    def _distance(self, place: int) -> int:
+        """Return how far a place is from the cursor, doubled behind it: answers rarely go back."""
+        ahead = place - self._last
+        return ahead if ahead >= 0 else -2 * ahead
+
+    def _near(self, last: tuple[int, ...]) -> list[int]:
+        """Return the places near the cursor that are behind these tokens."""
+        count, tokens = len(last), self._tokens
+        ends = range(max(count, self._last - count), min(len(tokens), self._last + NEAR_TOKENS))
+        return [end for end in ends if tuple(tokens[end - count : end]) == last]
+
+
+class PredictionDrafter(Drafter):
+    """Proposes what a prediction has next, or else what another drafter proposes."""
+
+    def __init__(self, prediction: Sequence[int], answer: Sequence[int], other: Drafter) -> None:
+        """Draft from a prediction, of which the tokens of `answer` are written already."""
+        self._cursor = Cursor(prediction)
+        self._other = other
+        for token in answer:
+            self._cursor.follow(token)
+
+    @property
+    def unfit_reason(self) -> str | None:
+        """Why the other drafter's model does not suit this target, None if it may."""
+        reason: str | None = getattr(self._other, "unfit_reason", None)
+        return reason
+
+    def begin(self, task: DraftTask) -> None:
+        """Start the answer."""
+        self._other.begin(task)
+
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
+        """Propose the tokens that are expected next, as far as they pay."""
+        found: list[DraftToken] = []
+        num_taken = pacer.take(ORIGIN, self._hints(pacer.room, found))
+        return found[:num_taken] or self._other.propose(pacer)
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Follow the answer."""
+        for token in emitted:
+            self._cursor.follow(token)
+        self._other.observe(emitted, num_accepted)
+
+    def _hints(self, limit: int, found: list[DraftToken]) -> Iterator[Hint]:
+        for token, confidence in self._cursor.expected(limit):
+            certain = Distribution.certain(token)
+            found.append(DraftToken(token, certain, ORIGIN))
+            yield Hint(confidence, certain)
+
+
+def make(_: Materials) -> PredictionDrafter:
+    """Return a drafter without a prediction: each belongs to one request."""
+    return PredictionDrafter((), (), SilentDrafter())
