@@ -10,9 +10,10 @@ from typing import TypeAlias
 from numpy.random import default_rng
 
 from specchat.decoding.chunk import Alternative, Chunk, Finish
-from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Logits, Random
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
+from specchat.decoding.own_probabilities import OwnProbabilities
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
@@ -32,8 +33,6 @@ from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
 Alternatives: TypeAlias = tuple[tuple[Alternative, ...], ...]
-OWN_PROBABILITIES = Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0)
-"""Gives the model's own probabilities, among its most likely tokens: all of them take longer."""
 SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 
 
@@ -135,7 +134,7 @@ class _Answer:
         self._tokens = [*request.tokens, *(each for step in request.begun for each in step.tokens)]
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
-        self._own_sampler = Sampler(OWN_PROBABILITIES)
+        self._own = OwnProbabilities()
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def require_room(self) -> None:
@@ -247,17 +246,9 @@ class _Answer:
             [
                 tuple([(each, self._text.piece(each), share) for each, share in found])
                 for token, row in zip(tokens, rows if count else (), strict=False)
-                for found in [self._likeliest(row, token, count)]
+                for found in [self._own.likeliest(row, token, count)]
             ]
         )
-
-    def _likeliest(self, row: Logits, token: int, count: int) -> list[tuple[int, float]]:
-        """Return the model's most likely tokens and the emitted one, with their probabilities."""
-        distribution = self._own_sampler.distribution(row, ())
-        found = distribution.likeliest(count)
-        if all(each != token for each, _ in found):
-            found.append((token, distribution.probability(token)))
-        return found
 
     def _emit(
         self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from specchat.chat.conversation import ChatMessage
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import Cancelled, EngineFailed
 from specchat.options.declarations import (
@@ -64,13 +64,15 @@ class GenerateRequest(GenerateOptions):
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
     answer begins with their tokens, which are yielded first. `prediction` is a text, or its
-    tokens, that the answer is expected to be like: what it has in common with it is drafted.
+    tokens, that the answer is expected to be like: what it has in common with it is drafted. With
+    `is_exact` no draft is longer than those that are verified with the bits of plain decoding.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
+    is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -81,7 +83,7 @@ class ChatRequest(GenerateOptions):
     `tools` are offered to the model, in the form of OpenAI's API. The chat template gets
     `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
     earlier answer with this target: the answer begins with their tokens, which are yielded first.
-    `prediction` is a text that the answer is expected to be like. With `make_room`, the messages
+    `prediction` and `is_exact` are as in GenerateRequest. With `make_room`, the messages
     with the indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation
     will go on without the last message and the answer: the request is refused with InvalidOption if
     the model would have to read the conversation again for that.
@@ -94,6 +96,7 @@ class ChatRequest(GenerateOptions):
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
+    is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -257,6 +260,30 @@ class Engine(ABC):
         """Return how much of the context a conversation would take; None if that is not known."""
         del request
         return None
+
+    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
+        """Return the tokens of a text.
+
+        With `special`, names of control tokens in it become those tokens; if it `begins` a text,
+        the tokens that the model expects there are added.
+        """
+        raise NotImplementedError
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token, or the name of a control token. Raises InvalidOption."""
+        raise NotImplementedError
+
+    def render(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation's prompt, by the model's chat template."""
+        raise NotImplementedError
+
+    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+        """Return the model's likely tokens in the place of each of these, and the token itself.
+
+        The first token has none, for nothing is before it. The memory holds this text afterwards.
+        Raises ContextFull, InvalidOption, or Cancelled on `stop`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def forget(self) -> None:

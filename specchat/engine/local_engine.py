@@ -8,7 +8,7 @@ from time import perf_counter
 
 from specchat import drafter_registry
 from specchat.chat.formats.answer_reader import AnswerReader
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import SHORTER_OR_LARGER, Request, decode
 from specchat.decoding.noise import Noise
@@ -32,11 +32,13 @@ from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.parked_memories import ParkedMemories
+from specchat.engine.prompt_scores import scored
 from specchat.engine.prompts import (
     Prompt,
     facts_with_format,
     num_common,
     num_shared,
+    require_known,
     size_of,
     tokenize_next,
     tokenize_prediction,
@@ -46,11 +48,11 @@ from specchat.errors import Cancelled, InvalidOption, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
-from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
 
 MIB = 2**20
+NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
 REASON_INTERVAL = 8
 """While nothing is drafted, the reason is updated every this many chunks, which also makes pacing
 learn from plain passes before the end of the answer."""
@@ -106,7 +108,7 @@ class LocalEngine(Engine):
         decoded = self._request(prompt, request)
         self._switch_memory(prompt, request)
         drafter = self._with_prediction(request, self._drafter(name), prompt)
-        target = self.pacing.target(self.context, pacer)
+        target = self.context if request.is_exact else self.pacing.target(self.context, pacer)
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
             form, state = prompt.form, prompt.state
@@ -152,6 +154,27 @@ class LocalEngine(Engine):
         self._require_idle()
         return size_of(self.model, request, self.context.capacity)
 
+    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
+        """Return the tokens of a text."""
+        return self.model.vocabulary.tokenize(text, add_special=begins, parse_special=special)
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token."""
+        require_known(self.model, tokens)
+        return [self.model.vocabulary.named_piece(token) for token in tokens]
+
+    def render(self, request: ChatRequest) -> list[int]:
+        """Return the prompt of a conversation."""
+        return tokenize_request(self.model, request, self.context.capacity).tokens
+
+    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of these."""
+        self._require_idle()
+        require_known(self.model, tokens)
+        self._abort.clear()
+        self.parked.switch(tokens[:1], dict(self._drafters))
+        return scored(self.context, tokens, count)
+
     def forget(self) -> None:
         """Forget every text."""
         self._require_idle()
@@ -187,7 +210,7 @@ class LocalEngine(Engine):
             raise InvalidOption("the model would have to read the conversation again after this")
         kind.keep(self.context.num_evaluated)
 
-    def _describe(self, name: str, options: GenerateOptions) -> None:
+    def _describe(self, name: str, options: AnswerRequest) -> None:
         """Record in the statistics what drafts, and why nothing else does."""
         self.stats.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
@@ -198,6 +221,8 @@ class LocalEngine(Engine):
             self.stats.speculation_off_reason = reason
         elif options.draft_length == 0:
             self.stats.speculation_off_reason = "switched off: the draft length is 0"
+        elif not self._longest_draft(options):
+            self.stats.speculation_off_reason = NO_EXACT_DRAFT
         if not drafter_registry.DRAFTERS[name].needs:
             self.stats.draft_off_reason = (
                 self.facts.draft_off_reason or f"the {self._draft_label} is switched off"
@@ -279,7 +304,7 @@ class LocalEngine(Engine):
             tokens=prompt.tokens,
             sampling=options,
             noise=None if options.seed is None else Noise(options.seed),
-            draft_length=min(options.num_to_draft, self.facts.longest_draft),
+            draft_length=min(options.num_to_draft, self._longest_draft(options)),
             max_tokens=options.max_tokens,
             end_tokens=() if options.ignore_end else ends,
             stop_strings=options.stop if options.ignore_end else (*options.stop, *stops),
@@ -289,6 +314,13 @@ class LocalEngine(Engine):
             begun=options.begun,
             num_alternatives=options.alternatives,
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
+        )
+
+    def _longest_draft(self, request: AnswerRequest) -> int:
+        """Return the longest draft of an answer, in tokens; 0 if it must be exact and none is."""
+        exact = self.facts.exact_draft or 0
+        return (
+            min(self.facts.longest_draft, exact) if request.is_exact else self.facts.longest_draft
         )
 
     def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:

@@ -201,11 +201,16 @@ def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool
         if vocabulary.adds_eos() and len(tokens) > 1:
             tokens.pop()
         return tokens[1:] if bos is not None and tokens[:2] == [bos, bos] else tokens
+    require_known(model, prompt)
+    return list(prompt)
+
+
+def require_known(model: Model, tokens: Sequence[int]) -> None:
+    """Raise InvalidOption for a token id that the vocabulary does not have."""
     size = model.vocabulary.size
-    wrong = [token for token in prompt if not 0 <= token < size]
+    wrong = [token for token in tokens if not 0 <= token < size]
     if wrong:
         raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
-    return list(prompt)
 
 
 def chat_format(model: Model) -> ChatFormat:

@@ -5,13 +5,14 @@ A crash in native code ends that process only, and ending it frees all memory.
 
 import multiprocessing
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 from specchat import drafter_registry
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
 from specchat.engine.api import (
@@ -133,20 +134,45 @@ class RemoteEngine(Engine):
 
     def size(self, request: ChatRequest) -> PromptSize | None:
         """Ask the process how much of the context a conversation would take."""
+        size: PromptSize | None = self._call("size", replace(request, on_progress=None))
+        return size
+
+    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
+        """Return the tokens of a text."""
+        tokens: list[int] = self._call("tokenize", text, special=special, begins=begins)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token."""
+        texts: list[bytes] = self._call("detokenize", tokens)
+        return texts
+
+    def render(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation's prompt."""
+        tokens: list[int] = self._call("render", replace(request, on_progress=None))
+        return tokens
+
+    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of these."""
+        found: list[tuple[Alternative, ...]] = self._call("score", tokens, count)
+        return found
+
+    def _call(self, method: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Call a method in the process; return what it returns there, or raise its error."""
         self._require_idle()
         self._latest += 1
-        self._is_busy = True
+        self._is_busy, self._current = True, self._latest
         try:
-            self._send(worker.Size(self._latest, replace(request, on_progress=None)))
+            self._send(worker.Call(self._latest, method, arguments, keywords))
             while True:
                 message = self._receive()
-                if isinstance(message, worker.Sized) and message.number == self._latest:
+                if isinstance(message, worker.Returned) and message.number == self._latest:
                     break
         finally:
-            self._is_busy = False
+            self._is_busy, self._current = False, 0
         if message.error is not None:
             raise message.error
-        return message.size
+        return message.value
 
     def forget(self) -> None:
         """Forget every text before the next answer starts."""

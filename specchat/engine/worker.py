@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from time import perf_counter
+from typing import Any, Literal
 
 from specchat import drafter_registry
 from specchat.chat.template import TEMPLATES
@@ -20,11 +21,9 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import (
     AnswerRequest,
-    ChatRequest,
     Engine,
     EngineFacts,
     Loading,
-    PromptSize,
     Stage,
 )
 from specchat.errors import EngineFailed, SpecchatError
@@ -68,19 +67,21 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """To the process: tell how much of the context a conversation would take."""
+class Call:
+    """To the process: call a method of the engine that returns one value."""
 
     number: int
-    request: ChatRequest
+    method: Literal["size", "tokenize", "detokenize", "render", "score"]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
-    """From the process: the answer to `Size`, or the error it failed with."""
+class Returned:
+    """From the process: what a call returned, or the error it failed with."""
 
     number: int
-    size: PromptSize | None
+    value: Any
     error: Exception | None = None
 
 
@@ -153,8 +154,8 @@ class _Worker:
                     engine.forget()
                 elif isinstance(request, Prepare):
                     self._prepare(engine, request.number)
-                elif isinstance(request, Size):
-                    self._size(engine, request)
+                elif isinstance(request, Call):
+                    self._call(engine, request)
                 else:
                     self._answer(engine, request)
 
@@ -202,14 +203,15 @@ class _Worker:
             error = _readable(raised)
         self.send(Prepared(number, engine.facts, is_complete, error))
 
-    def _size(self, engine: Engine, asked: Size) -> None:
-        """Send the size of a prompt."""
-        size, error = None, None
+    def _call(self, engine: Engine, asked: Call) -> None:
+        """Call a method and send what it returns."""
+        self._current = asked.number
+        value, error = None, None
         try:
-            size = engine.size(asked.request)
+            value = getattr(engine, asked.method)(*asked.arguments, **asked.keywords)
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
-        self.send(Sized(asked.number, size, error))
+        self.send(Returned(asked.number, value, error))
 
     def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""

@@ -83,6 +83,10 @@ class Vocabulary:
         """Return a token's name, which may use the vocabulary's own characters for spaces."""
         return self.text(token).decode("utf-8", "replace")
 
+    def named_piece(self, token: int) -> bytes:
+        """Return the bytes of a token in a text, or the name of one that is not text."""
+        return self.piece(token) or self.text(token)
+
     def text(self, token: int) -> bytes:
         """Return a token's name in the vocabulary as bytes, not the text it stands for."""
         return api.llama_vocab_get_text(self._vocab, token) or b""

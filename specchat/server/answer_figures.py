@@ -1,6 +1,6 @@
 """The figures of an answer: usage, llama.cpp's timings, vLLM's metrics, specchat's own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specchat.decoding.statistics import Statistics
@@ -57,6 +57,32 @@ def total_usage(answers: Sequence[Progress]) -> dict[str, Any]:
             first["completion_tokens_details"][name] += count
     first["total_tokens"] = first["prompt_tokens"] + first["completion_tokens"]
     return first
+
+
+def joint_usage(answers: Sequence[tuple[int, Progress]], num_scored: int) -> dict[str, Any]:
+    """Return the usage of answers to several prompts, each of which counts once.
+
+    The answers come with the number of their prompt. `num_scored` tokens were read beside those.
+    """
+    by_prompt: dict[int, list[Progress]] = {}
+    for number, progress in answers:
+        by_prompt.setdefault(number, []).append(progress)
+    usages = [total_usage(each) for each in by_prompt.values()] or [usage_of(Statistics())]
+    first, *others = usages
+    for usage in others:
+        _add(first, usage)
+    first["prompt_tokens"] += num_scored
+    first["total_tokens"] += num_scored
+    return first
+
+
+def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add counts to others of the same form."""
+    for name, count in more.items():
+        if isinstance(count, Mapping):
+            _add(total[name], count)
+        else:
+            total[name] += count
 
 
 def timings_of(statistics: Statistics) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dic
         given["stop"] = [each for each in stops if each]
     if body.logit_bias:
         given["logit_bias"] = _biases(body.logit_bias)
+    if body.exact == "on":
+        given["is_exact"] = True
     if body.ignore_eos:
         given["ignore_end"] = True
     wanted = {name: value for name, value in given.items() if value is not None}

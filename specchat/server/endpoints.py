@@ -19,6 +19,8 @@ from specchat.server.metrics import dashboard, metrics
 from specchat.server.replies import readable
 from specchat.server.responses_api import responses
 from specchat.server.service import Service
+from specchat.server.text_completions import completions
+from specchat.server.token_tools import apply_template, detokenize, tokenize
 
 GET, POST = ["GET"], ["POST"]
 
@@ -33,9 +35,13 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/v1/models", models, methods=GET),
         Route("/v1/models/{name:path}", model, methods=GET),
         Route("/v1/chat/completions", chat_completions, methods=POST),
+        Route("/v1/completions", completions, methods=POST),
         Route("/v1/responses", responses, methods=POST),
         Route("/v1/messages", messages, methods=POST),
         Route("/v1/messages/count_tokens", count_tokens, methods=POST),
+        Route("/tokenize", tokenize, methods=POST),
+        Route("/detokenize", detokenize, methods=POST),
+        Route("/apply-template", apply_template, methods=POST),
     ]
     handlers: Any = {
         ApiError: _refused,

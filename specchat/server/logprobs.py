@@ -31,3 +31,57 @@ def _entry(alternative: Alternative) -> dict[str, Any]:
     _, text, probability = alternative
     data = text.encode("utf-8", "surrogateescape")
     return {"token": text, "logprob": log_of(probability), "bytes": list(data)}
+
+
+class TextLogprobs:
+    """The `logprobs` of the API for texts: lists with an entry for each token."""
+
+    def __init__(self, num_top: int, offset: int = 0) -> None:
+        """Begin at an offset in the text, in characters; show `num_top` likely tokens."""
+        self._num_top, self._offset = num_top, offset
+        self._tokens: list[str] = []
+        self._logprobs: list[float | None] = []
+        self._top: list[dict[str, float] | None] = []
+        self._offsets: list[int] = []
+
+    def add_prompt(
+        self,
+        pieces: Sequence[bytes],
+        tokens: Sequence[int],
+        alternatives: Sequence[Sequence[Alternative]],
+    ) -> None:
+        """Add the tokens of a prompt; the first one has no probability."""
+        for piece, token, found in zip(pieces, tokens, alternatives, strict=False):
+            self._add(token, piece.decode("utf-8", "replace"), found)
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Add the tokens of steps."""
+        for chunk in chunks:
+            for token, found in zip(chunk.tokens, chunk.alternatives, strict=False):
+                text = next(each for each in found if each[0] == token)[1]
+                self._add(token, text, found)
+
+    def following(self, chunks: Sequence[Chunk]) -> "TextLogprobs":
+        """Return the log probabilities of steps alone, which follow those added so far."""
+        fresh = TextLogprobs(self._num_top, self._offset)
+        fresh.add(chunks)
+        self._offset = fresh._offset  # of this class
+        return fresh
+
+    def record(self) -> dict[str, Any]:
+        """Return the lists as the API has them."""
+        return {
+            "tokens": self._tokens,
+            "token_logprobs": self._logprobs,
+            "top_logprobs": self._top if self._num_top else None,
+            "text_offset": self._offsets,
+        }
+
+    def _add(self, token: int, text: str, found: Sequence[Alternative]) -> None:
+        self._tokens.append(text)
+        self._offsets.append(self._offset)
+        self._offset += len(text)
+        own = next((share for each, _, share in found if each == token), None)
+        self._logprobs.append(None if own is None else log_of(own))
+        shown = {each[1]: log_of(each[2]) for each in found[: self._num_top]}
+        self._top.append(shown if found else None)

@@ -1,0 +1,103 @@
+"""`/tokenize`, `/detokenize` and `/apply-template`, as llama-server and vLLM have them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from specchat.engine.api import Engine
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.bodies import read
+from specchat.server.chat_body import ChatBody, chat_requests
+from specchat.server.service import Service
+
+
+class TokenizeBody(Struct, kw_only=True):
+    """A text or a conversation; llama-server calls the text `content`, vLLM `prompt`."""
+
+    content: str | None = None
+    prompt: str | None = None
+    messages: Sequence[Mapping[str, Any]] | None = None
+    tools: Sequence[Mapping[str, Any]] | None = None
+    chat_template_kwargs: Mapping[str, Any] | None = None
+    add_special: bool | None = None
+    add_special_tokens: bool | None = None
+    parse_special: bool = True
+    with_pieces: bool = False
+
+
+class DetokenizeBody(Struct):
+    """Tokens."""
+
+    tokens: Sequence[int]
+
+
+async def tokenize(request: Request) -> JSONResponse:
+    """Return the tokens of a text or of a conversation's prompt."""
+    service: Service = request.app.state.service
+    body = await read(request, TokenizeBody)
+
+    tokens_of = _tokens_of(body, service)
+
+    def find(engine: Engine) -> tuple[list[int], list[bytes]]:
+        tokens = tokens_of(engine)
+        return tokens, engine.detokenize(tokens) if body.with_pieces else []
+
+    tokens, pieces = await service.call(find)
+    shown = [
+        {"id": token, "piece": _text_or_bytes(piece)}
+        for token, piece in zip(tokens, pieces, strict=False)
+    ]
+    size = {"count": len(tokens), "max_model_len": service.facts.context}
+    return JSONResponse({"tokens": shown if body.with_pieces else tokens, **size})
+
+
+async def detokenize(request: Request) -> JSONResponse:
+    """Return the text of tokens."""
+    service: Service = request.app.state.service
+    body = await read(request, DetokenizeBody)
+    pieces = await service.call(lambda engine: engine.detokenize(body.tokens))
+    text = b"".join(pieces).decode("utf-8", "replace")
+    return JSONResponse({"content": text, "prompt": text})
+
+
+async def apply_template(request: Request) -> JSONResponse:
+    """Return a conversation's prompt as the model gets it, as text and as tokens."""
+    service: Service = request.app.state.service
+    asked, _ = chat_requests(await read(request, ChatBody), service)
+
+    def find(engine: Engine) -> tuple[list[int], list[bytes]]:
+        tokens = engine.render(asked[0])
+        return tokens, engine.detokenize(tokens)
+
+    tokens, pieces = await service.call(find)
+    text = b"".join(pieces).decode("utf-8", "replace")
+    return JSONResponse({"prompt": text, "tokens": tokens})
+
+
+def _tokens_of(body: TokenizeBody, service: Service) -> Callable[[Engine], list[int]]:
+    """Return what finds the tokens that are asked for. Raises ApiError."""
+    if body.messages is not None:
+        chat = ChatBody(
+            messages=body.messages,
+            tools=body.tools,
+            chat_template_kwargs=body.chat_template_kwargs,
+        )
+        asked, _ = chat_requests(chat, service)
+        return lambda engine: engine.render(asked[0])
+    is_for_vllm = body.content is None
+    text = body.prompt if is_for_vllm else body.content
+    if text is None:
+        raise ApiError(BAD_REQUEST, "give content, prompt or messages", "content")
+    begins = body.add_special_tokens is not False if is_for_vllm else bool(body.add_special)
+    return lambda engine: engine.tokenize(text, special=body.parse_special, begins=begins)
+
+
+def _text_or_bytes(piece: bytes) -> str | list[int]:
+    """Return a token's text, or its bytes if they are only a part of a character."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)

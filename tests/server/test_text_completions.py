@@ -1,0 +1,150 @@
+"""The API for texts, and what shows the tokens of one."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from server.conftest import Running
+
+TEXT = "specchat is a terminal chat for people who run language models"
+
+
+def post(server: Running, path: str, **body: Any) -> dict[str, Any]:
+    """Post a request that must succeed."""
+    reply = server.client.post(path, json=body)
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def complete(server: Running, prompt: Any = TEXT, **body: Any) -> dict[str, Any]:
+    """Continue a text greedily."""
+    return post(server, "/v1/completions", prompt=prompt, temperature=0, **body)
+
+
+def test_a_text_is_continued(demo_server: Running) -> None:
+    """By 16 tokens as with OpenAI, from text and from tokens alike, with all figures."""
+    reply = complete(demo_server)
+    tokens = post(demo_server, "/tokenize", prompt=TEXT)["tokens"]
+    again = complete(demo_server, tokens)
+    assert reply["usage"]["completion_tokens"] == 16 == reply["timings"]["predicted_n"]
+    assert reply["choices"] == again["choices"]
+    assert reply["choices"][0]["finish_reason"] == "length"
+    assert reply["specchat"]["drafter"]
+
+
+def test_several_prompts_and_choices_are_answered_in_order(demo_server: Running) -> None:
+    """Each prompt counts once in the usage."""
+    prompts = [TEXT, "The draft model"]
+    lengths = [post(demo_server, "/tokenize", prompt=each)["count"] for each in prompts]
+    body = {"prompt": prompts, "n": 2, "max_tokens": 5, "seed": 4, "temperature": 1}
+    reply = post(demo_server, "/v1/completions", **body)
+    assert [each["index"] for each in reply["choices"]] == [0, 1, 2, 3]
+    assert reply["usage"]["prompt_tokens"] == sum(lengths)
+    assert reply["usage"]["completion_tokens"] == 20
+    again = post(demo_server, "/v1/completions", **body)
+    assert [each["text"] for each in again["choices"]] == [
+        each["text"] for each in reply["choices"]
+    ]
+
+
+def test_a_prompts_probabilities_are_those_of_its_continuation(demo_server: Running) -> None:
+    """What is echoed scores each token as generating it does, and offsets cut the text."""
+    written = complete(demo_server, max_tokens=8, logprobs=3)["choices"][0]
+    whole = TEXT + written["text"]
+    echo = complete(demo_server, whole, max_tokens=0, echo=True, logprobs=3)["choices"][0]
+    found, expected = echo["logprobs"], written["logprobs"]
+    assert echo["text"] == whole
+    assert found["token_logprobs"][0] is None
+    assert found["tokens"][-8:] == expected["tokens"]
+    assert found["token_logprobs"][-8:] == pytest.approx(expected["token_logprobs"], abs=0.02)
+    ends = [*found["text_offset"][1:], len(whole)]
+    cut = [whole[start:end] for start, end in zip(found["text_offset"], ends, strict=True)]
+    assert cut == found["tokens"]
+    assert all(sum(2.718281828**each for each in top.values()) <= 1.0001
+               for top in found["top_logprobs"][1:])  # fmt: skip
+
+
+def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
+    """Streamed and whole."""
+    body = {"max_tokens": 6, "echo": True, "logprobs": 1}
+    whole = complete(demo_server, **body)["choices"][0]
+    stream = {"prompt": TEXT, "temperature": 0, "stream": True, **body}
+    with demo_server.client.stream("POST", "/v1/completions", json=stream) as reply:
+        lines = [line[6:] for line in reply.iter_lines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    parts = [json.loads(line)["choices"][0] for line in lines]
+    assert "".join(part["text"] for part in parts) == whole["text"]
+    assert whole["text"].startswith(TEXT)
+    offsets = [at for part in parts if part["logprobs"] for at in part["logprobs"]["text_offset"]]
+    assert offsets == whole["logprobs"]["text_offset"]
+    assert all(first < second for first, second in pairwise(offsets))
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [1, "a"]}, "prompt"),
+        ({"prompt": [10**9]}, "token"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "best_of": 3}, "best_of"),
+        ({"prompt": "x " * 5000}, "messages"),
+    ],
+)
+def test_a_wrong_request_says_what_is_wrong(
+    demo_server: Running, body: dict[str, Any], param: str
+) -> None:
+    """With 400, which clients do not repeat."""
+    reply = demo_server.client.post("/v1/completions", json=body)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == param
+
+
+def test_tokens_and_texts_are_translated(demo_server: Running) -> None:
+    """There and back, with pieces, of texts and of conversations."""
+    found = post(demo_server, "/tokenize", content=TEXT, with_pieces=True)["tokens"]
+    assert "".join(each["piece"] for each in found) == TEXT
+    tokens = [each["id"] for each in found]
+    assert post(demo_server, "/detokenize", tokens=tokens)["content"] == TEXT
+    messages = [{"role": "user", "content": "Hello"}]
+    prompt = post(demo_server, "/apply-template", messages=messages)
+    assert "Hello" in prompt["prompt"]
+    assert post(demo_server, "/tokenize", messages=messages)["tokens"] == prompt["tokens"]
+    assert demo_server.chat("Hello", max_tokens=1)["usage"]["prompt_tokens"] == len(
+        prompt["tokens"]
+    )
+    for path, body in (
+        ("/tokenize", {}),
+        ("/detokenize", {"tokens": [-1]}),
+        ("/detokenize", {"tokens": "x"}),
+    ):
+        assert demo_server.client.post(path, json=body).status_code == 400
+    assert demo_server.client.post("/tokenize", json={"content": ""}).json()["tokens"] == []
+
+
+def test_a_prediction_counts_in_the_usage(demo_server: Running) -> None:
+    """What was accepted and rejected of it, and the text is the same; plain stays plain."""
+    plain = demo_server.chat(temperature=0, max_tokens=40, model="demo:plain")
+    text = plain["choices"][0]["message"]["content"]
+    body: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
+    body |= {"drafter": "suffix", "draft_length": 6}
+    found = demo_server.chat(prediction={"type": "content", "content": text}, **body)
+    assert found["choices"][0]["message"]["content"] == text
+    details = found["usage"]["completion_tokens_details"]
+    drafted = found["specchat"]["by_origin"]["prediction"]
+    assert details["accepted_prediction_tokens"] == drafted["accepted"] > 20
+    assert details["rejected_prediction_tokens"] == drafted["drafted"] - drafted["accepted"]
+    assert found["specchat"]["tokens_per_step"] > 2
+    foreign = demo_server.chat(prediction={"content": "one two three " * 50}, **body)
+    assert foreign["choices"][0]["message"]["content"] == text
+    ignored = demo_server.chat(
+        prediction={"content": text}, temperature=0, max_tokens=40, model="demo:plain"
+    )
+    assert ignored["specchat"]["by_origin"] == {}
