@@ -73,9 +73,11 @@ _HEAD = TokenOrigin(
 _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
 )
-_PREDICTION = TokenOrigin(
-    "prediction", "p", "predicted text", colour="text-accent", mark="underline reverse"
+PREDICTION = TokenOrigin(
+    "prediction", "p", "prediction", colour="text-accent", mark="underline reverse"
 )
+"""A text that a request expects, from which any drafter's answers may be drafted first."""
+
 DRAFTERS: dict[str, DrafterDescriptor] = {}
 """All drafters by name, in the order of their registration; see `register`."""
 
@@ -135,9 +137,9 @@ def may_use(choice: str, *kinds: str) -> bool:
 
 
 def origins() -> tuple[TokenOrigin, ...]:
-    """Return all origins: every drafter's, then the target."""
+    """Return all origins: every drafter's, then a prediction and the target."""
     own = (each for drafter in DRAFTERS.values() for each in drafter.origins)
-    return tuple(dict.fromkeys([*own, TARGET]))
+    return tuple(dict.fromkeys([*own, PREDICTION, TARGET]))
 
 
 def origin(name: str) -> TokenOrigin:
@@ -194,13 +196,6 @@ for _each in (
         (_HEAD, _SUFFIX),
         needs="head",
         rank=20,
-        is_choice=False,
-    ),
-    DrafterDescriptor(
-        "prediction",
-        "a text that the caller expects",
-        "specchat.drafting.prediction:make",
-        (_PREDICTION,),
         is_choice=False,
     ),
     DrafterDescriptor(PLAIN, "plain decoding", "specchat.drafting.silent:make", rank=0),

@@ -12,10 +12,8 @@ from typing import Final
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
-from specchat.drafting.factory import Materials
-from specchat.drafting.silent import SilentDrafter
+from specchat.drafter_registry import PREDICTION
 
-ORIGIN: Final = "prediction"
 LOST: Final = -1
 AT_BEGINNING = 3
 """The beginning of an answer counts as a match of this length."""
@@ -132,7 +130,7 @@ class PredictionDrafter(Drafter):
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose the tokens that are expected next, as far as they pay."""
         found: list[DraftToken] = []
-        num_taken = pacer.take(ORIGIN, self._hints(pacer.room, found))
+        num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, found))
         return found[:num_taken] or self._other.propose(pacer)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
@@ -144,10 +142,5 @@ class PredictionDrafter(Drafter):
     def _hints(self, limit: int, found: list[DraftToken]) -> Iterator[Hint]:
         for token, confidence in self._cursor.expected(limit):
             certain = Distribution.certain(token)
-            found.append(DraftToken(token, certain, ORIGIN))
+            found.append(DraftToken(token, certain, PREDICTION.name))
             yield Hint(confidence, certain)
-
-
-def make(_: Materials) -> PredictionDrafter:
-    """Return a drafter without a prediction: each belongs to one request."""
-    return PredictionDrafter((), (), SilentDrafter())

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import PREDICTION
 from specchat.server.service import Progress
-
-PREDICTION = "prediction"
-"""The origin of tokens that a request predicted."""
 
 
 def usage_of(statistics: Statistics) -> dict[str, Any]:
     """Return token counts as OpenAI's chat API has them."""
-    drafted, accepted = statistics.by_origin.get(PREDICTION, (0, 0))
+    drafted, accepted = statistics.by_origin.get(PREDICTION.name, (0, 0))
     return {
         "prompt_tokens": statistics.prompt_tokens,
         "completion_tokens": statistics.generated_tokens,

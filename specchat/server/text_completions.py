@@ -117,7 +117,7 @@ def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
 def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
     """Return the reply to a request. Raises ApiError or InvalidOption."""
     if body.suffix:
-        raise ApiError(BAD_REQUEST, "suffix: filling in the middle is not supported", "suffix")
+        raise ApiError(BAD_REQUEST, "suffix: filling in the middle is not supported")
     if (body.best_of or 1) > (body.n or 1):
         raise ApiError(BAD_REQUEST, "best_of: only as many as n", "best_of")
     chosen = service.choose(body.model)

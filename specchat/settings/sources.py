@@ -19,8 +19,16 @@ Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 CONFIG = "SPECCHAT_CONFIG"
 """The environment variable that names another settings file."""
 
-OTHERS = frozenset({CONFIG, "SPECCHAT_BACKEND", "SPECCHAT_DEBUG", "SPECCHAT_LLAMA_WHEEL"})
-"""specchat's variables that are not settings."""
+OTHERS = frozenset(
+    {
+        CONFIG,
+        "SPECCHAT_API_KEY",
+        "SPECCHAT_BACKEND",
+        "SPECCHAT_DEBUG",
+        "SPECCHAT_LLAMA_WHEEL",
+    }
+)
+"""specchat's variables that are not settings; clients of the server take their key from one."""
 
 TARGETS = ("model.pair", "model.target")
 """The two ways to name a target; each also determines the draft model."""

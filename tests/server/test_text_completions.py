@@ -93,13 +93,13 @@ def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
         ({"prompt": [[]]}, "prompt"),
         ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": [10**9]}, "token"),
-        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "suffix": "y"}, None),
         ({"prompt": "x", "best_of": 3}, "best_of"),
         ({"prompt": "x " * 5000}, "messages"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(
-    demo_server: Running, body: dict[str, Any], param: str
+    demo_server: Running, body: dict[str, Any], param: str | None
 ) -> None:
     """With 400, which clients do not repeat."""
     reply = demo_server.client.post("/v1/completions", json=body)
