@@ -27,7 +27,10 @@ TOP_LEVEL = {
     "README.md",
     "LICENSE",
 }
-HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit")
+HEAVY = (
+    "llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit",
+    "starlette", "uvicorn", "prometheus_client",
+)  # fmt: skip
 INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
 BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")
 NOT_NAMES = {"__init__", "__main__"}
@@ -70,7 +73,13 @@ def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["ask", "--help"], ["config", "edit", "--help"], ["--version"]],
+    [
+        ["--help"],
+        ["ask", "--help"],
+        ["config", "edit", "--help"],
+        ["serve", "--help"],
+        ["--version"],
+    ],
     ids=" ".join,
 )
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
@@ -91,9 +100,9 @@ def test_facts_load_nothing_that_takes_time(words: list[str]) -> None:
 
 
 def test_the_chat_starts_without_what_only_answers_need() -> None:
-    """Neither Markdown nor a client of the web is loaded before the first frame."""
+    """Neither Markdown nor a client of the web nor a server is loaded before the first frame."""
     loaded = modules_loaded_by("import specchat.cli.chat, specchat.tui.app")
-    assert loaded.isdisjoint({"markdown_it", "rich.markdown", "urllib.request"})
+    assert loaded.isdisjoint({"markdown_it", "rich.markdown", "urllib.request", "starlette"})
 
 
 def test_the_engine_is_imported_when_used() -> None:

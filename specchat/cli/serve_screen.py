@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
@@ -34,6 +35,8 @@ TWICE_SECONDS = 3.0
 """Between two presses of q, where answers are in progress."""
 FEW_LINES = 4
 """Rows that a table has on the lowest screen."""
+MOST_ROWS = 200
+"""Requests that are kept to be shown, once the shell's prompt gives way again."""
 SMALLEST = (40, 10)
 """The size that a terminal has at least, in columns and rows; some say 0."""
 NO_DRAWING = frozenset({"", "dumb", "unknown"})
@@ -62,7 +65,7 @@ class ServeScreen:
         self._service, self._header, self._setup = service, header, setup
         self._setups, self._end = setups, end
         self._ended: queue.SimpleQueue[Progress] = queue.SimpleQueue()
-        self._rows: deque[Progress] = deque()
+        self._rows: deque[Progress] = deque(maxlen=MOST_ROWS)
         self._shown: list[str] = []
         self._size = terminal_size()
         self._is_choosing = self._is_closing = self._is_continued = False
@@ -93,13 +96,12 @@ class ServeScreen:
         self._is_continued = True
 
     def _run(self) -> None:
-        with KeyReader() as keys:
-            while not self._is_closing:
-                if is_in_foreground():
+        with suppress(OSError):  # the terminal is gone: the server goes on without it
+            with KeyReader() as keys:
+                while not self._is_closing:
                     self._draw()
-                self._press(keys.read(SECONDS))
-        self._is_choosing = False
-        if is_in_foreground():
+                    self._press(keys.read(SECONDS))
+            self._is_choosing = False
             self._draw()
 
     # --- keys ---
@@ -143,6 +145,8 @@ class ServeScreen:
         """Draw the table, the totals and the keys; rows that do not fit any more stay above it."""
         while not self._ended.empty():
             self._rows.append(self._ended.get())
+        if not is_in_foreground():
+            return
         above: list[str] = []
         if self._is_continued:
             self._is_continued, self._shown = False, []
