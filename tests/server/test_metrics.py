@@ -102,6 +102,10 @@ def mixed_requests(server: Running) -> list[dict[str, Any]]:
         server.chat(QUESTION, max_tokens=12, temperature=0, model="demo:suffix"),
         server.chat(QUESTION, max_tokens=40, stop=["spec"], temperature=0),
         server.chat(QUESTION, max_tokens=1),
+        server.chat(
+            QUESTION, max_tokens=40, temperature=0,
+            prediction={"type": "content", "content": "specchat is a terminal chat"},
+        ),
     ]
     several = server.chat(QUESTION, max_tokens=16, n=2, seed=1)
     verified = server.chat(QUESTION, max_tokens=16, temperature=0, verify=True)
@@ -111,6 +115,7 @@ def mixed_requests(server: Running) -> list[dict[str, Any]]:
     ]
     assert len(streams) == 3
     others = [
+        server.client.post("/v1/completions", json={"prompt": "specchat is", "max_tokens": 10}),
         server.client.post("/v1/responses", json={"input": QUESTION, "max_output_tokens": 11}),
         server.client.post(
             "/v1/messages",
