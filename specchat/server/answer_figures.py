@@ -29,7 +29,7 @@ def responses_usage(statistics: Statistics) -> dict[str, Any]:
     usage = usage_of(statistics)
     return {
         "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": usage["prompt_tokens_details"],
+        "input_tokens_details": {**usage["prompt_tokens_details"], "cache_write_tokens": 0},
         "output_tokens": usage["completion_tokens"],
         "output_tokens_details": usage["completion_tokens_details"],
         "total_tokens": usage["total_tokens"],
@@ -139,6 +139,7 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
         "by_origin": by_origin,
         "speedup": round(gain.speedup, 3) if gain.is_sound else None,
         "saved_s": round(gain.saved_s, 3) if gain.is_sound else None,
+        "left_out_messages": statistics.left_out,
         "notices": list(statistics.notices),
     }
 

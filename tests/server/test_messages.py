@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
@@ -22,12 +23,19 @@ def posted(server: Running, **fields: Any) -> dict[str, Any]:
     return found
 
 
-def events_of(server: Running, **fields: Any) -> list[dict[str, Any]]:
-    """Return the events of a stream, whose names are their types."""
+def events_of(
+    server: Running, then: Callable[[], None] | None = None, **fields: Any
+) -> list[dict[str, Any]]:
+    """Return the events of a stream, whose names are their types; act at the first text."""
     body = {**BODY, "stream": True, **fields}
+    lines: list[str] = []
     with server.client.stream("POST", "/v1/messages?beta=true", json=body) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in reply.iter_lines() if line and not line.startswith(":")]
+        for line in reply.iter_lines():
+            lines += [line] if line and not line.startswith(":") else []
+            if then is not None and "_delta" in line:
+                then()
+                then = None
     names = [line.removeprefix("event: ") for line in lines[::2]]
     events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
     assert [each["type"] for each in events] == names
@@ -82,6 +90,18 @@ def test_a_stream_has_every_event_in_order(demo_server: Running) -> None:
     assert delta["delta"] == {"stop_reason": "max_tokens", "stop_sequence": None}
     assert delta["usage"]["output_tokens"] == delta["timings"]["predicted_n"] == 24
     assert delta["specchat"]["tokens_per_step"] > 0
+
+
+def test_an_answer_that_fails_in_a_stream_says_so(demo_server: Running) -> None:
+    """By the event that Anthropic's client raises; the next request works."""
+    endless = {"max_tokens": None, "ignore_eos": True}
+    events = events_of(demo_server, then=demo_server.service.engine.cancel_all, **endless)
+
+    assert events[-1]["type"] == "error"
+    assert events[-1]["error"]["type"] == "overloaded_error"
+    assert events[-1]["error"]["message"]
+    assert {"message_delta", "message_stop"}.isdisjoint(each["type"] for each in events)
+    assert posted(demo_server, max_tokens=2)["usage"]["output_tokens"] == 2
 
 
 def test_a_prompt_is_counted_as_it_is_read(demo_server: Running) -> None:

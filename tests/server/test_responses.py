@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
 from server.conftest import Running
-from specchat.server.api_errors import ApiError
-from specchat.server.conversation_replies import Reply
-from specchat.server.response_events import ResponseEvents
 
 BODY = {"input": "What is specchat?", "temperature": 0, "max_output_tokens": 24}
 
@@ -22,12 +20,19 @@ def posted(server: Running, **fields: Any) -> dict[str, Any]:
     return found
 
 
-def events_of(server: Running, **fields: Any) -> list[dict[str, Any]]:
-    """Return the events of a stream, whose names are their types."""
+def events_of(
+    server: Running, then: Callable[[], None] | None = None, **fields: Any
+) -> list[dict[str, Any]]:
+    """Return the events of a stream, whose names are their types; act at the first text."""
     body = {**BODY, "stream": True, **fields}
+    lines: list[str] = []
     with server.client.stream("POST", "/v1/responses", json=body) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in reply.iter_lines() if line and not line.startswith(":")]
+        for line in reply.iter_lines():
+            lines += [line] if line and not line.startswith(":") else []
+            if then is not None and ".delta" in line:
+                then()
+                then = None
     names = [line.removeprefix("event: ") for line in lines[::2]]
     events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
     assert [each["type"] for each in events] == names
@@ -117,17 +122,19 @@ def test_a_conversation_that_is_too_long_may_be_truncated(demo_server: Running) 
 
     assert response["usage"]["input_tokens"] < 1000
     assert response["truncation"] == "auto"
+    assert response["specchat"]["left_out_messages"] == 4
 
 
-def test_a_failure_in_a_stream_is_an_event(demo_server: Running) -> None:
-    """It has the response as it was, and the error."""
-    reply = Reply(demo_server.service, "responses", "test", "demo", [], is_verified=False)
-    events = ResponseEvents({}, reply, ())
-    lines = events.failed(ApiError(500, "the engine died", code="engine_failed")).decode()
+def test_an_answer_that_fails_in_a_stream_says_so(demo_server: Running) -> None:
+    """With the response as it began, the error, and the next number."""
+    endless = {"max_output_tokens": None, "ignore_eos": True}
+    events = events_of(demo_server, then=demo_server.service.engine.cancel_all, **endless)
+    *before, failed = events
 
-    name, data = lines.split("\n")[:2]
-    failed = json.loads(data.removeprefix("data: "))
-    assert name == f"event: {failed['type']}" == "event: response.failed"
-    assert failed["sequence_number"] == 0
-    assert failed["response"]["status"] == "failed"
-    assert failed["response"]["error"] == {"code": "engine_failed", "message": "the engine died"}
+    assert failed["type"] == "response.failed"
+    assert failed["sequence_number"] == before[-1]["sequence_number"] + 1
+    response = failed["response"]
+    assert (response["id"], response["status"]) == (before[0]["response"]["id"], "failed")
+    assert response["error"]["message"]
+    assert response["error"]["code"]
+    assert posted(demo_server, max_output_tokens=2)["usage"]["output_tokens"] == 2
