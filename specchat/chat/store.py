@@ -11,6 +11,7 @@ from typing import Any
 
 from specchat.chat.conversation import Attachment, Conversation, Mark, Message, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
+from specchat.chat.memory_folder import delete_memories
 from specchat.chat.message_rows import (
     MESSAGES,
     calls_column,
@@ -158,9 +159,13 @@ class Store(Database, AbstractContextManager["Store"]):
         """Permanently remove what was deleted at least `older_than` seconds ago, and old steps."""
         before = time() - older_than
         with self.transaction() as database:
-            database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
-            database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
+            removed = [
+                database.execute("DELETE FROM message WHERE deleted <= ?", (before,)).rowcount,
+                database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,)).rowcount,
+            ]
             database.execute(REMOVE_OLD_STEPS, (MAX_TOTAL_BYTES,))
+        if any(removed):
+            delete_memories()  # they hold what models read of these messages
 
     # --- messages
 

@@ -31,6 +31,8 @@ from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_ro
 from specchat.tui.setup import Offer, Outlook, PairChoice
 from specchat.wording import short_size, size_text
 
+CHAT_DISK_MIB = 4096
+"""Disk space for conversations that the chat continues without reading them again."""
 LOOKUP = "lookup in the text"
 NO_DRAFTS = "nothing"
 OWN_HEAD = "its own prediction head"
@@ -73,6 +75,8 @@ def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     """Return how to load a pair, with the options of its answers."""
     options = generate_options(arguments, pair)
     loading = loading_of(arguments, pair, options["drafter"])
+    if loading.cache_disk is None and arguments.history:
+        loading = replace(loading, cache_disk=CHAT_DISK_MIB)
     return PairChoice(pair.name, pair.description, loading, options)
 
 

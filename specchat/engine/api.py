@@ -285,6 +285,12 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
+    def keep(self) -> None:  # noqa: B027  # there may be no disk space for it
+        """Keep what was read on disk, if there is space for it, so that it is not read again.
+
+        Ends early on `stop`. Closing does the same as far as it does not take long.
+        """
+
     @abstractmethod
     def forget(self) -> None:
         """Forget all texts in the models' memories and drafters; keep measurements."""

@@ -80,7 +80,8 @@ class LocalEngine(Engine):
             self._apply_exactness()
             self.pacing = PairPacing(pair)
             limit = loading.cache_ram
-            self.parked = ParkedMemories(pair, None if limit is None else limit * MIB)
+            limit = None if limit is None else limit * MIB
+            self.parked = ParkedMemories(pair, limit, (loading.cache_disk or 0) * MIB)
             self._waits = ThreadWaits(pair.num_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
@@ -175,6 +176,12 @@ class LocalEngine(Engine):
         self.parked.switch(tokens[:1], dict(self._drafters))
         return scored(self.context, tokens, count)
 
+    def keep(self) -> None:
+        """Keep what was read on disk."""
+        self._require_idle()
+        self._abort.clear()
+        self.parked.save(self._abort.is_set)
+
     def forget(self) -> None:
         """Forget every text."""
         self._require_idle()
@@ -183,7 +190,9 @@ class LocalEngine(Engine):
         self._close_drafters()
 
     def close(self) -> None:
-        """Free the models and their memory."""
+        """Free the models and their memory; keep what was read on disk first, if asked for."""
+        if not self._is_closed and not self._is_busy:
+            self.keep()
         self._is_closed = True
         self._close_drafters()
         self.parked.clear()

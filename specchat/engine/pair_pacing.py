@@ -183,7 +183,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    for name in ("first_guess", "learn", "exact", "head", "cache_ram"):
+    for name in ("first_guess", "learn", "exact", "head", "cache_ram", "cache_disk"):
         del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape

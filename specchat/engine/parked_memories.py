@@ -5,12 +5,14 @@ before is set aside if it is worth it. All copies together take a limited amount
 memory; the one that was used least recently goes first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from time import monotonic
+from time import time
 
 from specchat.decoding.ports import Drafter
 from specchat.engine.loader import LoadedPair
+from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles
 from specchat.errors import EngineFailed
 from specchat.llama.context import count_common
 from specchat.llama.memory_image import MemoryImage
@@ -35,7 +37,7 @@ class ParkedMemory:
     draft: MemoryImage | None
     drafters: Mapping[str, Drafter]
     least_lost: int
-    used: float = field(default_factory=monotonic)
+    used: float = field(default_factory=time)
 
     @property
     def num_bytes(self) -> int:
@@ -46,14 +48,19 @@ class ParkedMemory:
 class ParkedMemories:
     """The texts that a pair set aside, within a limit of bytes; 0 sets nothing aside."""
 
-    def __init__(self, pair: LoadedPair, limit: int | None) -> None:
-        """Set nothing aside yet; a limit of None follows from the free memory."""
+    def __init__(self, pair: LoadedPair, limit: int | None, disk_limit: int = 0) -> None:
+        """Set nothing aside yet; a limit of None follows from the free memory.
+
+        Texts are also kept on disk, in `disk_limit` bytes; 0 keeps none.
+        """
         if limit is None:
             free = available_bytes() or 0
             limit = min(int(AUTO_SHARE * free), MOST_AUTO_BYTES)
         self.limit = limit
         self._pair = pair
         self._parked: list[ParkedMemory] = []
+        self._files = MemoryFiles(pair, disk_limit) if disk_limit else None
+        self._before = self._used = 0.0  # when the text in the memory was used last
 
     @property
     def num_bytes(self) -> int:
@@ -76,6 +83,9 @@ class ParkedMemories:
         on, and then nothing of it may be read again: other passes may round differently.
         """
         context = self._pair.context
+        self._before, self._used = self._used, time()
+        if self._files:
+            self._take_from_disk(self._files, tokens)
         if not self.limit:
             return None
         num_kept = context.reachable(tokens)
@@ -93,8 +103,32 @@ class ParkedMemories:
         return best.drafters if self._restore(best) else {}
 
     def clear(self) -> None:
-        """Forget every text."""
+        """Forget every text, but for those on disk."""
         self._parked.clear()
+
+    def save(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Keep long texts on disk, that in the memory first, until stopped or the disk is full."""
+        context, draft, files = self._pair.context, self._pair.draft_context, self._files
+        if files is None:
+            return
+        with suppress(OSError, MemoryError):
+            if context.num_evaluated >= LEAST_TOKENS:
+                of_draft = draft.image() if draft else None
+                files.save(context.image(), of_draft, self._used, is_stopped)
+            for each in sorted(self._parked, key=lambda each: -each.used):
+                if each.target.length >= LEAST_TOKENS and not is_stopped():
+                    files.save(each.target, each.draft, each.used, is_stopped, may_displace=False)
+
+    def _take_from_disk(self, files: MemoryFiles, tokens: Sequence[int]) -> None:
+        """Load the file that saves the most, if it saves more than what is in memory."""
+        context = self._pair.context
+        saved = [(context.reachable_in(each.outline, tokens), each) for each in files.stored]
+        most, stored = max(saved, key=lambda each: each[0], default=(0, None))
+        known = [context.reachable(tokens), *(self._saves(each, tokens) for each in self._parked)]
+        if stored is None or most < max(known) + LEAST_LOST:
+            return
+        if (found := files.load(stored)) is not None:
+            self._parked.append(ParkedMemory(*found, {}, LEAST_LOST))
 
     def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
         """Return how many tokens of a text need not be read with a copy."""
@@ -107,7 +141,7 @@ class ParkedMemories:
         try:
             target = context.image()
             of_draft = draft.image() if draft else None
-            parked = ParkedMemory(target, of_draft, drafters, least_lost)
+            parked = ParkedMemory(target, of_draft, drafters, least_lost, self._before)
         except MemoryError:
             return
         if free is not None and parked.num_bytes > SPARE_SHARE * free:
@@ -127,7 +161,7 @@ class ParkedMemories:
 
     def _restore(self, parked: ParkedMemory) -> bool:
         """Restore a copy; if llama.cpp refuses it, the memory is empty."""
-        parked.used = monotonic()
+        parked.used = time()
         draft = self._pair.draft_context
         try:
             self._pair.context.restore(parked.target)

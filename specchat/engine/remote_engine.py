@@ -157,6 +157,11 @@ class RemoteEngine(Engine):
         found: list[tuple[Alternative, ...]] = self._call("score", tokens, count)
         return found
 
+    def keep(self) -> None:
+        """Let the process keep what was read on disk."""
+        if self._loading.cache_disk:
+            self._call("keep")
+
     def _call(self, method: Any, *arguments: Any, **keywords: Any) -> Any:
         """Call a method in the process; return what it returns there, or raise its error."""
         self._require_idle()

@@ -71,7 +71,7 @@ class Call:
     """To the process: call a method of the engine that returns one value."""
 
     number: int
-    method: Literal["size", "tokenize", "detokenize", "render", "score"]
+    method: Literal["size", "tokenize", "detokenize", "render", "score", "keep"]
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any] = field(default_factory=dict)
 

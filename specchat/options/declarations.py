@@ -161,6 +161,13 @@ class LoadOptions(Options):
         maximum=2**30,
         none="auto",
     )
+    cache_disk: int | None = declare(
+        None,
+        "Disk space in MiB to reopen chats without reading them again; auto: 4096, or 0 elsewhere.",
+        minimum=0,
+        maximum=2**30,
+        none="auto",
+    )
     exact: Literal["on", "auto", "off"] = declare(
         "auto",
         "Keep answers identical to those without drafts, bit for bit; auto: where cheap.",

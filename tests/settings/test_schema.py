@@ -41,6 +41,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "threads": ([1, 512, None, "auto"], [0, 513]),
     "batch": ([1, 512, 65536], [0, 65537]),
     "flash_attention": (["auto", "on", "off"], ["maybe", True]),
+    "cache_disk": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
     "cache_ram": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
     "exact": (["on", "auto", "off"], ["maybe", True]),
     "cache_type_k": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),

@@ -31,6 +31,8 @@ IDLE_SECONDS = 0.5
 """How often an idle session checks that its engine is alive."""
 SECONDS_TO_MEASURE = 2.0
 """After how long without a question the pair's passes are measured, if they are not known."""
+SECONDS_TO_KEEP = 10.0
+"""After how long without a question what was read is kept on disk."""
 LONGEST_ASIDE = 1000
 """Characters of a text beside the conversation after which it is stopped."""
 SECONDS_TO_END = 3.0
@@ -232,7 +234,7 @@ class Session:
 
         The engine measures the pair meanwhile, until a request comes, and tells sizes.
         """
-        since, is_done = monotonic(), False
+        since, is_done, is_kept = monotonic(), False, False
         while True:
             try:
                 asked = self._questions.get(timeout=IDLE_SECONDS)
@@ -240,9 +242,13 @@ class Session:
                 asked = None
                 try:
                     engine.check()
-                    if not is_done and monotonic() - since >= SECONDS_TO_MEASURE:
+                    idle = monotonic() - since
+                    if not is_done and idle >= SECONDS_TO_MEASURE:
                         is_done = True  # what did not work now may after the next answer
                         self._measure(engine, lambda *_: self._questions.empty())
+                    if not is_kept and idle >= SECONDS_TO_KEEP:
+                        is_kept = True
+                        self._keep(engine)
                 except EngineFailed as error:
                     self._report(self._lost, str(error))
                     return None
@@ -253,7 +259,7 @@ class Session:
                 self._write_aside(engine, asked)
             else:
                 return asked
-            since, is_done = monotonic(), False  # it may have interrupted measuring
+            since, is_done, is_kept = monotonic(), False, False  # it may have interrupted either
 
     def _exchange(self, engine: Engine, exchange: Exchange) -> bool:
         """Go on with another engine; return False if there is none any more."""
@@ -295,6 +301,19 @@ class Session:
         finally:
             self._has_aside = False
         self._report(aside.on_end, text, finish)
+
+    def _keep(self, engine: Engine) -> None:
+        """Keep what was read on disk, unless another request comes."""
+        self._has_aside = True
+        try:
+            if self._questions.empty():
+                engine.keep()
+        except EngineFailed:
+            raise
+        except SpecchatError as error:  # the conversation is only read again
+            reason_of(error)
+        finally:
+            self._has_aside = False
 
     def _measure(self, engine: Engine, on_progress: Callable[[Stage, float], bool]) -> None:
         """Let the engine measure the pair while the callback allows it; report what it found."""

@@ -1,0 +1,263 @@
+"""Texts kept on disk: copies of a pair's memory that outlive its process.
+
+A file belongs to one pair, loaded in one way, and this build of llama.cpp; its name is a hash of
+these and of the text. It begins with a line of JSON that describes the arrays behind it. Each array
+has a checksum, so a damaged file is deleted and its text is read again.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.chat.memory_folder import HALF, SUFFIX, deleted_at, memory_folder
+from specchat.engine.loader import LoadedPair
+from specchat.llama.hidden_state_feed import FeedSnapshot
+from specchat.llama.library import build
+from specchat.llama.memory_image import Checkpoint, MemoryImage
+from specchat.private_files import make_private
+
+FORMAT = 1
+LEAST_TOKENS = 512
+"""Shorter texts are read as fast as a file."""
+PIECE = 16 * 2**20
+"""Bytes written at a time; in between, a stop is noticed."""
+LONGEST_HEADER = 2**20
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """A file's description: its text, and where its memory can be returned to."""
+
+    path: Path
+    tokens: Sequence[int]
+    checkpoints: tuple[int, ...]
+
+    @property
+    def outline(self) -> MemoryImage:
+        """An image without data, which says what restoring the file would save."""
+        empty = np.empty(0, np.uint8)
+        return MemoryImage(
+            self.tokens, empty, tuple(Checkpoint(each, empty) for each in self.checkpoints)
+        )
+
+
+class MemoryFiles:
+    """The files of one pair, at most `limit` bytes of all pairs together."""
+
+    def __init__(self, pair: LoadedPair, limit: int) -> None:
+        """Find the files of a pair."""
+        self._subject, self._limit = _subject(pair), limit
+        self.stored: list[StoredMemory] = []
+        for path in sorted(memory_folder().glob(f"{self._subject}-*{SUFFIX}")):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                self.stored.append(_outline_of(path))
+
+    def save(
+        self,
+        target: MemoryImage,
+        draft: MemoryImage | None,
+        used_at: float,
+        is_stopped: Callable[[], bool] = lambda: False,
+        *,
+        may_displace: bool = True,
+    ) -> bool:
+        """Write a text that was last used at a time; return True unless it was stopped.
+
+        Nothing is written of what was deleted since then, nor what would displace other files
+        unless it may. A file that holds a beginning of the text is replaced. Raises OSError.
+        """
+        tokens = np.asarray(target.tokens, np.int32)
+        name = f"{self._subject}-{hashlib.sha256(tokens.tobytes()).hexdigest()[:16]}{SUFFIX}"
+        path = memory_folder() / name
+        if used_at <= deleted_at() or path.exists():
+            return True
+        num_bytes = target.num_bytes + (draft.num_bytes if draft else 0)
+        room = self._limit - sum(size for _, size, _ in _all_files())
+        if num_bytes > (self._limit if may_displace else room):
+            return True
+        arrays = {"target": _parts(target), "draft": _parts(draft) if draft else {}}
+        make_private(path.parent)
+        descriptor, half = tempfile.mkstemp(dir=path.parent, suffix=HALF)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                if not _write(file, arrays, is_stopped):
+                    return False
+            if used_at > deleted_at():
+                Path(half).replace(path)
+        finally:
+            with suppress(OSError):
+                Path(half).unlink()
+        self._replace(StoredMemory(path, list(target.tokens), _lengths(target)))
+        self._make_room(path)
+        return True
+
+    def load(self, stored: StoredMemory) -> tuple[MemoryImage, MemoryImage | None] | None:
+        """Return a file's images; None, and delete it, if it is damaged."""
+        try:
+            found = _read(stored.path)
+            target = _image(found["target"])
+            draft = _image(found["draft"]) if found["draft"] else None
+        except (OSError, ValueError, KeyError, TypeError):
+            self._forget(stored)
+            return None
+        with suppress(OSError):
+            os.utime(stored.path)
+        return target, draft
+
+    def _forget(self, stored: StoredMemory) -> None:
+        self.stored = [each for each in self.stored if each.path != stored.path]
+        with suppress(OSError):
+            stored.path.unlink()
+
+    def _replace(self, new: StoredMemory) -> None:
+        """Add a file; delete those whose texts are its beginning."""
+        for each in list(self.stored):
+            if list(new.tokens[: len(each.tokens)]) == list(each.tokens):
+                self._forget(each)
+        self.stored.append(new)
+
+    def _make_room(self, newest: Path) -> None:
+        """Delete files of any pair, the least recently used first, until all fit the limit."""
+        files = _all_files()
+        excess = sum(size for _, size, _ in files) - self._limit
+        for _, size, path in sorted(files):
+            if excess <= 0:
+                break
+            if path == newest:
+                continue
+            excess -= size
+            with suppress(OSError):
+                path.unlink()
+        self.stored = [each for each in self.stored if each.path.exists()]
+
+
+def _all_files() -> list[tuple[float, int, Path]]:
+    """Return when each file of any pair was used, its size and its path."""
+    found: list[tuple[float, int, Path]] = []
+    for path in memory_folder().glob(f"*{SUFFIX}"):
+        with suppress(OSError):
+            facts = path.stat()
+            found.append((facts.st_mtime, facts.st_size, path))
+    return found
+
+
+def _subject(pair: LoadedPair) -> str:
+    """Return a hash of all that a memory depends on beside its text."""
+    loading, shape = pair.loading, pair.context.shape
+    files = []
+    for path in filter(None, (loading.target, loading.draft)):
+        facts = path.stat()
+        files.append((str(path.resolve()), facts.st_size, facts.st_mtime_ns))
+    parts = (FORMAT, build(), files, shape.key_type, shape.value_type, shape.flash, loading.head)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _lengths(image: MemoryImage) -> tuple[int, ...]:
+    return tuple([each.length for each in image.checkpoints])
+
+
+def _parts(image: MemoryImage) -> Arrays:
+    """Return an image as arrays by name."""
+    found: Arrays = {
+        "tokens": np.asarray(image.tokens, np.int32),
+        "state": image.data,
+        "lengths": np.asarray(_lengths(image), np.int32),
+    }
+    found |= {f"checkpoint {place}": each.data for place, each in enumerate(image.checkpoints)}
+    if isinstance(image.states, FeedSnapshot):
+        kept = sorted(image.states.kept.items())
+        found["numbers"] = np.asarray([image.states.num_taken, image.states.first], np.int32)
+        found["waiting"] = np.asarray(image.states.waiting, np.float32)
+        found["places"] = np.asarray([place for place, _ in kept], np.int32)
+        found |= {f"kept {place}": np.asarray(each, np.float32) for place, each in kept}
+    return found
+
+
+def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
+    """Return the image that arrays stand for."""
+    lengths = arrays["lengths"].tolist()
+    checkpoints = [
+        Checkpoint(length, arrays[f"checkpoint {place}"]) for place, length in enumerate(lengths)
+    ]
+    states: FeedSnapshot | None = None
+    if "numbers" in arrays:
+        num_taken, first = arrays["numbers"].tolist()
+        kept = {place: arrays[f"kept {place}"] for place in arrays["places"].tolist()}
+        states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
+    tokens: list[int] = arrays["tokens"].tolist()
+    return MemoryImage(tokens, arrays["state"], tuple(checkpoints), states)
+
+
+def _write(file: Any, arrays: Mapping[str, Arrays], is_stopped: Callable[[], bool]) -> bool:
+    """Write arrays behind a line that describes them; return False if stopped."""
+    described = [
+        [role, name, array.dtype.str, list(array.shape), zlib.crc32(_bytes(array))]
+        for role, parts in arrays.items()
+        for name, array in parts.items()
+    ]
+    header: dict[str, Any] = {"format": FORMAT, "arrays": described}
+    header["tokens"] = arrays["target"]["tokens"].tolist()
+    header["lengths"] = arrays["target"]["lengths"].tolist()
+    line = json.dumps(header).encode()
+    file.write(b"%d\n" % len(line) + line)
+    for parts in arrays.values():
+        for array in parts.values():
+            data = _bytes(array)
+            for start in range(0, len(data), PIECE):
+                if is_stopped():
+                    return False
+                file.write(data[start : start + PIECE])
+    return True
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    """Return an array's bytes, without a copy where it is contiguous."""
+    flat: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memoryview(flat)
+
+
+def _header(file: Any) -> dict[str, Any]:
+    """Return the description that a file begins with. Raises ValueError."""
+    length = int(file.readline(32))
+    if not 0 < length <= 16 * LONGEST_HEADER:
+        raise ValueError(length)
+    found: dict[str, Any] = json.loads(file.read(length))
+    if found["format"] != FORMAT:
+        raise ValueError(found["format"])
+    return found
+
+
+def _outline_of(path: Path) -> StoredMemory:
+    with path.open("rb") as file:
+        header = _header(file)
+    return StoredMemory(path, header["tokens"], tuple(header["lengths"]))
+
+
+def _read(path: Path) -> dict[str, Arrays]:
+    """Return a file's arrays. Raises ValueError if one is not what was written."""
+    found: dict[str, Arrays] = {"target": {}, "draft": {}}
+    with path.open("rb") as file:
+        header = _header(file)
+        for role, name, kind, shape, checksum in header["arrays"]:
+            data_type = np.dtype(kind)
+            if data_type.hasobject or any(each < 0 for each in shape):
+                raise ValueError(kind)
+            count = int(np.prod(shape, dtype=np.int64))
+            if count * data_type.itemsize > path.stat().st_size:
+                raise ValueError(shape)
+            data = np.fromfile(file, np.uint8, count * data_type.itemsize)
+            if data.size != count * data_type.itemsize or zlib.crc32(_bytes(data)) != checksum:
+                raise ValueError(name)
+            found[role][name] = data.view(data_type).reshape(shape)
+    return found
