@@ -72,7 +72,7 @@ def run(script: str, home: Path, *servers: Running) -> None:
         env=environment, cwd=home, text=True, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    assert done.stdout == "done\n"
+    assert done.stdout == "done\n", done.stdout
     assert done.returncode == 0
 
 
@@ -81,6 +81,13 @@ def test_openais_package(
 ) -> None:
     """Whole replies and streams, options, tools, predictions, and errors as its exceptions."""
     run("openai_client.py", tmp_path, demo_server, caller, locked)
+
+
+def test_anthropics_package(
+    demo_server: Running, caller: Running, locked: Running, tmp_path: Path
+) -> None:
+    """Whole messages and streams, counted tokens, tools, and errors as its exceptions."""
+    run("anthropic_client.py", tmp_path, demo_server, caller, locked)
 
 
 def test_llm(demo_server: Running, tmp_path: Path) -> None:

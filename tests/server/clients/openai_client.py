@@ -126,6 +126,35 @@ def check_tools() -> None:
     assert (answer.message.content, answer.finish_reason) == ("It is sunny.", "stop")
 
 
+def check_responses() -> None:
+    """Get a whole response, the same in a stream, and a call of a tool with its result."""
+    asked: Any = {"model": "demo", "temperature": 0, "store": False}
+    cut = client.responses.create(input="What is specchat?", max_output_tokens=16, **asked)
+    assert cut.status == "incomplete"
+    assert cut.incomplete_details
+    assert cut.incomplete_details.reason == "max_output_tokens"
+    assert cut.usage
+    assert cut.usage.output_tokens == 16
+    whole = client.responses.create(input="What is specchat?", **asked)
+    assert whole.status == "completed"
+    assert whole.output_text.startswith(cut.output_text)
+    with client.responses.stream(input="What is specchat?", **asked) as stream:
+        text = "".join(each.delta for each in stream if each.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert text == final.output_text == whole.output_text
+
+    caller = open_client(CALLER)
+    tool = {"type": "function", **WEATHER["function"], "strict": False}
+    asked = {"model": "caller", "temperature": 0, "store": False, "tools": [tool]}
+    items: Any = [{"role": "user", "content": "How is the weather in Paris?"}]
+    called = caller.responses.create(input=items, **asked)
+    (call,) = [each for each in called.output if each.type == "function_call"]
+    assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Paris"})
+    items += called.output
+    items.append({"type": "function_call_output", "call_id": call.call_id, "output": "sunny"})
+    assert caller.responses.create(input=items, **asked).output_text == "It is sunny."
+
+
 def check_errors() -> None:
     """Each error is the package's exception for it, and has its parts."""
     refused: Any = [
@@ -158,6 +187,15 @@ def raised_by(act: Callable[[], object], kind: type[openai.APIStatusError]) -> A
     raise AssertionError(kind)
 
 
-for check in (check_models, check_chat, check_options, check_prediction, check_tools, check_errors):
+CHECKS = (
+    check_models,
+    check_chat,
+    check_options,
+    check_prediction,
+    check_tools,
+    check_responses,
+    check_errors,
+)
+for check in CHECKS:
     check()
 print("done")
