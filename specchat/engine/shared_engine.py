@@ -6,6 +6,7 @@ its text is the same as without the others. The engine keeps what it read of eac
 read twice. If the engine dies, its answers fail and it is loaded again.
 """
 
+import gc
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -368,6 +369,7 @@ class SharedEngine:
                 self._engine = None
         if self._engine is None:
             self._engine = self._load(lambda *_: not self._is_closing)
+            gc.collect()  # errors hold the dead engine in cycles, and it holds descriptors
             self.num_restarts += 1
             self.facts = self._engine.facts
         return self._engine

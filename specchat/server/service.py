@@ -88,22 +88,26 @@ class Answer:
         """
         loop = asyncio.get_running_loop()
         silent_until = loop.time() + SECONDS_TO_COMMENT
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(silent_until):
-                    await self._changed.wait()
-            self._changed.clear()
-            update = self._with_call_ids(self.ticket.take())
-            self._follow(update)
-            if update.error is not None:
-                raise update.error
-            if update.finish == "cancelled":
-                raise Cancelled(ENDING)
-            if update.chunks or update.is_over or loop.time() >= silent_until:
-                yield update
-                silent_until = loop.time() + SILENT_SECONDS
-            if update.is_over:
-                return
+        alarm = loop.call_at(silent_until, self._changed.set)
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                update = self._with_call_ids(self.ticket.take())
+                self._follow(update)
+                if update.error is not None:
+                    raise update.error
+                if update.finish == "cancelled":
+                    raise Cancelled(ENDING)
+                if update.chunks or update.is_over or loop.time() >= silent_until:
+                    yield update
+                    silent_until = loop.time() + SILENT_SECONDS
+                if update.is_over:
+                    return
+                if alarm.when() <= loop.time():  # one for many steps: setting it takes time
+                    alarm = loop.call_at(silent_until, self._changed.set)
+        finally:
+            alarm.cancel()
 
     async def whole(self) -> "Answer":
         """Wait for the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from specchat.server.guard import Access
 from specchat.server.running import Server, listen, run
 from specchat.server.service import Service
 
+SECONDS = 60
+"""The longest that a test waits for something."""
 LONG: dict[str, Any] = {"ignore_eos": True, "max_tokens": 1500, "temperature": 0}
 """Fields of a request whose answer takes seconds."""
 Events: TypeAlias = Iterator[dict[str, Any] | None]
@@ -110,3 +113,11 @@ def start_server() -> Iterator[StartServer]:
 def demo_server(start_server: StartServer) -> Running:
     """Return a server with the demo pair."""
     return start_server()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not seen: {what}"
+        time.sleep(0.002)

@@ -16,13 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from server.conftest import LONG, Running, StartServer
+from server.conftest import LONG, SECONDS, Running, StartServer, until
 from server.raw_http import Reply, connect, read_reply
 from specchat.engine.api import Engine
 from specchat.engine.shared_engine import Ticket
 from specchat.server.service import Progress
 
-SECONDS = 60
 FEW_STEPS = 20
 """Steps that may have been on their way to the server when an answer is given up, of 1,500."""
 PROMPT = "What is specchat? " * 250
@@ -88,14 +87,6 @@ def watch(demo_server: Running) -> Iterator[Watch]:
     """Watch the requests of the server during a test."""
     with watching(demo_server) as made:
         yield made
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not seen: {what}"
-        time.sleep(0.002)
 
 
 def is_idle(server: Running) -> bool:
