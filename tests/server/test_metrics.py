@@ -103,7 +103,9 @@ def mixed_requests(server: Running) -> list[dict[str, Any]]:
         server.chat(QUESTION, max_tokens=40, stop=["spec"], temperature=0),
         server.chat(QUESTION, max_tokens=1),
         server.chat(
-            QUESTION, max_tokens=40, temperature=0,
+            QUESTION,
+            max_tokens=40,
+            temperature=0,
             prediction={"type": "content", "content": "specchat is a terminal chat"},
         ),
     ]
