@@ -120,7 +120,9 @@ class EngineFacts:
     `notices` what else a user should know. `common_tokens` is the share of its vocabulary that a
     draft model has in common with the target, None for the same vocabulary. `thinking` lists the
     values of `think` besides "auto", empty if the chat template has no such switch. With
-    `keeps_reasoning` the template also sends the reasoning of earlier answers.
+    `keeps_reasoning` the template also sends the reasoning of earlier answers. If it `takes_turns`,
+    an answer that was stopped goes on after others with the same bits, and without reading anything
+    again.
     """
 
     target: str
@@ -147,6 +149,7 @@ class EngineFacts:
     common_tokens: float | None = None
     thinking: tuple[str, ...] = ()
     keeps_reasoning: bool = False
+    takes_turns: bool = False
 
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""

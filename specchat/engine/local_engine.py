@@ -75,13 +75,14 @@ class LocalEngine(Engine):
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
             self._pair = pair
-            self._plain_facts = facts_with_format(pair.facts, self.model)
-            self._exact_drafts = ExactDrafts(pair)
-            self._apply_exactness()
-            self.pacing = PairPacing(pair)
             limit = loading.cache_ram
             limit = None if limit is None else limit * MIB
             self.parked = ParkedMemories(pair, limit, (loading.cache_disk or 0) * MIB)
+            facts = facts_with_format(pair.facts, self.model)
+            self._plain_facts = replace(facts, takes_turns=self.parked.takes_turns)
+            self._exact_drafts = ExactDrafts(pair)
+            self._apply_exactness()
+            self.pacing = PairPacing(pair)
             self._waits = ThreadWaits(pair.num_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()

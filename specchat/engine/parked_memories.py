@@ -63,6 +63,11 @@ class ParkedMemories:
         self._before = self._used = 0.0  # when the text in the memory was used last
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether a text that was interrupted goes on with the same bits."""
+        return bool(self.limit) and self._pair.context.rollback_kind.restores_bits
+
+    @property
     def num_bytes(self) -> int:
         """The memory that all copies take."""
         return sum(each.num_bytes for each in self._parked)

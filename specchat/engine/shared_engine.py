@@ -322,7 +322,7 @@ class SharedEngine:
         return [ticket for *_, ticket in sorted(order, key=lambda each: each[:3])]
 
     def _tell_places(self) -> None:
-        for place, ticket in enumerate(self._in_order(), len(self._active) + 1):
+        for place, ticket in enumerate(self._in_order(), max(1, len(self._active))):
             ticket.report(place, 0.0)
 
     def _take_turn(self, engine: Engine, ticket: Ticket) -> None:
@@ -348,7 +348,9 @@ class SharedEngine:
         self.facts = engine.facts
 
     def _is_wanted(self) -> bool:
-        """Return True if another request waits for the engine."""
+        """Return True if another request waits for the engine, and an answer may be interrupted."""
+        if not self.facts.takes_turns:
+            return False
         has_room = len(self._active) < MOST_IN_TURN
         return bool(len(self._active) > 1 or self._calls or (self._waiting and has_room))
 
