@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from server.conftest import Running
+from specchat.server import service
 
 QUESTION = {"role": "user", "content": "What is specchat?"}
 BODY = {"messages": [QUESTION], "temperature": 0, "max_tokens": 24}
@@ -102,6 +103,23 @@ def test_an_answer_that_fails_in_a_stream_says_so(demo_server: Running) -> None:
     assert events[-1]["error"]["message"]
     assert {"message_delta", "message_stop"}.isdisjoint(each["type"] for each in events)
     assert posted(demo_server, max_tokens=2)["usage"]["output_tokens"] == 2
+
+
+def test_a_stream_that_waits_says_so(demo_server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins, with a comment and pings, so that no client takes it for dead."""
+    monkeypatch.setattr(service, "SECONDS_TO_COMMENT", 0.05)
+    monkeypatch.setattr(service, "SILENT_SECONDS", 0.05)
+    with demo_server.stream(ignore_eos=True, max_tokens=None) as events:
+        next(events)
+        body = {**BODY, "max_tokens": 2, "stream": True}
+        with demo_server.client.stream("POST", "/v1/messages", json=body) as reply:
+            lines = [line for line in reply.iter_lines() if line]
+
+    assert lines[0] == "event: message_start"
+    waits = [index for index, line in enumerate(lines) if line.startswith(": queued, ")]
+    assert waits
+    assert all(lines[index + 1] == "event: ping" for index in waits)
+    assert lines[-2] == "event: message_stop"
 
 
 def test_a_prompt_is_counted_as_it_is_read(demo_server: Running) -> None:

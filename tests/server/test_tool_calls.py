@@ -288,6 +288,28 @@ def test_an_agent_calls_a_tool_and_answers_with_its_result(
     assert last.why not in ENDS
 
 
+def test_reasoning_may_come_back_sealed(caller: Running) -> None:
+    """Codex sends it back in this form only; the prompt is the same as with its text."""
+    agent = ResponsesAgent()
+    turns = [{"role": "user", "content": "Which word is in the file?"}]
+    body = {**agent.body(turns, [READ]), "include": ["reasoning.encrypted_content"]}
+    heard = agent.heard(caller, body, stream=True)
+    reasoning, called = heard.said
+    sealed = {name: value for name, value in reasoning.items() if name != "content"}
+    result = agent.result(heard.calls[0][0], f"The word is {WORD}.")
+
+    asked = [
+        chat_requests(agent.to_chat(agent.body([*turns, each, called, *result], [READ])), service)
+        for each in (reasoning, sealed)
+        for service in [caller.service]
+    ]
+
+    assert asked[0] == asked[1]
+    assert asked[0][0][0].messages[1]["reasoning_content"] == "I need read."
+    plain = agent.heard(caller, agent.body(turns, [READ]), stream=False).said[0]
+    assert plain["encrypted_content"] is None
+
+
 @each_agent
 def test_tools_are_offered_only_if_they_may_be_called(caller: Running, agent: Any) -> None:
     """With `none` the model does not learn of them, nor of tools of unknown types."""

@@ -1,0 +1,103 @@
+"""Steps of an answer become parts in order; a quiet stream shows that its answer goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specchat.decoding.chunk import Chunk, ToolCall
+from specchat.decoding.statistics import Statistics
+from specchat.engine.shared_engine import Update
+from specchat.server import conversation_replies
+from specchat.server.conversation_replies import Quiet, progress_text
+from specchat.server.reply_parts import PartEvent, ReplyParts
+
+CALL = ToolCall("look", '{"at": 1}', "c1")
+STEP = Chunk("", (1,))
+
+
+def told(events: list[PartEvent]) -> list[tuple[Any, ...]]:
+    """Return what happened in short."""
+    return [(each.position, each.part.kind, each.what, each.text) for each in events]
+
+
+def test_parts_follow_one_another_in_the_order_of_the_steps() -> None:
+    """What steps of one update add to a part is told at once."""
+    parts = ReplyParts()
+
+    begun = parts.add([Chunk("", reasoning="H"), Chunk("", reasoning="m"), Chunk("So", (1,))])
+    called = parts.add(
+        [Chunk("."), Chunk("", tool_calls=(CALL,)), Chunk("!", finish="stop")], "stop"
+    )
+
+    assert told(begun) == [
+        (0, "reasoning", "begin", ""),
+        (0, "reasoning", "grow", "Hm"),
+        (0, "reasoning", "end", ""),
+        (1, "text", "begin", ""),
+        (1, "text", "grow", "So"),
+    ]
+    assert told(called) == [
+        (1, "text", "grow", "."),
+        (1, "text", "end", ""),
+        (2, "call", "begin", ""),
+        (2, "call", "grow", CALL.arguments),
+        (2, "call", "end", ""),
+        (3, "text", "begin", ""),
+        (3, "text", "grow", "!"),
+        (3, "text", "end", ""),
+    ]
+    assert [each.text for each in parts.parts] == ["Hm", "So.", CALL.arguments, "!"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "kinds"),
+    [
+        ([], ["text"]),
+        ([Chunk("", reasoning="Hm")], ["reasoning", "text"]),
+        ([Chunk("", tool_calls=(CALL,))], ["call"]),
+    ],
+)
+def test_an_answer_without_text_or_call_has_an_empty_text(
+    chunks: list[Chunk], kinds: list[str]
+) -> None:
+    """Many programs read the first text without looking whether there is one."""
+    parts = ReplyParts()
+    events = parts.add(chunks, "stop")
+
+    assert [each.kind for each in parts.parts] == kinds
+    assert sum(each.what == "begin" for each in events) == len(kinds)
+    assert sum(each.what == "end" for each in events) == len(kinds)
+
+
+def test_what_was_open_at_the_limit_is_cut() -> None:
+    """A call is whole as soon as it is there."""
+    text, called = ReplyParts(), ReplyParts()
+    text.add([Chunk("So")], "length")
+    called.add([Chunk("", tool_calls=(CALL,))], "length")
+
+    assert [each.is_cut for each in (*text.parts, *called.parts)] == [True, False]
+
+
+def update(*chunks: Chunk, place: int = 0, share: float = 0.0, tokens: int = 0) -> Update:
+    """Return what is new of a request."""
+    return Update(place, share, chunks, Statistics(generated_tokens=tokens))
+
+
+def test_a_stream_without_events_shows_now_and_then_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once if no step came for long, else after a while."""
+    quiet = Quiet()
+    assert quiet.is_due(update())
+    assert not quiet.is_due(update(STEP))
+    monkeypatch.setattr(conversation_replies, "QUIET_SECONDS", 0.0)
+    assert quiet.is_due(update(STEP))
+
+
+def test_progress_is_the_place_then_the_prompt_then_the_tokens() -> None:
+    """In the words of comments in a stream."""
+    assert progress_text(update(place=2)) == "queued, 2 before this"
+    assert progress_text(update(share=0.5)) == "reading the prompt, 50%"
+    assert progress_text(update(STEP, share=1.0, tokens=7)) == "writing, 7 tokens"
