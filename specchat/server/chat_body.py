@@ -14,12 +14,11 @@ from msgspec import Meta, Struct
 from specchat.engine.api import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import SharedFields, options_of, think_of
+from specchat.server.message_content import result_text, text_of
 from specchat.server.service import Service
 
 RESULT_ROLES = frozenset({"tool", "function"})
 ROLES = frozenset({"system", "developer", "user", "assistant"}) | RESULT_ROLES
-TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-"""Types of parts of content that are text."""
 MOST_SEED = 2**53
 """Chosen seeds stay below this, so that JavaScript can repeat them."""
 
@@ -102,53 +101,6 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     return [replace(request, seed=first + index) for index in range(count)], chosen.name
 
 
-def text_of(content: Any, field: str) -> str:
-    """Return the text of content: a text, null, or a list of parts.
-
-    Raises ApiError, which names the `field`, for anything but text.
-    """
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise ApiError(BAD_REQUEST, f"{field}: content must be text or a list of parts", field)
-    return "\n".join(_part_text(part, field) for part in content)
-
-
-def _part_text(part: Any, field: str) -> str:
-    text = part_text(part)
-    if text is None:
-        kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-        message = f"{field}: content of type {kind!r:.40} is not supported: send text"
-        raise ApiError(BAD_REQUEST, message, field)
-    return text
-
-
-def part_text(part: Any) -> str | None:
-    """Return the text of a part of some content; None if it is not text."""
-    if not isinstance(part, Mapping):
-        return None
-    name = "refusal" if part.get("type") == "refusal" else "text"
-    text = part.get(name)
-    return text if isinstance(text, str) and str(part.get("type", "text")) in TEXT_PARTS else None
-
-
-def result_text(content: Any, field: str) -> str:
-    """Return a tool's result as text.
-
-    An agent sends results on its own account, so an image among them must not end the conversation:
-    the model learns that there was one.
-    """
-    if not isinstance(content, list):
-        return text_of(content, field)
-    texts: list[str] = []
-    for part in content:
-        text = part_text(part)
-        if text is None and isinstance(part, Mapping):
-            text = f"[{part.get('type')!s:.40}: this model reads text only]"
-        texts.append(_part_text(part, field) if text is None else text)
-    return "\n".join(texts)
-
-
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return messages with the roles that chat formats know, and fields of one type."""
     messages = [_message(each) for each in given]
@@ -166,10 +118,11 @@ def _message(given: Mapping[str, Any]) -> dict[str, Any]:
     message, role = dict(given), given.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise ApiError(BAD_REQUEST, f"messages: unknown role {role!r:.40}", "messages")
-    if role in RESULT_ROLES:
-        message["role"] = "tool"
-    read = result_text if role in RESULT_ROLES else text_of
-    message["content"] = read(given.get("content"), "messages")
+    if not isinstance(given.get("tool_calls"), list | None):
+        raise ApiError(BAD_REQUEST, "messages: tool_calls must be a list", "messages")
+    is_result = role in RESULT_ROLES
+    message["role"] = "tool" if is_result else role
+    message["content"] = (result_text if is_result else text_of)(given.get("content"), "messages")
     reasoning = given.get("reasoning_content") or given.get("reasoning")
     message.pop("reasoning", None)
     message.pop("reasoning_content", None)
@@ -180,14 +133,13 @@ def _message(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name_results(messages: Sequence[dict[str, Any]]) -> None:
     """Add the tool's name to results that have only the call's id; some templates write it."""
-    names: dict[Any, Any] = {}
+    names: dict[str, str] = {}
     for message in messages:
         for call in message.get("tool_calls") or ():
-            with suppress(TypeError, KeyError, AttributeError):  # the engine says what is wrong
-                names[call["id"]] = call["function"]["name"]
-        if message["role"] == "tool" and isinstance(
-            name := names.get(str(message.get("tool_call_id"))), str
-        ):
+            with suppress(TypeError, KeyError):  # the engine says what is wrong with it
+                names[str(call["id"])] = str(call["function"]["name"])
+        name = names.get(str(message.get("tool_call_id")))
+        if message["role"] == "tool" and name:
             message.setdefault("name", name)
 
 

@@ -9,8 +9,9 @@ from starlette.responses import JSONResponse
 
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import read
-from specchat.server.chat_body import ChatBody, ConversationFields, result_text, text_of
+from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.conversation_replies import reply_to, streamed, whole
+from specchat.server.message_content import result_text, text_of
 from specchat.server.message_events import MessageEvents
 from specchat.server.replies import EventStream, Whole
 

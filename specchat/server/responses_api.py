@@ -9,8 +9,9 @@ from starlette.requests import Request
 from specchat.engine.api import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import read
-from specchat.server.chat_body import ChatBody, ConversationFields, result_text, text_of
+from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.conversation_replies import reply_to, streamed, whole
+from specchat.server.message_content import result_text, text_of
 from specchat.server.replies import EventStream, Whole
 from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
 
