@@ -13,9 +13,10 @@ from textual.widgets import Static
 import scripted_chat
 from scripted_chat import Script, chat
 from specchat.docs import section
+from specchat.drafter_registry import origins
 from specchat.errors import ContextFull
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import CARDS
+from specchat.tui.cards import CARDS, ORIGIN_GLYPHS, REJECTED_GLYPH
 from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
@@ -256,3 +257,9 @@ async def test_a_short_screen_shows_the_verdict_its_reason_and_the_speed() -> No
         await pilot.resize_terminal(110, 32)
         await until(pilot, lambda: "The target kept" in screen_text(app))
         assert card.content_size.height == card.virtual_size.height
+
+
+def test_every_origin_has_a_character_of_its_own() -> None:
+    """The parts of the tokens' bar are told apart without colours, and from rejected tokens."""
+    names = [each.name for each in origins()]
+    assert len(set(ORIGIN_GLYPHS) - {REJECTED_GLYPH}) >= len(names)
