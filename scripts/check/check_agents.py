@@ -1,6 +1,6 @@
 """Let coding agents use `specchat serve`, and check that each calls a tool and then answers.
 
-    python scripts/check/check_agents.py [--clients FOLDER] [--pair NAME]
+    python scripts/check/check_agents.py [--clients FOLDER] [--pair NAME] [--seconds 300]
 
 Codex, Claude Code and opencode run without a person, each with the set-up that `specchat serve
 --for` prints, with a key, and with no way beyond this machine. FOLDER is one where npm has
@@ -37,6 +37,7 @@ WORD, NOTES = "pomegranate", "notes.txt"
 KEY = "agents-only"
 CONTEXT = 32_768
 SECONDS = 300
+"""How long an agent may take, unless told otherwise."""
 NOWHERE = "http://127.0.0.1:9"
 """A proxy that is not there: nothing but this machine can be reached."""
 KEPT = frozenset({"PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT"})
@@ -55,9 +56,9 @@ class Outcome:
 class Agents:
     """Installed agents, and the folder that they work in."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, seconds: float) -> None:
         """Prepare a folder with a file to read; `programs` is where npm put the agents."""
-        self._programs, self._folder = programs, folder
+        self._programs, self._folder, self._seconds = programs, folder, seconds
         self.work = folder / "work"
         self.work.mkdir()
         (self.work / NOTES).write_text(f"The word is {WORD}.\n", "utf-8")
@@ -76,11 +77,11 @@ class Agents:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=SECONDS,
+                timeout=self._seconds,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Outcome("", SECONDS, f"no answer in {SECONDS} s")
+            return Outcome("", self._seconds, f"no answer in {self._seconds:g} s")
         answer, seconds = done.stdout.strip(), monotonic() - began
         problem = f"exit {done.returncode}: {done.stderr[-500:]}" if done.returncode else ""
         return Outcome(answer, seconds, problem)
@@ -159,6 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=Path)
     parser.add_argument("--pair")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--agents", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="specchat-agents-") as name:
@@ -167,7 +169,7 @@ def main() -> int:
             programs = arguments.clients.resolve() / "node_modules" / ".bin"
         else:
             programs = install(folder, arguments.agents)
-        agents = Agents(programs, folder)
+        agents = Agents(programs, folder, arguments.seconds)
         words = model_words(arguments.pair, folder, agents.work)
         outcomes: dict[str, Outcome] = {}
         with ServerProcess(folder / "state", [*words, "--key", KEY]) as server:

@@ -322,6 +322,27 @@ def test_tools_are_offered_only_if_they_may_be_called(caller: Running, agent: An
         assert agent.heard(caller, body, stream=False).text == "Hello."
 
 
+@pytest.mark.parametrize(
+    ("agent", "choice"),
+    [
+        (ChatAgent(), "required"),
+        (ChatAgent(), {"type": "function", "function": {"name": "read"}}),
+        (ResponsesAgent(), "required"),
+        (ResponsesAgent(), {"type": "function", "name": "read"}),
+        (MessagesAgent(), {"type": "any"}),
+        (MessagesAgent(), {"type": "tool", "name": "read"}),
+    ],
+)
+def test_a_call_cannot_be_forced_so_far(caller: Running, agent: Any, choice: Any) -> None:
+    """The client learns that, instead of a model that does as it likes."""
+    body = agent.body([{"role": "user", "content": "Hello?"}], [READ])
+
+    reply = caller.client.post(agent.path, json={**body, "tool_choice": choice})
+
+    assert reply.status_code == 400
+    assert "tool_choice" in reply.json()["error"]["message"]
+
+
 @each_agent
 def test_a_call_without_its_result_is_refused(caller: Running, agent: Any) -> None:
     """The model could only answer as if the call had not been made."""
