@@ -99,15 +99,17 @@ class QueuedEngine(Engine):
 
         def is_alone(stage: Stage, share: float) -> bool:
             is_wanted = on_progress is None or on_progress(stage, share) is not False
-            is_busy = self.shared.num_waiting or self.shared.num_running
-            return is_wanted and not is_busy and not self._is_stopped
+            return is_wanted and not self._is_busy_elsewhere() and not self._is_stopped
 
-        if self.shared.num_waiting or self.shared.num_running:
-            return False
-        return self._call(lambda engine: engine.prepare(is_alone))
+        return not self._is_busy_elsewhere() and self._call(lambda each: each.prepare(is_alone))
 
     def size(self, request: ChatRequest) -> PromptSize | None:
-        """Return how much of the context a conversation would take; None if that is not known."""
+        """Return how much of the context a conversation would take.
+
+        None if that is not known, or only once another client's answer is over.
+        """
+        if self._is_busy_elsewhere():
+            return None
         return self._call(lambda engine: engine.size(request))
 
     def forget(self) -> None:
@@ -134,6 +136,10 @@ class QueuedEngine(Engine):
             self._is_closed = True
             self._before_end()
             self.shared.close()
+
+    def _is_busy_elsewhere(self) -> bool:
+        """Return True while other clients are answered or wait."""
+        return bool(self.shared.num_waiting or self.shared.num_running)
 
     def _call(self, act: Callable[[Engine], Result]) -> Result:
         self._require_open()
