@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from specchat.server.port import Port
     from specchat.server.service import Service
 
+NO_TURNS = (
+    "answers are given one after the other: the texts of this model cannot be set aside here"
+    " (a sliding window, or --cache-ram 0)"
+)
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair and serve it until Ctrl+C."""
@@ -52,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         service = Service(engine, pair.name, defaults)
         for notice in engine.facts.notices:
             say(notice)
+        if not engine.facts.takes_turns:
+            say(NO_TURNS)
         stack.enter_context(_reporter(arguments, service, port))
         port.serve(service)
     return DONE

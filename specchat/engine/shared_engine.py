@@ -30,6 +30,8 @@ from specchat.logs import log_internal_error
 LOG = "server.log"
 SLICE_SECONDS = 1.0
 """How long an answer goes on while others wait, before one of them goes on."""
+SHARE_ERROR = 0.02
+"""A share of a prompt that may be read again without harm: the last token is, for one."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
@@ -76,8 +78,9 @@ class Ticket:
         self.number, self.client, self.request = number, client, request
         self.place = 0
         self.share = 0.0
-        self.begun: tuple[Chunk, ...] = ()
-        self.statistics = Statistics()
+        self.begun: list[Chunk] = []
+        self.may_be_interrupted = True
+        self._earlier, self._latest = Statistics(), Statistics()
         self.is_cancelled = self.is_over = False
         self.queued_at = monotonic()
         self.waited_s = 0.0
@@ -112,11 +115,21 @@ class Ticket:
             self.place, self.share = place, share
             self._announce()
 
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics of all turns so far."""
+        return self._earlier.joined(self._latest)
+
+    def end_turn(self, statistics: Statistics) -> None:
+        """Add the statistics of a turn that is over."""
+        self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
+
     def add(self, chunk: Chunk, statistics: Statistics) -> None:
         """Add a step."""
         with self._lock:
             self._chunks.append(chunk)
-            self.statistics = statistics
+            self._latest = statistics
+            self.begun.append(chunk)
         self._announce()
 
     def end(self, finish: Finish | None, error: SpecchatError | None = None) -> None:
@@ -390,10 +403,11 @@ class _Turn:
 
     def __init__(self, engine: Engine, ticket: Ticket, is_wanted: Callable[[], bool]) -> None:
         self._engine, self._ticket, self._is_wanted = engine, ticket, is_wanted
-        self._before = ticket.statistics
-        self._begun = ticket.begun
+        self._num_emitted = ticket.statistics.generated_tokens
+        self._begun = tuple(ticket.begun)
+        self._expected = ticket.share
         self._ends_at = monotonic() + SLICE_SECONDS
-        self._share = 0.0
+        self._share: float | None = None
         self._is_interrupted = False
 
     def take(self) -> Finish | None:
@@ -404,10 +418,9 @@ class _Turn:
             if number < num_begun:
                 continue
             if chunk.finish == "cancelled" and self._is_interrupted and not ticket.is_cancelled:
-                ticket.statistics = self._before.joined(self._engine.stats)
+                ticket.end_turn(self._engine.stats)
                 return None
-            ticket.begun = (*ticket.begun, chunk)
-            ticket.add(chunk, self._before.joined(self._engine.stats))
+            ticket.add(chunk, self._engine.stats)
             if chunk.finish:
                 return chunk.finish
             self._check()
@@ -415,15 +428,22 @@ class _Turn:
 
     def _request(self) -> AnswerRequest:
         """Return the request, to be continued from the steps that there are."""
-        asked, num_emitted = self._ticket.request, self._before.generated_tokens
-        left = asked.max_tokens and asked.max_tokens - num_emitted
+        asked = self._ticket.request
+        left = asked.max_tokens and asked.max_tokens - self._num_emitted
         begun = self._begun or asked.begun
         return replace(asked, begun=begun, max_tokens=left, on_progress=self._on_progress)
 
     def _on_progress(self, stage: Stage, share: float) -> None:
-        """Note how much of the prompt is read; a turn ends after another part of it."""
+        """Note how much of the prompt is read; a turn ends after another part of it.
+
+        If the engine had no room to keep what it read, the answer is not interrupted any more:
+        it would not get on.
+        """
         del stage
-        has_advanced, self._share = share > self._share > 0, share
+        if self._share is None and share < self._expected - SHARE_ERROR:
+            self._ticket.may_be_interrupted = False
+        has_advanced = self._share is not None and share > self._share
+        self._share = share
         self._ticket.report(0, share)
         if has_advanced:
             self._check()
@@ -432,7 +452,8 @@ class _Turn:
 
     def _check(self) -> None:
         """Stop the answer if its time is up and another one waits, or if it is given up."""
-        is_due = monotonic() >= self._ends_at and self._is_wanted()
+        is_due = self._ticket.may_be_interrupted and monotonic() >= self._ends_at
+        is_due = is_due and self._is_wanted()
         if self._ticket.is_cancelled or is_due:
             self._is_interrupted = self._is_interrupted or is_due
             self._engine.stop()

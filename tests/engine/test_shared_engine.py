@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,27 @@ def test_answers_that_take_turns_are_those_they_would_be_alone(
             )
             assert (stats.prompt_tokens, stats.cached_tokens) == (len(PROMPTS[0]), 0)
         assert engine.facts.takes_turns == (architecture != "gemma3")
+
+
+def test_what_cannot_be_kept_is_not_interrupted_again(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room to set texts aside, long prompts still get on, one after the other."""
+    long = [[3 + (7 * place + 31 * number) % 240 for place in range(900)] for number in range(2)]
+    loading = replace(loading_of(shallow, "llama"), batch=32)
+    monkeypatch.setattr("specchat.engine.shared_engine.SLICE_SECONDS", 0.0)
+    with shared(loading) as engine:
+
+        def leave_no_room(owned: Engine) -> None:
+            assert isinstance(owned, LocalEngine)
+            owned.parked.limit = 1
+
+        engine.call(leave_no_room)
+        waiters = [Waiter(engine, each, str(each[0]), max_tokens=20) for each in long]
+        for waiter in waiters:
+            assert waiter.wait().update.finish == "length"
+            assert len(waiter.tokens) == 20
+        assert not all(each.ticket.may_be_interrupted for each in waiters)
 
 
 def test_clients_are_served_in_turn(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
