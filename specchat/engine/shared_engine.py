@@ -7,6 +7,7 @@ read twice. If the engine dies, its answers fail and it is loaded again.
 """
 
 import gc
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -32,6 +33,8 @@ SLICE_SECONDS = 1.0
 """How long an answer goes on while others wait, before one of them goes on."""
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
+MOST_SECONDS_PASSED_OVER = 2.0
+"""How long new requests may go before an answer that has had a turn."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
@@ -84,6 +87,7 @@ class Ticket:
         self.is_cancelled = self.is_over = False
         self.queued_at = monotonic()
         self.waited_s = 0.0
+        self.interrupted_at = math.inf
         self._on_change = on_change
         self._finish: Finish | None = None
         self._error: SpecchatError | None = None
@@ -305,7 +309,11 @@ class SharedEngine:
             return None, self._active[0] if self._active else None
 
     def _let_in(self) -> None:
-        """Let waiting requests take turns, before those that have had one."""
+        """Let waiting requests take turns, before those that have had one.
+
+        Short ones that come again and again could keep an interrupted one from going on for ever,
+        so one that was passed over for too long goes first.
+        """
         new: list[Ticket] = []
         while self._waiting and len(self._active) + len(new) < MOST_IN_TURN:
             new.append(ticket := self._in_order()[0])
@@ -316,6 +324,10 @@ class SharedEngine:
                 del self._served[next(iter(self._served))]
             ticket.waited_s = monotonic() - ticket.queued_at
         self._active.extendleft(reversed(new))
+        oldest = min(self._active, key=lambda each: each.interrupted_at, default=None)
+        if oldest and monotonic() - oldest.interrupted_at > MOST_SECONDS_PASSED_OVER:
+            self._active.remove(oldest)
+            self._active.appendleft(oldest)
 
     def _drop_cancelled(self) -> None:
         for ticket in [each for each in (*self._active, *self._waiting) if each.is_cancelled]:
@@ -354,6 +366,7 @@ class SharedEngine:
                 self._end(ticket, finish)
             else:
                 with self._lock:
+                    ticket.interrupted_at = monotonic()
                     self._active.rotate(-1)
         finally:
             with self._lock:
