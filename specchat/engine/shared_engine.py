@@ -7,7 +7,6 @@ read twice. If the engine dies, its answers fail and it is loaded again.
 """
 
 import gc
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +33,7 @@ SLICE_SECONDS = 1.0
 SHARE_ERROR = 0.02
 """A share of a prompt that may be read again without harm: the last token is, for one."""
 MOST_SECONDS_PASSED_OVER = 2.0
-"""How long new requests may go before an answer that has had a turn."""
+"""How long new requests may go before an answer that waits for a turn."""
 MOST_IN_TURN = 4
 """Answers that take turns; the others wait until one of these has ended."""
 MOST_CLIENTS = 100
@@ -87,7 +86,8 @@ class Ticket:
         self.is_cancelled = self.is_over = False
         self.queued_at = monotonic()
         self.waited_s = 0.0
-        self.interrupted_at = math.inf
+        self.idle_since = self.queued_at
+        self.num_turns = 0
         self._on_change = on_change
         self._finish: Finish | None = None
         self._error: SpecchatError | None = None
@@ -311,8 +311,8 @@ class SharedEngine:
     def _let_in(self) -> None:
         """Let waiting requests take turns, before those that have had one.
 
-        Short ones that come again and again could keep an interrupted one from going on for ever,
-        so one that was passed over for too long goes first.
+        Short ones that come again and again could keep such a one from going on for ever, so one
+        that was passed over for too long goes first.
         """
         new: list[Ticket] = []
         while self._waiting and len(self._active) + len(new) < MOST_IN_TURN:
@@ -322,10 +322,13 @@ class SharedEngine:
             self._served[ticket.client] = ticket.number
             if len(self._served) > MOST_CLIENTS:
                 del self._served[next(iter(self._served))]
-            ticket.waited_s = monotonic() - ticket.queued_at
-        self._active.extendleft(reversed(new))
-        oldest = min(self._active, key=lambda each: each.interrupted_at, default=None)
-        if oldest and monotonic() - oldest.interrupted_at > MOST_SECONDS_PASSED_OVER:
+            ticket.idle_since = monotonic()
+            ticket.waited_s = ticket.idle_since - ticket.queued_at
+        first = [each for each in self._active if not each.num_turns]
+        later = [each for each in self._active if each.num_turns]
+        self._active = deque([*first, *new, *later])
+        oldest = min(self._active, key=lambda each: each.idle_since, default=None)
+        if oldest and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
             self._active.remove(oldest)
             self._active.appendleft(oldest)
 
@@ -356,6 +359,7 @@ class SharedEngine:
             if ticket.is_cancelled:
                 return
             self._current = ticket
+            ticket.num_turns += 1
         try:
             turn = _Turn(engine, ticket, self._is_wanted)
             finish = turn.take()
@@ -366,7 +370,7 @@ class SharedEngine:
                 self._end(ticket, finish)
             else:
                 with self._lock:
-                    ticket.interrupted_at = monotonic()
+                    ticket.idle_since = monotonic()
                     self._active.rotate(-1)
         finally:
             with self._lock:

@@ -19,7 +19,7 @@ import pytest
 from server.conftest import LONG, SECONDS, Running, StartServer, until
 from server.raw_http import Reply, connect, read_reply
 from specchat.engine.api import Engine
-from specchat.engine.shared_engine import Ticket
+from specchat.engine.shared_engine import MOST_IN_TURN, Ticket
 from specchat.server.service import Progress
 
 FEW_STEPS = 20
@@ -234,6 +234,30 @@ def test_short_requests_do_not_keep_a_long_answer_from_going_on(
         is_over.set()
     long.close()
     until(lambda: is_idle(demo_server), "a free engine")
+
+
+def test_new_requests_have_their_first_turns_in_order(demo_server: Running, watch: Watch) -> None:
+    """One that has been let in is not passed over by those that come after it."""
+    ended: list[int] = []
+
+    def note(progress: Progress) -> None:
+        if progress.state == "over" and progress.number not in ended:
+            ended.append(progress.number)
+
+    def are_sent(count: int) -> bool:
+        return len(watch.tickets) == count
+
+    watch.do_when = note
+    with held(demo_server):
+        connections = []
+        for number in range(1, MOST_IN_TURN + 4):
+            connections.append(sent(demo_server, max_tokens=1))
+            until(partial(are_sent, number), "a queued request")
+    for connection in connections:
+        assert read_reply(connection).status == 200
+        connection.close()
+    until(lambda: len(ended) == len(connections), "the end of all")
+    assert ended == sorted(ended)
 
 
 def _has_gone_on(ticket: Ticket, steps: int) -> bool:
