@@ -30,6 +30,8 @@ from scripts.support.server_process import ServerProcess
 
 NUM_PARTS, NUM_SAMPLES = 10, 12
 MOST_GROWTH = 0.05
+NO_COPIES = ("--cache-ram", "0")
+"""Copies of other conversations would grow up to their limit, a share of the free memory."""
 
 
 def main() -> int:
@@ -42,7 +44,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="specchat-soak-") as folder,
-        ServerProcess(Path(folder), ("--pair", arguments.pair)) as server,
+        ServerProcess(Path(folder), ("--pair", arguments.pair, *NO_COPIES)) as server,
     ):
         try:
             growth = _soak(server, arguments.minutes * 60, arguments.clients, arguments.seed)
