@@ -74,7 +74,7 @@ _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
 )
 PREDICTION = TokenOrigin(
-    "prediction", "p", "prediction", colour="text-accent", mark="underline reverse"
+    "prediction", "p", "prediction", colour="secondary-lighten-2", mark="underline reverse"
 )
 """A text that a request expects, from which any drafter's answers may be drafted first."""
 

@@ -61,6 +61,11 @@ def speedup_text(speedup: float, decimals: int = 1) -> str:
     return f"{percent(1 - speedup)}{SLOWER}"
 
 
+def speedup_cell(speedup: float) -> str:
+    """Return a speedup as "1.36x", for a narrow column with a heading that says what it is."""
+    return f"{speedup:.2f}x"
+
+
 def speedup_range(low: float, high: float) -> str:
     """Return a range of speedups: "1.20x to 1.43x faster", "7 % slower to 1.12x faster"."""
     first, last = (speedup_text(each, 2) for each in (low, high))

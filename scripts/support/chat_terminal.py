@@ -174,8 +174,14 @@ class Chat:
         return []
 
 
+OTHER_ENGINES: set[int] = set()
+"""The numbers of engine processes that do not count, as those of the tests of the server."""
+
+
 def is_engine(process: psutil.Process) -> bool:
     """Return True for a running engine process."""
+    if process.pid in OTHER_ENGINES:
+        return False
     with suppress(psutil.Error):
         is_running = process.status() != psutil.STATUS_ZOMBIE
         return is_running and "multiprocessing.spawn" in " ".join(process.cmdline())

@@ -28,7 +28,7 @@ class KeyReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None and is_in_foreground():
+        if sys.platform != "win32" and self._before is not None and is_in_foreground():
             import termios
 
             with suppress(termios.error, OSError):

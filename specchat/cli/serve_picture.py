@@ -7,7 +7,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from specchat.chat.safe_text import in_one_line
-from specchat.wording import duration_text, percent
+from specchat.wording import duration_text, percent, speedup_cell
 
 if TYPE_CHECKING:
     from specchat.server.activity import Totals
@@ -132,7 +132,7 @@ def totals_line(totals: "Totals") -> Line:
     count = f"{totals.num_requests:,} {words}"
     accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
     per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
-    speedup = f"{totals.speedup:.2f}x" if totals.own_s else ""
+    speedup = speedup_cell(totals.speedup) if totals.own_s else ""
     saved = _saved(totals) if totals.own_s else ""
     against = f"{saved} against plain decoding" if saved else ""
     tokens = f"{totals.generated_tokens:,} tokens"
@@ -198,7 +198,7 @@ def _per_pass(progress: "Progress") -> str:
 
 def _speedup(progress: "Progress") -> str:
     gain = progress.statistics.gain
-    return f"{gain.speedup:.2f}x" if gain.is_sound else ""
+    return speedup_cell(gain.speedup) if gain.is_sound else ""
 
 
 COLUMNS = (

@@ -154,7 +154,7 @@ def listening_on_file(path: Path) -> Iterator[socket.socket]:
 
     Raises AddressInUse if another program listens on it, or if the path is something else.
     """
-    if not hasattr(socket, "AF_UNIX"):
+    if sys.platform == "win32" or not hasattr(socket, "AF_UNIX"):
         raise InvalidOption("--socket: this system has no Unix sockets; use --port")
     _remove_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -179,6 +179,8 @@ def listening_on_file(path: Path) -> Iterator[socket.socket]:
 
 def _remove_stale(path: Path) -> None:
     """Remove the socket of a program that has ended."""
+    if sys.platform == "win32":
+        return
     try:
         mode = path.lstat().st_mode
     except OSError:

@@ -24,6 +24,7 @@ from specchat.options.declarations import (
     NetworkOptions,
     PairOptions,
     ScreenOptions,
+    ServerOptions,
 )
 from specchat.settings.editor import documented_settings
 from specchat.settings.schema import SETTINGS
@@ -32,6 +33,8 @@ from specchat.settings.sources import settings_path
 MODEL = {option.name for option in settings_of(PairOptions, LoadOptions, NetworkOptions)}
 ANSWER = {*MODEL, *(each.name for each in settings_of(GenerateOptions)), "chat.system_prompt"}
 SCREEN = {option.name for option in settings_of(ChatOptions, ScreenOptions)}
+SERVER = {option.name for option in settings_of(ServerOptions)}
+PROMPT = {"chat.system_prompt"}
 
 
 @pytest.fixture
@@ -270,7 +273,8 @@ def test_measuring_takes_the_model_alone(file: Path, command: str) -> None:
     ("command", "names"),
     [
         ("ask", ANSWER),
-        ("chat", ANSWER | SCREEN),
+        ("chat", ANSWER | SCREEN | SERVER),
+        ("serve", ANSWER - PROMPT | SERVER),
         ("check", MODEL),
         ("bench", MODEL),
         ("tune", MODEL),
