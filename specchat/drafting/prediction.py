@@ -104,7 +104,10 @@ class Cursor:
         """Return the places near the cursor that are behind these tokens."""
         count, tokens = len(last), self._tokens
         ends = range(max(count, self._last - count), min(len(tokens), self._last + NEAR_TOKENS))
-        return [end for end in ends if tuple(tokens[end - count : end]) == last]
+        newest, before = last[-1], list(last)
+        return [
+            end for end in ends if tokens[end - 1] == newest and tokens[end - count : end] == before
+        ]
 
 
 class PredictionDrafter(Drafter):
@@ -129,6 +132,8 @@ class PredictionDrafter(Drafter):
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose the tokens that are expected next, as far as they pay."""
+        if self._cursor.at == LOST:
+            return self._other.propose(pacer)
         found: list[DraftToken] = []
         num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, found))
         return found[:num_taken] or self._other.propose(pacer)
