@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -595,7 +596,7 @@ def test_the_line_says_how_far_and_how_fast(
 ) -> None:
     """Bytes, rate and time left, counting only what came over the network."""
     clock = iter([0.0, 1.0, 11.0, 12.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("specchat.hub.tally.time", SimpleNamespace(monotonic=clock.__next__))
     small = Reference("a/b", "small.gguf")
     with pull.progress_line() as update:
         update(DownloadProgress(small, 1_000_000, 1_000_000))
@@ -613,7 +614,8 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     """Never wider than the terminal, at most ten times a second, and gone in the end."""
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr("time.monotonic", iter([0.0, 0.05, 0.11, 0.2, 0.25]).__next__)
+    clock = iter([0.0, 0.05, 0.11, 0.2, 0.25])
+    monkeypatch.setattr("specchat.hub.tally.time", SimpleNamespace(monotonic=clock.__next__))
     monkeypatch.setattr("shutil.get_terminal_size", lambda **_: os.terminal_size((20, 24)))
     with pull.progress_line() as update:
         for done in (1, 2, 3, 4):
