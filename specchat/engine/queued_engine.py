@@ -14,7 +14,8 @@ from specchat.engine.api import (
     PromptSize,
     Stage,
 )
-from specchat.engine.shared_engine import Load, SharedEngine, Ticket
+from specchat.engine.shared_engine import Load, SharedEngine
+from specchat.engine.tickets import Ticket
 from specchat.errors import EngineFailed, SpecchatError
 
 Result = TypeVar("Result")

@@ -11,27 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar, cast
 
-from specchat.decoding.chunk import Chunk, Finish
-from specchat.decoding.statistics import Statistics
-from specchat.engine.api import (
-    AnswerRequest,
-    Engine,
-    EngineFacts,
-    ProgressCallback,
-    Stage,
-)
+from specchat.decoding.chunk import Finish
+from specchat.engine.answer_turn import Turn
+from specchat.engine.api import AnswerRequest, Engine, EngineFacts, ProgressCallback
+from specchat.engine.tickets import QueueFull, Ticket
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
 
 LOG = "server.log"
-SLICE_SECONDS = 1.0
-"""How long an answer goes on while others wait, before one of them goes on."""
-SHARE_ERROR = 0.02
-"""A share of a prompt that may be read again without harm: the last token is, for one."""
 MOST_SECONDS_PASSED_OVER = 2.0
 """How long new requests may go before an answer that waits for a turn."""
 MOST_IN_TURN = 4
@@ -46,109 +36,6 @@ SECONDS_TO_MEASURE = 2.0
 Result = TypeVar("Result")
 Load = Callable[[ProgressCallback], Engine]
 """Loads the engine; it gives up when the callback returns False."""
-
-
-class QueueFull(SpecchatError):
-    """Raised when too many requests are waiting; trying again later may work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What is new of a request since the last look.
-
-    `place` counts the answers before it, 0 once it is being answered; `share` is how much of its
-    prompt is read. `chunks` are the new steps, `statistics` those of all steps so far. `is_over`
-    comes with the `finish`, or with the `error` it failed with.
-    """
-
-    place: int
-    share: float
-    chunks: tuple[Chunk, ...]
-    statistics: Statistics
-    is_over: bool = False
-    finish: Finish | None = None
-    error: SpecchatError | None = None
-
-
-class Ticket:
-    """A request to a shared engine. `take` may be called from any thread, and so may `cancel`."""
-
-    def __init__(
-        self, request: AnswerRequest, client: str, on_change: Callable[[], None], *, number: int = 0
-    ) -> None:
-        """Make the ticket of a request; `on_change` is called on the engine's thread."""
-        self.number, self.client, self.request = number, client, request
-        self.place = 0
-        self.share = 0.0
-        self.begun: list[Chunk] = []
-        self.may_be_interrupted = True
-        self._earlier, self._latest = Statistics(), Statistics()
-        self.is_cancelled = self.is_over = False
-        self.queued_at = monotonic()
-        self.waited_s = 0.0
-        self.idle_since = self.queued_at
-        self.num_turns = 0
-        self._on_change = on_change
-        self._finish: Finish | None = None
-        self._error: SpecchatError | None = None
-        self._chunks: list[Chunk] = []
-        self._is_announced = False
-        self._lock = threading.Lock()
-
-    def take(self) -> Update:
-        """Return what is new, and forget it."""
-        with self._lock:
-            chunks, self._chunks = tuple(self._chunks), []
-            self._is_announced = False
-            return Update(
-                self.place, self.share, chunks, self.statistics,
-                self.is_over, self._finish, self._error,
-            )  # fmt: skip
-
-    def cancel(self) -> None:
-        """Give the request up; an answer in progress ends within a step."""
-        self.is_cancelled = True
-        self.on_cancel()
-
-    def on_cancel(self) -> None:
-        """Called when the request is given up; set by the engine that has it."""
-
-    def report(self, place: int, share: float) -> None:
-        """Note its place in the queue and how much of its prompt is read."""
-        if (place, share) != (self.place, self.share):
-            self.place, self.share = place, share
-            self._announce()
-
-    @property
-    def statistics(self) -> Statistics:
-        """The statistics of all turns so far."""
-        return self._earlier.joined(self._latest)
-
-    def end_turn(self, statistics: Statistics) -> None:
-        """Add the statistics of a turn that is over."""
-        self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
-
-    def add(self, chunk: Chunk, statistics: Statistics) -> None:
-        """Add a step."""
-        with self._lock:
-            self._chunks.append(chunk)
-            self._latest = statistics
-            self.begun.append(chunk)
-        self._announce()
-
-    def end(self, finish: Finish | None, error: SpecchatError | None = None) -> None:
-        """End the request."""
-        with self._lock:
-            self.is_over, self._finish, self._error = True, finish, error
-            self._is_announced = False
-        self._announce()
-
-    def _announce(self) -> None:
-        """Call `on_change` once until the next look."""
-        with self._lock:
-            is_due, self._is_announced = not self._is_announced, True
-        if is_due:
-            self._on_change()
 
 
 class SharedEngine:
@@ -361,7 +248,7 @@ class SharedEngine:
             self._current = ticket
             ticket.num_turns += 1
         try:
-            turn = _Turn(engine, ticket, self._is_wanted)
+            turn = Turn(engine, ticket, self._is_wanted)
             finish = turn.take()
         except Exception as error:  # noqa: BLE001  # the client must receive every error
             self._end(ticket, None, _readable(error))
@@ -413,67 +300,6 @@ class SharedEngine:
             if is_due:
                 engine.prepare(lambda *_: not (self._waiting or self._calls or self._is_closing))
                 self.facts = engine.facts
-
-
-class _Turn:
-    """A turn of one answer with the engine."""
-
-    def __init__(self, engine: Engine, ticket: Ticket, is_wanted: Callable[[], bool]) -> None:
-        self._engine, self._ticket, self._is_wanted = engine, ticket, is_wanted
-        self._num_emitted = ticket.statistics.generated_tokens
-        self._begun = tuple(ticket.begun)
-        self._expected = ticket.share
-        self._ends_at = monotonic() + SLICE_SECONDS
-        self._share: float | None = None
-        self._is_interrupted = False
-
-    def take(self) -> Finish | None:
-        """Decode until the answer ends or its time is up; return None in that case."""
-        ticket, num_begun = self._ticket, len(self._begun)
-        ticket.report(0, ticket.share)
-        for number, chunk in enumerate(self._engine.begin(self._request())):
-            if number < num_begun:
-                continue
-            if chunk.finish == "cancelled" and self._is_interrupted and not ticket.is_cancelled:
-                ticket.end_turn(self._engine.stats)
-                return None
-            ticket.add(chunk, self._engine.stats)
-            if chunk.finish:
-                return chunk.finish
-            self._check()
-        raise EngineFailed("the answer has no end")
-
-    def _request(self) -> AnswerRequest:
-        """Return the request, to be continued from the steps that there are."""
-        asked = self._ticket.request
-        left = asked.max_tokens and asked.max_tokens - self._num_emitted
-        begun = self._begun or asked.begun
-        return replace(asked, begun=begun, max_tokens=left, on_progress=self._on_progress)
-
-    def _on_progress(self, stage: Stage, share: float) -> None:
-        """Note how much of the prompt is read; a turn ends after another part of it.
-
-        If the engine had no room to keep what it read, the answer is not interrupted any more:
-        it would not get on.
-        """
-        del stage
-        if self._share is None and share < self._expected - SHARE_ERROR:
-            self._ticket.may_be_interrupted = False
-        has_advanced = self._share is not None and share > self._share
-        self._share = share
-        self._ticket.report(0, share)
-        if has_advanced:
-            self._check()
-        elif self._ticket.is_cancelled:
-            self._engine.stop()
-
-    def _check(self) -> None:
-        """Stop the answer if its time is up and another one waits, or if it is given up."""
-        is_due = self._ticket.may_be_interrupted and monotonic() >= self._ends_at
-        is_due = is_due and self._is_wanted()
-        if self._ticket.is_cancelled or is_due:
-            self._is_interrupted = self._is_interrupted or is_due
-            self._engine.stop()
 
 
 class Call:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.engine.shared_engine import QueueFull
+from specchat.engine.tickets import QueueFull
 from specchat.errors import (
     Cancelled,
     ContextFull,

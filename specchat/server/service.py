@@ -15,7 +15,8 @@ from specchat.chat.formats.call_syntax import NUMBERED_ID
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, EngineFacts
-from specchat.engine.shared_engine import SharedEngine, Ticket, Update
+from specchat.engine.shared_engine import SharedEngine
+from specchat.engine.tickets import Ticket, Update
 from specchat.errors import Cancelled
 from specchat.server.activity import Activity
 

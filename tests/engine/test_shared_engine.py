@@ -16,7 +16,8 @@ from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine import Engine, Loading
 from specchat.engine.api import GenerateRequest
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.shared_engine import QueueFull, SharedEngine, Ticket
+from specchat.engine.shared_engine import SharedEngine
+from specchat.engine.tickets import QueueFull, Ticket
 from specchat.errors import InvalidOption
 
 PROMPTS = [[3 + (7 * place + 31 * number) % 240 for place in range(90)] for number in range(4)]
@@ -70,7 +71,7 @@ def test_answers_that_take_turns_are_those_they_would_be_alone(
     with shared(loading_of(shallow, architecture)) as engine:
         alone = [Waiter(engine, each, "a", draft_length=3).wait().tokens for each in PROMPTS]
         engine.call(lambda owned: owned.forget())
-        monkeypatch.setattr("specchat.engine.shared_engine.SLICE_SECONDS", 0.0)
+        monkeypatch.setattr("specchat.engine.answer_turn.SLICE_SECONDS", 0.0)
         waiters = [Waiter(engine, each, str(each[0]), draft_length=3) for each in PROMPTS]
         for waiter, tokens in zip(waiters, alone, strict=True):
             waiter.wait()
@@ -94,7 +95,7 @@ def test_what_cannot_be_kept_is_not_interrupted_again(
     """Without room to set texts aside, long prompts still get on, one after the other."""
     long = [[3 + (7 * place + 31 * number) % 240 for place in range(900)] for number in range(2)]
     loading = replace(loading_of(shallow, "llama"), batch=32)
-    monkeypatch.setattr("specchat.engine.shared_engine.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("specchat.engine.answer_turn.SLICE_SECONDS", 0.0)
     with shared(loading) as engine:
 
         def leave_no_room(owned: Engine) -> None:
@@ -131,7 +132,7 @@ def test_a_short_answer_does_not_wait_for_a_long_one(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is over while the long one goes on."""
-    monkeypatch.setattr("specchat.engine.shared_engine.SLICE_SECONDS", 0.05)
+    monkeypatch.setattr("specchat.engine.answer_turn.SLICE_SECONDS", 0.05)
     with shared(loading_of(shallow, "llama")) as engine:
         long = Waiter(engine, PROMPTS[0], "a", max_tokens=900)
         long.wait(lambda: bool(long.tokens))

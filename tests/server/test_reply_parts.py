@@ -8,7 +8,7 @@ import pytest
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
-from specchat.engine.shared_engine import Update
+from specchat.engine.tickets import Update
 from specchat.server import conversation_replies
 from specchat.server.conversation_replies import Quiet, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
