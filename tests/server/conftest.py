@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -50,6 +51,30 @@ class Running:
             assert reply.status_code == 200
             lines = (line[6:] for line in reply.iter_lines() if line.startswith("data: "))
             yield (json.loads(line) if line != "[DONE]" else None for line in lines)
+
+    def posted(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Post a request that must succeed; return the whole reply."""
+        reply = self.client.post(path, json=body)
+        assert reply.status_code == 200, reply.text
+        found: dict[str, Any] = reply.json()
+        return found
+
+    def named_events(
+        self, path: str, body: dict[str, Any], then: Callable[[], None] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the events of a stream, whose names are their types; act at the first text."""
+        lines: list[str] = []
+        with self.client.stream("POST", path, json={**body, "stream": True}) as reply:
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            for line in reply.iter_lines():
+                lines += [line] if line and not line.startswith(":") else []
+                if then is not None and re.match(r"event: .*[._]delta", line):
+                    then()
+                    then = None
+        names = [line.removeprefix("event: ") for line in lines[::2]]
+        events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
+        assert [each["type"] for each in events] == names
+        return events
 
     def end(self) -> None:
         """End the server and wait for it."""

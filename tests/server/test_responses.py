@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -13,30 +12,15 @@ BODY = {"input": "What is specchat?", "temperature": 0, "max_output_tokens": 24}
 
 
 def posted(server: Running, **fields: Any) -> dict[str, Any]:
-    """Return a whole response."""
-    reply = server.client.post("/v1/responses", json={**BODY, **fields})
-    assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    """Return a whole reply."""
+    return server.posted("/v1/responses", {**BODY, **fields})
 
 
 def events_of(
     server: Running, then: Callable[[], None] | None = None, **fields: Any
 ) -> list[dict[str, Any]]:
-    """Return the events of a stream, whose names are their types; act at the first text."""
-    body = {**BODY, "stream": True, **fields}
-    lines: list[str] = []
-    with server.client.stream("POST", "/v1/responses", json=body) as reply:
-        assert reply.headers["content-type"].startswith("text/event-stream")
-        for line in reply.iter_lines():
-            lines += [line] if line and not line.startswith(":") else []
-            if then is not None and ".delta" in line:
-                then()
-                then = None
-    names = [line.removeprefix("event: ") for line in lines[::2]]
-    events = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
-    assert [each["type"] for each in events] == names
-    return events
+    """Return the events of a stream; act at the first text."""
+    return server.named_events("/v1/responses", {**BODY, **fields}, then)
 
 
 def test_a_response_has_the_text_of_the_engine_and_all_figures(demo_server: Running) -> None:

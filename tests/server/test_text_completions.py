@@ -15,10 +15,7 @@ TEXT = "specchat is a terminal chat for people who run language models"
 
 def post(server: Running, path: str, **body: Any) -> dict[str, Any]:
     """Post a request that must succeed."""
-    reply = server.client.post(path, json=body)
-    assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()
-    return found
+    return server.posted(path, body)
 
 
 def complete(server: Running, prompt: Any = TEXT, **body: Any) -> dict[str, Any]:
