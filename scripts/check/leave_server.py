@@ -36,13 +36,10 @@ def main() -> int:
         try:
             _leave(server, arguments.leave, arguments.seed)
             _kill(server, arguments.kill, arguments.seed)
-            code = server.end()
+            return server.end_and_report()
         except Failed as problem:
             print(problem, file=sys.stderr)
             return 1
-        complaints = server.complaints()
-        print("\n".join([f"ended with exit code {code}", *complaints]))
-        return int(bool(code or complaints))
 
 
 def _leave(server: ServerProcess, rounds: int, seed: int) -> None:

@@ -80,6 +80,12 @@ class ServerProcess:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(SECONDS_TO_END)
 
+    def end_and_report(self) -> int:
+        """End the server and print how it ended; return 1 if anything was wrong, else 0."""
+        code, complaints = self.end(), self.complaints()
+        print("\n".join([f"ended with exit code {code}", *complaints]))
+        return int(bool(code or complaints))
+
     def complaints(self) -> list[str]:
         """Return what shows that something went wrong in it: tracebacks and logged errors."""
         found = [line for line in self.printed if "Traceback" in line or "internal error" in line]
