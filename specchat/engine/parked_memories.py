@@ -91,7 +91,7 @@ class ParkedMemories:
         self._before, self._used = self._used, time()
         if self._files:
             self._take_from_disk(self._files, tokens)
-        if not self.limit:
+        if not (self.limit or self._parked):
             return None
         num_kept = context.reachable(tokens)
         best = max(self._parked, key=lambda each: self._saves(each, tokens), default=None)
@@ -105,7 +105,9 @@ class ParkedMemories:
             self._parked.remove(best)
         if context.num_evaluated:
             self._park(drafters, least_lost)
-        return best.drafters if self._restore(best) else {}
+        is_restored = self._restore(best)
+        self._make_room()
+        return best.drafters if is_restored else {}
 
     def clear(self) -> None:
         """Forget every text, but for those on disk."""

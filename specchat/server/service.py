@@ -274,8 +274,3 @@ def client_of(user_agent: str) -> str:
     found = CLIENT.match(user_agent)
     name = found[0].lower() if found else "unknown"
     return CLIENT_NAMES.get(name, name)[:20]
-
-
-def new_steps(update: Update) -> tuple[Chunk, ...]:
-    """Return the steps of an update that have something for a client."""
-    return tuple(each for each in update.chunks if each.tokens or each.text or each.finish)

@@ -119,6 +119,19 @@ def test_a_file_of_another_pair_or_way_of_loading_is_not_used(shallow: WriteMode
             assert engine.stats.cached_tokens == 0
 
 
+def test_files_need_no_room_for_texts_set_aside(shallow: WriteModel) -> None:
+    """With `cache_ram` 0 a text is still reopened, and nothing of it stays beside the memory."""
+    loading = Loading(shallow("llama"), **{**OPTIONS, "cache_ram": 0})
+    with LocalEngine(loading) as engine:
+        following = [*TEXT, *answer(engine), 9]
+        expected = answer(engine, following)
+    with LocalEngine(loading) as engine:
+        assert answer(engine, [*TEXT, 7]) != []
+        assert engine.stats.cached_tokens == len(TEXT)
+        assert len(engine.parked) == 0
+        assert answer(engine, following) == expected
+
+
 def test_files_stay_within_their_limit(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
