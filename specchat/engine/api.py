@@ -18,6 +18,7 @@ from specchat.options.declarations import (
     LoadOptions,
 )
 from specchat.options.option_fields import takes
+from specchat.structured.structure import Structure
 
 Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
 """A stage of work: loading the target or the draft model, comparing a new target's passes,
@@ -64,14 +65,15 @@ class GenerateRequest(GenerateOptions):
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
     answer begins with their tokens, which are yielded first. `prediction` is a text, or its
-    tokens, that the answer is expected to be like: what it has in common with it is drafted. With
-    `is_exact` no draft is longer than those that are verified with the bits of plain decoding.
+    tokens, that the answer is expected to be like: what it has in common with it is drafted. The answer is what
+    `structure` allows, if one is given. With `is_exact` no draft is longer than those that are verified with the bits of plain decoding.
     """
 
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
+    structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
@@ -83,7 +85,7 @@ class ChatRequest(GenerateOptions):
     `tools` are offered to the model, in the form of OpenAI's API. The chat template gets
     `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
     earlier answer with this target: the answer begins with their tokens, which are yielded first.
-    `prediction` and `is_exact` are as in GenerateRequest. With `make_room`, the messages
+    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the messages
     with the indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation
     will go on without the last message and the answer: the request is refused with InvalidOption if
     the model would have to read the conversation again for that.
@@ -96,6 +98,7 @@ class ChatRequest(GenerateOptions):
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
+    structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
