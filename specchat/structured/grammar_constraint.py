@@ -1,0 +1,90 @@
+"""The constraint of a grammar, followed by llguidance."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from llguidance import LLMatcher
+
+from specchat.decoding.constraint import Mask
+from specchat.errors import EngineFailed, InvalidOption
+from specchat.structured.grammar_source import LIMITS, Grammar, one_line
+from specchat.structured.grammar_vocabulary import GrammarVocabulary
+
+NUM_KEPT_MASKS = 64
+"""The masks kept for the latest places of an answer, where verification asks for them again."""
+
+
+class GrammarConstraint:
+    """A Constraint that allows the texts of a grammar.
+
+    Where a grammar becomes too complex for llguidance, `mask` and `push` raise EngineFailed, so
+    that nothing is allowed unchecked. Taking tokens back to an earlier place makes it usable again.
+    """
+
+    def __init__(self, grammar: Grammar, vocabulary: GrammarVocabulary) -> None:
+        """Compile a grammar. Raises InvalidOption if llguidance refuses it."""
+        tokenizer = vocabulary.tokenizer
+        self._initial = LLMatcher(tokenizer, grammar.text, log_level=0, limits=LIMITS)
+        if self._initial.is_error():
+            raise grammar.refused(self._initial.get_error())
+        self._matcher = self._initial.deep_copy()
+        self._vocabulary = vocabulary
+        self._tokens: list[int] = []
+        self._masks: dict[int, Mask] = {}
+
+    def mask(self) -> Mask:
+        """Return the tokens that may come next; valid until the next change."""
+        place = len(self._tokens)
+        if (mask := self._masks.get(place)) is None:
+            bits = self._matcher.compute_bitmask()
+            self._require_no_error()
+            mask = self._masks[place] = Mask(np.frombuffer(bits, dtype=np.uint32))
+            if len(self._masks) > NUM_KEPT_MASKS:
+                del self._masks[next(iter(self._masks))]
+        return mask
+
+    def forced(self) -> Sequence[int]:
+        """Return the tokens that must come next, in order; none where there is a choice."""
+        if self.is_over:
+            return ()
+        tokens, ends = self._matcher.compute_ff_tokens(), self._vocabulary.end_tokens
+        first_end = next((place for place, token in enumerate(tokens) if token in ends), None)
+        return tokens[:first_end]
+
+    def push(self, token: int) -> None:
+        """Follow a token that the mask allows. Raises InvalidOption for another one."""
+        is_text = 0 <= token < self._vocabulary.size and token not in self._vocabulary.end_tokens
+        if not is_text or self.is_over or not self._matcher.try_consume_tokens([token]):
+            self._require_no_error()
+            raise InvalidOption(f"token {token} is not allowed after {len(self._tokens)} others")
+        self._tokens.append(token)
+
+    def pop(self, count: int) -> None:
+        """Take the last `count` tokens back."""
+        if not count:
+            return
+        length = len(self._tokens) - count
+        for place in range(length + 1, len(self._tokens) + 1):
+            self._masks.pop(place, None)
+        del self._tokens[length:]
+        if not self._matcher.rollback(count):  # a matcher that gave up stays so
+            self._matcher = self._initial.deep_copy()
+            self._matcher.consume_tokens(self._tokens)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether only the end may follow."""
+        return self._matcher.is_stopped() and not self._matcher.is_error()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer may end here."""
+        return self._matcher.is_accepting()
+
+    def _require_no_error(self) -> None:
+        """Raise EngineFailed if llguidance gave up."""
+        if self._matcher.is_error():
+            raise EngineFailed(
+                f"the answer became too complex to check ({one_line(self._matcher.get_error())}):"
+                " simplify the schema or grammar"
+            )

@@ -1,0 +1,174 @@
+"""From what a user asks for to a grammar in llguidance's own form."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+from llguidance import LLMatcher, LLParserLimits
+from llguidance.gbnf_to_lark import gbnf_to_lark
+
+from specchat.errors import InvalidOption
+from specchat.structured.closing import close_objects
+from specchat.structured.framing import Framed, Framing
+from specchat.structured.structure import Kind, Structure
+
+Split: TypeAlias = Callable[[str], Sequence[str | int]]
+"""Returns the parts of a text: special tokens that it names, and the texts between."""
+
+LIMITS = LLParserLimits(verbose_errors=False)
+LONGEST_SOURCE = 1 << 20
+"""Characters of a schema or grammar, so that refusing one takes little time and memory."""
+ONE_LINE = {
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "whitespace_flexible": False,
+    "whitespace_pattern": None,
+    "coerce_one_of": False,
+    "json_allowed_escapes": None,
+    "json_allow_general_unicode_escapes": False,
+}
+"""How JSON is written: in one line, as Python's json.dumps does. Each of llguidance's options is
+set, for a schema can name others."""
+NAMES: dict[Kind, str] = {
+    "json_schema": "the JSON Schema",
+    "regex": "the regular expression",
+    "choices": "the choices",
+    "lark": "the Lark grammar",
+    "gbnf": "the GBNF grammar",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A grammar in llguidance's own form; `notices` say what a relaxed schema leaves out."""
+
+    name: str
+    text: str
+    notices: tuple[str, ...] = ()
+
+    def refused(self, reason: str) -> InvalidOption:
+        """Return the error for a grammar that llguidance refuses for this reason."""
+        return InvalidOption(f"{self.name} cannot be enforced: {one_line(reason)}")
+
+
+def grammar_of(structure: Structure) -> Grammar:
+    """Return the grammar of a structure. Raises InvalidOption if it cannot be enforced."""
+    entry, notices = _entry(structure)
+    return _checked(NAMES[structure.kind], [entry], notices)
+
+
+def framed_grammar(framing: Framing, split: Split) -> Grammar:
+    """Return the grammar of framed structures. Raises InvalidOption if one cannot be enforced."""
+    if not framing.options:
+        raise InvalidOption("there is nothing to choose from: give at least one structure")
+    entries, notices, options = [], [], []
+    for index, each in enumerate(framing.options):
+        entry, its_notices = _entry(each.structure)
+        entries.append({**entry, "name": f"option{index}"})
+        notices += its_notices
+        options.append(_framed(each, f"@option{index}", split))
+    one, more = " | ".join(options), _fixed(framing.separator, split)
+    count = "*" if framing.most is None else f"{{0,{framing.most - 1}}}"
+    lines = [
+        f"start: {_fixed(framing.before, split)} item rest {_fixed(framing.after, split)}",
+        f"rest: ({more} item){count}" if framing.most != 1 else 'rest: ""',
+        f"item: {one}",
+    ]
+    main = {"name": "start", "lark_grammar": "\n".join(lines)}
+    return _checked("the structure", [main, *entries], notices)
+
+
+def _framed(framed: Framed, body: str, split: Split) -> str:
+    return f"{_fixed(framed.before, split)} {body} {_fixed(framed.after, split)}"
+
+
+def _fixed(text: str, split: Split) -> str:
+    """Return a fixed text in Lark; special tokens are named by number."""
+    parts = split(text)
+    return " ".join([f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _checked(name: str, entries: Sequence[dict[str, Any]], notices: Sequence[str]) -> Grammar:
+    """Return a grammar that llguidance accepts. Raises InvalidOption for any other."""
+    grammar = Grammar(name, json.dumps({"grammars": entries}), tuple(notices))
+    if reason := LLMatcher.validate_grammar(grammar.text, None, limits=LIMITS):
+        raise grammar.refused(reason)
+    return grammar
+
+
+def _entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:
+    """Return a structure as one of llguidance's grammars, and notices of what is left out."""
+    source = structure.source
+    if len(source) > LONGEST_SOURCE:
+        raise InvalidOption(
+            f"{NAMES[structure.kind]} is longer than {LONGEST_SOURCE} characters: simplify it"
+        )
+    match structure.kind:
+        case "json_schema":
+            return _json_entry(structure)
+        case "regex":
+            return json.loads(LLMatcher.grammar_from_regex(source))["grammars"][0], []
+        case "choices":
+            return {"lark_grammar": _choices(source)}, []
+        case "lark":
+            return {"lark_grammar": source}, []
+        case "gbnf":
+            return {"lark_grammar": _converted(source)}, []
+
+
+def _choices(source: str) -> str:
+    """Return a Lark grammar of choices in a JSON array."""
+    try:
+        choices = msgspec.json.decode(source, type=list[str])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidOption(f"the choices must be a JSON array of strings: {error}") from None
+    if not choices:
+        raise InvalidOption("there is nothing to choose from: give at least one choice")
+    return f"start: CHOICE\nCHOICE: {' | '.join(map(_quoted, dict.fromkeys(choices)))}"
+
+
+def _converted(source: str) -> str:
+    """Return a GBNF grammar in Lark."""
+    try:
+        return gbnf_to_lark(source)
+    except Exception as error:  # noqa: BLE001  # the converter raises anything
+        raise InvalidOption(f"the GBNF grammar is invalid: {one_line(str(error))}") from None
+
+
+def _json_entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:
+    """Return a JSON Schema with closed objects, JSON in one line, and what is left out of it."""
+    schema = _read(structure.source)
+    is_relaxed = structure.check == "relaxed"
+    options = {**ONE_LINE, "lenient": is_relaxed, "coerce_one_of": is_relaxed}
+    entry = {"json_schema": {**schema, "x-guidance": options}}
+    is_error, messages = LLMatcher.validate_grammar_with_warnings(
+        json.dumps({"grammars": [entry]}), None, limits=LIMITS
+    )
+    if is_error:
+        raise InvalidOption(f"{NAMES['json_schema']} cannot be enforced: {one_line(messages[0])}")
+    close_objects(schema)
+    return {"json_schema": {**schema, "x-guidance": options}}, list(map(one_line, messages))
+
+
+def _read(source: str) -> dict[str, Any]:
+    """Return a JSON Schema as an object. Raises InvalidOption for anything else."""
+    try:
+        schema = msgspec.json.decode(source)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise InvalidOption(f"the JSON Schema is not valid JSON: {one_line(str(error))}") from None
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    if not isinstance(schema, dict):
+        raise InvalidOption('the JSON Schema must be an object, such as {"type": "object"}')
+    return schema
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line, cut off where it is too long to be read."""
+    return " ".join(text.split())[:300]

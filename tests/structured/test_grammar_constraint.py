@@ -1,0 +1,215 @@
+"""Constraints that llguidance follows: what they allow, force, take back and refuse."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specchat.errors import InvalidOption
+from specchat.structured.framing import Framed, Framing
+from specchat.structured.grammar_constraint import GrammarConstraint
+from specchat.structured.grammar_source import Grammar, framed_grammar, grammar_of
+from specchat.structured.structure import Kind, Structure
+from structured.toy_vocabulary import CALL, END, ENDS, PIECES, TOY, text_of, written
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "kind": {"enum": ["alpha", "beta", "<think>"]},
+    },
+    "required": ["name", "age", "kind"],
+}
+LIST_OF_PEOPLE = {"type": "array", "items": PERSON, "maxItems": 3}
+GBNF = 'root ::= ("yes" | "no") ws "!"\nws ::= [ \\n]*'
+STRUCTURES = {
+    "object": Structure("json_schema", json.dumps(PERSON)),
+    "array": Structure("json_schema", json.dumps(LIST_OF_PEOPLE)),
+    "any value": Structure("json_schema", "{}"),
+    "expression": Structure("regex", r"(abc|ab){1,4}-\d{2,5}"),
+    "choices": Structure("choices", '["yes", "yes please", "no", "né"]'),
+    "lark": Structure("lark", 'start: "al" word+ "!"\nword: /[a-z]{1,4}/ " "'),
+    "gbnf": Structure("gbnf", GBNF),
+}
+
+
+def started(structure: Structure) -> GrammarConstraint:
+    """Return the constraint of a structure on the toy's vocabulary."""
+    return GrammarConstraint(grammar_of(structure), TOY)
+
+
+def allowed(constraint: GrammarConstraint) -> list[int]:
+    """Return the tokens that may come next."""
+    return np.flatnonzero(constraint.mask().allowed(np.arange(len(PIECES)))).tolist()
+
+
+def follow(constraint: GrammarConstraint, text: str) -> None:
+    """Follow a text in which special tokens are written by name."""
+    for token in written(text):
+        constraint.push(token)
+
+
+def view(constraint: GrammarConstraint) -> tuple[Any, ...]:
+    """Return all that a constraint says of its place."""
+    places = (allowed(constraint), list(constraint.forced()))
+    return (*places, constraint.is_over, constraint.is_complete)
+
+
+def test_a_schema_allows_its_texts_and_no_others() -> None:
+    """Json in one line with closed objects; the end comes when the object is complete."""
+    constraint = started(STRUCTURES["object"])
+    follow(constraint, '{"name": "al", "age": 12, "kind": "alpha"')
+    assert not constraint.is_complete
+    assert [PIECES[token] for token in allowed(constraint)] == [b"}"]
+    follow(constraint, "}")
+    assert constraint.is_over
+    assert constraint.is_complete
+    assert allowed(constraint) == list(ENDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "good", "bad"),
+    [
+        ("json_schema", '{"type": "boolean"}', ["true", "false"], ["null", "True", " true"]),
+        ("json_schema", '{"enum": [1, "a"]}', ["1", '"a"'], ["2", '"b"', "a"]),
+        ("json_schema", "true", ["null", '[1, {"a": []}]'], ["nul", "[1 ,2]", "{a}"]),
+        ("regex", r"\d{2}(-\d)?", ["12", "12-3"], ["1", "123", "12-"]),
+        ("regex", "^ab$", ["ab"], ["a", "abc"]),
+        ("choices", '["yes", "yes please"]', ["yes", "yes please"], ["ye", "yes ", "no"]),
+        ("choices", '["a\\"b\\\\", "\\n"]', ['a"b\\', "\n"], ["a", "n"]),
+        ("lark", 'start: "a"+ "b"', ["ab", "aaab"], ["b", "aa", "abb"]),
+        ("gbnf", GBNF, ["yes!", "no \n!"], ["yes", "no?"]),
+    ],
+)
+def test_each_kind_of_structure(kind: Kind, source: str, good: list[str], bad: list[str]) -> None:
+    """The grammar of each kind accepts what it should and nothing else."""
+
+    def accepts(text: str) -> bool:
+        constraint = started(Structure(kind, source))
+        try:
+            follow(constraint, text)
+        except InvalidOption:
+            return False
+        return constraint.is_complete
+
+    assert [text for text in good if not accepts(text)] == []
+    assert [text for text in bad if accepts(text)] == []
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+def test_walks_with_drafts_equal_fresh_constraints(structure: Structure) -> None:
+    """After any drafts and partial rollbacks a constraint says what a fresh one says."""
+    for seed in range(15):
+        random, kept = Random(seed), list[int]()
+        constraint = started(structure)
+        for _ in range(12):
+            drafted = 0
+            while drafted < random.randrange(7) and not constraint.is_over:
+                choices = [token for token in allowed(constraint) if token not in ENDS]
+                if not choices:
+                    break
+                constraint.push(token := random.choice(choices))
+                kept.append(token)
+                drafted += 1
+            taken_back = random.randrange(drafted + 1)
+            constraint.pop(taken_back)
+            del kept[len(kept) - taken_back :]
+            fresh = started(structure)
+            for token in kept:
+                fresh.push(token)
+            assert view(constraint) == view(fresh), text_of(kept)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+def test_forced_tokens_are_the_only_ones_allowed(structure: Structure) -> None:
+    """Along each run that is forced, from its beginning and its middle, masks hold one token."""
+    num_forced = 0
+    for seed in range(40):
+        random, constraint = Random(seed), started(structure)
+        for _ in range(60):
+            run = list(constraint.forced())
+            for index, token in enumerate(run):
+                assert allowed(constraint) == [token]
+                assert list(constraint.forced()) == run[index:]
+                constraint.push(token)
+            num_forced += len(run)
+            choices = [token for token in allowed(constraint) if token not in ENDS]
+            if not choices:
+                break
+            constraint.push(random.choice(choices))
+        assert constraint.is_over <= constraint.is_complete
+    assert num_forced > 0 or structure.kind in {"regex", "json_schema"}
+
+
+@pytest.mark.parametrize("token", [-1, len(PIECES), 10**9, END, CALL, written("x")[0]])
+def test_a_refused_token_changes_nothing(token: int) -> None:
+    """A token that is not allowed, also one that does not exist, is refused and that is all."""
+    constraint = started(STRUCTURES["choices"])
+    before = view(constraint)
+    with pytest.raises(InvalidOption, match=f"token {token} is not allowed after 0 others"):
+        constraint.push(token)
+    assert view(constraint) == before
+    follow(constraint, "no")
+    assert constraint.is_complete
+
+
+def test_nothing_follows_the_end() -> None:
+    """A constraint that is over refuses all tokens, forces none, and can be taken back."""
+    constraint = started(STRUCTURES["object"])
+    text = '{"name": "al", "age": 12, "kind": "beta"}'
+    follow(constraint, text)
+    for token in (*ENDS, written("}")[0], written(" ")[0]):
+        with pytest.raises(InvalidOption):
+            constraint.push(token)
+    assert constraint.forced() == ()
+    constraint.pop(len(written(text)))
+    follow(constraint, text)
+    assert constraint.is_over
+
+
+def test_special_tokens_are_no_text() -> None:
+    """A string may contain the name of a special token, but not the token."""
+    constraint = started(Structure("json_schema", '{"type": "string"}'))
+    constraint.push(written('"')[0])
+    assert not set(allowed(constraint)) & {CALL, END}
+    follow(constraint, "<tool")
+    for token in b'_call>"':
+        constraint.push(token)
+    assert constraint.is_complete
+
+
+def framing(**options: Any) -> Grammar:
+    """Return the grammar of calls of two tools as a chat format writes them."""
+    calls = [Structure("json_schema", json.dumps({"const": name})) for name in ("al", "ta")]
+    framed = tuple(Framed(each, "<tool_call>\n", "\n</tool_call>") for each in calls)
+    return framed_grammar(Framing(framed, **options), TOY.split)
+
+
+def test_a_call_is_framed_by_its_marks() -> None:
+    """The marks are special tokens, and all that can be is forced."""
+    constraint = GrammarConstraint(framing(), TOY)
+    assert list(constraint.forced()) == written('<tool_call>\n"')
+    follow(constraint, '<tool_call>\n"a')
+    assert text_of(list(constraint.forced())) == 'l"\n</tool_call>'
+    follow(constraint, 'l"\n</tool_call>')
+    assert constraint.is_over
+
+
+def test_several_calls_follow_each_other() -> None:
+    """Any number where that is allowed, the separator between them, and no more than `most`."""
+    one, two = ('<tool_call>\n"al"\n</tool_call>', '<tool_call>\n"ta"\n</tool_call>')
+    constraint = GrammarConstraint(framing(separator="\n", most=None), TOY)
+    follow(constraint, f"{one}\n{two}\n{two}")
+    assert constraint.is_complete
+    assert not constraint.is_over
+    constraint = GrammarConstraint(framing(separator="\n", most=2, after=" end"), TOY)
+    follow(constraint, f"{one}\n{two}")
+    assert text_of(list(constraint.forced())) == " end"
+    constraint = GrammarConstraint(framing(before="<think>"), TOY)
+    follow(constraint, "<think>" + one)
+    assert constraint.is_over
