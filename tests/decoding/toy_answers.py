@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.noise import Noise
@@ -120,16 +119,13 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
 @contextmanager
 def remembered_distributions() -> Iterator[None]:
     """Work out each distribution once, in answers with equal options: toys have few rows."""
-    known: dict[tuple[bytes, tuple[int, ...], bytes], Distribution] = {}
+    known: dict[tuple[bytes, tuple[int, ...]], Distribution] = {}
     work_out = Sampler.distribution
 
-    def distribution(
-        sampler: Sampler, logits: Logits, history: Sequence[int], mask: Mask | None = None
-    ) -> Distribution:
-        allowed = mask.allowed(np.arange(logits.size)).tobytes() if mask else b""
-        seen = logits.tobytes(), tuple(sampler.window(history)), allowed
+    def distribution(sampler: Sampler, logits: Logits, history: Sequence[int]) -> Distribution:
+        seen = logits.tobytes(), tuple(sampler.window(history))
         if seen not in known:
-            known[seen] = work_out(sampler, logits, history, mask)
+            known[seen] = work_out(sampler, logits, history)
         return known[seen]
 
     with pytest.MonkeyPatch.context() as patched:

@@ -1,7 +1,9 @@
 """Learning how a template writes tool calls."""
 
 import re
+from collections.abc import Sequence
 
+from specchat.chat.formats.call_pattern import CallPattern, learn_call_pattern, typed_arguments
 from specchat.chat.formats.call_syntax import (
     KEY_AGAIN,
     NAME_PATTERN,
@@ -19,6 +21,7 @@ from specchat.chat.formats.probes import (
     KEY,
     MARK,
     NUMBER,
+    OTHER_CALL_ID,
     OTHER_FUNCTION,
     OTHER_KEY,
     OTHER_VALUE,
@@ -45,12 +48,16 @@ def call_cases() -> dict[str, Variables]:
     def calling(*calls: dict[str, object]) -> Variables:
         return conversation(asked, assistant("", tool_calls=list(calls)), tools=TOOLS)
 
+    second = {"name": OTHER_FUNCTION, "number": OTHER_CALL_ID}
+    in_text = {"arguments": TEXT_ARGUMENTS}
     return {
         "no call": conversation(asked, assistant(), tools=TOOLS),
         "one call": calling(call()),
-        "one call as text": calling(call(arguments=TEXT_ARGUMENTS)),
-        "two calls": calling(call(), call(OTHER_FUNCTION, number="callx8888")),
-        "number": calling(call(arguments={KEY: NUMBER})),
+        "one call as text": calling(call(**in_text)),
+        "two calls": calling(call(), call(**second)),
+        "two calls as text": calling(call(**in_text), call(**second, **in_text)),
+        "no arguments": calling(call(arguments={})),
+        **{case: calling(call(arguments=given)) for case, given in typed_arguments().items()},
     }
 
 
@@ -75,6 +82,16 @@ def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None
         return CallSyntax(begin or before.strip(), _end_mark(written, begin), NamedJson(pattern))
     tagged = _tagged_arguments(probes, written, before)
     return CallSyntax(begin, _end_mark(written, begin), tagged) if begin and tagged else None
+
+
+def learn_pattern(
+    probes: Probes, calls: CallSyntax | None, ends: Sequence[str], reasoning: Wrapping | None
+) -> CallPattern | None:
+    """Return the exact text of calls; None if the template does not show it."""
+    if calls is None:
+        return None
+    marks = (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ()
+    return learn_call_pattern(probes, (calls.begin, calls.end), _turn_start(probes), ends, marks)
 
 
 def _without_reasoning(text: str, reasoning: Wrapping | None) -> str:
@@ -178,7 +195,7 @@ def _assignment(probes: Probes, assigned: str) -> str:
 
     The text may depend on the type, as in `string="true">`; a number in another probe shows that.
     """
-    text = probes["number"]
+    text = probes["number argument"]
     start = text.rfind(KEY) + len(KEY)
     end = text.rfind(str(NUMBER))
     other = text[start:end] if 0 < start <= end else assigned

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
+from specchat.chat.formats.call_pattern import CallPattern
 from specchat.chat.formats.call_syntax import CallSyntax
 from specchat.chat.formats.marks import Marks, State
 from specchat.chat.formats.messages import (
@@ -96,8 +97,9 @@ class ChatFormat:
     True if the template writes the reasoning of earlier answers. `switches` maps the values of
     `--think` to template variables; `number_switch` is a variable that takes a number of tokens.
     `ends` are the marks that end an answer; the model may also write those in `stops` as ordinary
-    text. `calls` parses tool calls; None if the template has none. `arrange` makes the last changes
-    to messages before they are rendered.
+    text. `calls` parses tool calls; None if the template has none. `call_pattern` is their exact
+    text; None if it is not known. `arrange` makes the last changes to messages before they are
+    rendered.
     """
 
     template: str
@@ -115,6 +117,7 @@ class ChatFormat:
     ends: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     calls: CallSyntax | None = None
+    call_pattern: CallPattern | None = None
     decide: Callable[[str], State] | None = None
     first_state: State = "start"
     arrange: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None

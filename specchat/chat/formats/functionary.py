@@ -8,6 +8,7 @@ answer>>>NAME
 import re
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import CallPattern
 from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
@@ -29,6 +30,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         first_state="header",
         content=Wrapping("all\n"),
         calls=CallSyntax(">>>", "", NamedJson(CALL)),
+        call_pattern=CallPattern(begin="", named="\n", between=">>>", end=""),
     )
 
 

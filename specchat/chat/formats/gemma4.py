@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from specchat.chat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
 from specchat.chat.formats.call_syntax import NAME_PATTERN, Call, CallSyntax, Tools
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
@@ -27,6 +28,21 @@ MARKS: Marks = {
     "answer": (*THOUGHT, CALLING, Mark("<channel|>", "answer")),
     "call": (Mark("<tool_call|>", "answer"),),
 }
+BEGIN, END = "<|tool_call>call:", "<tool_call|>"
+CALLED = CallPattern(
+    begin=BEGIN,
+    between=f"}}{END}{BEGIN}",
+    end=f"}}{END}",
+    arguments=ArgumentPattern(
+        first="{",
+        following=",",
+        none="{",
+        before={**for_types(":"), "string": f":{QUOTE}"},
+        after={**for_types(""), "string": QUOTE},
+        is_sorted=True,
+        is_nested=True,
+    ),
+)
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -36,7 +52,8 @@ def complete(form: ChatFormat) -> ChatFormat:
         marks=MARKS,
         reasoning=Wrapping("<|channel>thought\n", "<channel|>"),
         content=Wrapping(),
-        calls=CallSyntax("<|tool_call>", "<tool_call|>", read_calls),
+        calls=CallSyntax("<|tool_call>", END, read_calls),
+        call_pattern=CALLED,
         arrange=None if TAKES_RESULTS in form.template else _arrange,
     )
 

@@ -8,11 +8,13 @@ function call<|role_sep|>
 
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import CallPattern
 from specchat.chat.formats.call_syntax import CallSyntax, read_json
 from specchat.chat.formats.chat_format import ChatFormat
 from specchat.chat.formats.marks import Mark, usual_marks
 
 BEGIN = "<|message_sep|>\n\nfunction call<|role_sep|>"
+CALLED = CallPattern(begin=f'{BEGIN}\n{{"name": "', named='", "arguments": ', end="}")
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -20,7 +22,8 @@ def complete(form: ChatFormat) -> ChatFormat:
 
     `<|message_sep|>` also comes before a call, so only the vocabulary's end tokens end the turn.
     """
-    with_calls = replace(form, ends=(), calls=CallSyntax(BEGIN, "", read_json))
+    calls = CallSyntax(BEGIN, "", read_json)
+    with_calls = replace(form, ends=(), calls=calls, call_pattern=CALLED)
     marks = dict(usual_marks(with_calls))
     marks["aside"] = marks["answer"]
     marks["answer"] = (*marks["answer"], Mark("<|message_sep|>", "aside"))

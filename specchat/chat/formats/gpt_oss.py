@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from specchat.chat.formats.call_pattern import CallPattern
 from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
@@ -32,6 +33,10 @@ MARKS: Marks = {
     "answer": MESSAGE_ENDS,
     "call": (Mark("<|end|>", "start"), Mark("<|call|>", "aside")),
 }
+CALLED = CallPattern(
+    begin="<|channel|>commentary to=functions.", named=" <|constrain|>json<|message|>", end=""
+)
+"""What the model writes; the template shows an older form."""
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -45,6 +50,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning_field="thinking",
         ends=("<|return|>", "<|call|>"),
         calls=CallSyntax("<|channel|>commentary to=", "<|call|>", NamedJson(CALL)),
+        call_pattern=CALLED,
         arrange=_arrange,
     )
 

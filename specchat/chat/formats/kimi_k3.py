@@ -9,6 +9,13 @@ import json
 import re
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import (
+    ANY_INDEX,
+    JSON_TYPES,
+    ArgumentPattern,
+    CallPattern,
+    for_types,
+)
 from specchat.chat.formats.call_syntax import (
     Call,
     CallSyntax,
@@ -48,6 +55,21 @@ MARKS: Marks = {
     "aside": PARTS,
     "call": (Mark(_closed("tools"), "aside"),),
 }
+CALL_BEGIN, ARGUMENT_BEGIN = '<|open|>call tool="', '<|open|>argument key="'
+NUMBERED = f'" index="{ANY_INDEX}"<|sep|>'
+CALLED = CallPattern(
+    lead=_opened("response") + _closed("response"),
+    begin=_opened("tools") + CALL_BEGIN,
+    between=_closed("call") + CALL_BEGIN,
+    end=_closed("call") + _closed("tools") + _closed("message"),
+    arguments=ArgumentPattern(
+        first=NUMBERED + ARGUMENT_BEGIN,
+        following=ARGUMENT_BEGIN,
+        none=NUMBERED,
+        before={kind: f'" type="{kind}"<|sep|>' for kind in JSON_TYPES},
+        after=for_types(_closed("argument")),
+    ),
+)
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -59,6 +81,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         content=Wrapping(_opened("response"), _closed("response")),
         ends=("<|end_of_msg|>",),
         calls=CallSyntax(_opened("tools"), _closed("tools"), read_calls),
+        call_pattern=CALLED,
     )
 
 

@@ -6,7 +6,12 @@ The idea is taken from llama.cpp's auto-parser (`docs/autoparser.md` in its repo
 import re
 from dataclasses import replace
 
-from specchat.chat.formats.call_learning import TEXT_ARGUMENTS, call_cases, learn_calls
+from specchat.chat.formats.call_learning import (
+    TEXT_ARGUMENTS,
+    call_cases,
+    learn_calls,
+    learn_pattern,
+)
 from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
 from specchat.chat.formats.marks import usual_marks
 from specchat.chat.formats.probes import (
@@ -61,7 +66,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
-    calls = learn_calls(probes, reasoning)
+    calls, ends = learn_calls(probes, reasoning), _learn_ends(probes, content)
     found = ChatFormat(
         template,
         bos,
@@ -74,8 +79,9 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         switches=switches,
         number_switch=number_switch,
         roles=_learn_roles(probes),
-        ends=_learn_ends(probes, content),
+        ends=ends,
         calls=calls,
+        call_pattern=learn_pattern(probes, calls, ends, reasoning),
     )
     return replace(found, marks=usual_marks(found))
 

@@ -5,14 +5,31 @@
 
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
 from specchat.chat.formats.call_syntax import CallSyntax, read_python
 from specchat.chat.formats.chat_format import ChatFormat
 from specchat.chat.formats.marks import usual_marks
 
+BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
+CALLED = CallPattern(
+    begin=f"{BEGIN}[",
+    between="), ",
+    end=f")]{END}",
+    arguments=ArgumentPattern(
+        first="(",
+        following=", ",
+        none="(",
+        before=for_types("="),
+        after=for_types(""),
+        quotes='"',
+        has_words=True,
+    ),
+)
+
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls; the template reads reasoning from the field "thinking"."""
-    calls = CallSyntax("<|tool_call_start|>", "<|tool_call_end|>", read_python)
+    calls, called = CallSyntax(BEGIN, END, read_python), form.call_pattern or CALLED
     field = form.reasoning_field or ("thinking" if form.reasoning else "")
-    with_calls = replace(form, calls=calls, reasoning_field=field)
+    with_calls = replace(form, calls=calls, call_pattern=called, reasoning_field=field)
     return replace(with_calls, marks=usual_marks(with_calls))

@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from specchat.chat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
 from specchat.chat.formats.call_syntax import (
+    KEY_AGAIN,
     Call,
     CallSyntax,
     Tools,
@@ -24,12 +26,26 @@ SPACE = "]<]minimax[>["
 CALL = re.compile(rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"<]+)">')
 TAG = re.compile(r"<(?P<end>/?)(?P<key>[\w.-]+)>")
 ITEM = "item"
+CALL_BEGIN = f'\n{SPACE}<invoke name="'
+CALLED = CallPattern(
+    begin=f"{SPACE}<tool_call>{CALL_BEGIN}",
+    between=f"{SPACE}</invoke>{CALL_BEGIN}",
+    end=f"{SPACE}</invoke>\n{SPACE}</tool_call>",
+    arguments=ArgumentPattern(
+        first=f'">{SPACE}<',
+        following=f"{SPACE}<",
+        none='">',
+        before=for_types(">"),
+        after=for_types(f"{SPACE}</{KEY_AGAIN}>"),
+    ),
+)
+"""Objects and arrays as arguments are JSON here, which is read just as well as tags in tags."""
 
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls."""
     calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", read_calls)
-    with_calls = replace(form, calls=calls)
+    with_calls = replace(form, calls=calls, call_pattern=CALLED)
     marks = dict(usual_marks(with_calls))
     marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # closed at once
     again = Mark("<mm:think>", "reasoning")  # repeated although the prompt ends with it

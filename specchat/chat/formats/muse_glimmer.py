@@ -6,6 +6,7 @@ to=self<|message|>reasoning<|eom|><|start|>assistant to=user<|message|>answer<|e
 import re
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import ANY_NAME, ArgumentPattern, CallPattern, for_types
 from specchat.chat.formats.call_syntax import CallSyntax, TaggedArguments
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks, State
@@ -24,6 +25,21 @@ MARKS: Marks = {
     "answer": MESSAGE_END,
     "call": (Mark("<|eom|>", "start"),),
 }
+BEGIN, CALL_BEGIN = "<atem:function_calls>", '\n<atem:invoke name="'
+END = "</atem:invoke>\n</atem:function_calls>"
+CALLED = CallPattern(
+    lead=f" to={ANY_NAME}<|message|>",
+    begin=BEGIN + CALL_BEGIN,
+    between=f"{END}<|eom|><|start|>assistant to={ANY_NAME}<|message|>{BEGIN}{CALL_BEGIN}",
+    end=END,
+    arguments=ArgumentPattern(
+        first='">\n<atem:parameter name="',
+        following='<atem:parameter name="',
+        none='">\n',
+        before=for_types('">'),
+        after=for_types("</atem:parameter>\n"),
+    ),
+)
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -35,7 +51,8 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping(" to=self<|message|>", "<|eom|><|start|>assistant"),
         content=Wrapping(" to=user<|message|>"),
         ends=("<|eot|>",),
-        calls=CallSyntax("<atem:function_calls>", "", CALLS),
+        calls=CallSyntax(BEGIN, "", CALLS),
+        call_pattern=CALLED,
     )
 
 

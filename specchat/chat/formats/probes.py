@@ -14,7 +14,7 @@ FUNCTION, OTHER_FUNCTION = "fx7_first", "gx7_second"
 KEY, OTHER_KEY = "kx7_one", "lx7_two"
 VALUE, OTHER_VALUE = "vx7a", "wx7b"
 NUMBER = 70707
-CALL_ID = "callx7777"
+CALL_ID, OTHER_CALL_ID = "callx7777", "callx8888"
 LONGEST_PROBE = 100_000
 """Rendered probes with more characters are ignored; those of real templates have under 20,000."""
 FIELDS = ("reasoning_content", "thinking", "reasoning")
@@ -95,8 +95,8 @@ def conversation(*messages: Mapping[str, Any], generate: bool = False, **more: A
     return {"messages": list(messages), "add_generation_prompt": generate, **more}
 
 
-def common_start(first: str, second: str) -> int:
-    """Return the length of the common prefix."""
+def common_start(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return the length of the common beginning of two texts, or of two lists."""
     shorter = min(len(first), len(second))
     return next((at for at in range(shorter) if first[at] != second[at]), shorter)
 

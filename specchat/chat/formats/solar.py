@@ -7,6 +7,7 @@
 import re
 from dataclasses import replace
 
+from specchat.chat.formats.call_pattern import ANY_ID, CallPattern
 from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
 from specchat.chat.formats.chat_format import ChatFormat, Wrapping
 from specchat.chat.formats.marks import Mark, Marks
@@ -28,6 +29,13 @@ MARKS: Marks = {
     "aside": PARTS,
     "call": (Mark("<|calls|>", "aside"), Mark("<|end|>", "aside")),
 }
+START = f"<|tool_call:begin|>{ANY_ID}<|tool_call:name|>"
+CALLED = CallPattern(
+    begin=f"<|tool_calls|>{START}",
+    named="<|tool_call:args|>",
+    between=f"<|tool_call:end|>{START}",
+    end="<|tool_call:end|>",
+)
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -39,4 +47,5 @@ def complete(form: ChatFormat) -> ChatFormat:
         content=Wrapping("<|content|>"),
         ends=("<|calls|>", "<|flush|>"),
         calls=CallSyntax("<|tool_calls|>", "<|calls|>", NamedJson(CALL)),
+        call_pattern=CALLED,
     )

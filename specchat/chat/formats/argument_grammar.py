@@ -1,0 +1,207 @@
+"""Rules for arguments that a chat format writes one by one, not as JSON.
+
+They come in the order of the schema, as in JSON. A string is plain text, of which `enum` and
+`const` alone are enforced: its pattern, format and length are not.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from specchat.chat.formats.call_pattern import JSON_TYPES, PYTHON_WORDS, ArgumentPattern
+from specchat.chat.formats.call_syntax import KEY_AGAIN
+from specchat.chat.formats.grammar_rules import OPTIONS, Rules, Schema
+from specchat.errors import InvalidOption
+
+Value: TypeAlias = tuple[str, str]
+"""The JSON type of a value, and the expression for it."""
+
+DEEPEST = 12
+"""How deep a schema is looked into: through references, alternatives and nested values."""
+LOCAL = "#/"
+SHARED = ("$defs", "definitions", OPTIONS)
+"""What parts of a schema take over from the whole."""
+UNIONS = ("anyOf", "oneOf")
+JSON_WORDS = {word: name for name, word in PYTHON_WORDS.items()}
+
+
+def arguments_rule(rules: Rules, pattern: ArgumentPattern, name: str, schema: Schema) -> str:
+    """Return an expression for a tool's arguments, which follow the schema of an object.
+
+    Raises InvalidOption if the format cannot write a required one.
+    """
+    return _Arguments(rules, pattern, name, schema).members(schema, pattern.first, pattern.none, 0)
+
+
+class _Arguments:
+    """Makes the rules for the arguments of one tool."""
+
+    def __init__(self, rules: Rules, pattern: ArgumentPattern, name: str, root: Schema) -> None:
+        self._rules, self._pattern, self._name, self._root = rules, pattern, name, root
+
+    def members(self, schema: Schema, first: str, none: str, depth: int) -> str:
+        """Return an expression for the members of an object; one without any is `none`."""
+        rules, pattern = self._rules, self._pattern
+        properties = _mapping(schema.get("properties"))
+        following = rules.literal(pattern.following)
+        shared, first, none = rules.parted(first, none)
+        if not properties:
+            if schema.get("additionalProperties", True) is False or "properties" in schema:
+                return f"{shared} {none}"
+            member = self._member("", {}, depth)
+            return rules.add(f"{shared} ({none} | {first} {member} ({following} {member})*)")
+        required = set(schema.get("required") or ())
+        begun, unbegun = rules.add('""'), none  # from the last member to the first
+        listed = sorted(properties, key=str.lower) if pattern.is_sorted else properties
+        for key in reversed(list(listed)):
+            each = properties[key]
+            member, is_optional = self._member(key, each, depth), key not in required
+            if not member and not is_optional:
+                raise InvalidOption(f"tool {self._name}: this chat format cannot write {key}")
+            if not member:
+                continue
+            skipped = f" | {unbegun}" if is_optional else ""
+            unbegun = rules.add(f"{first} {member} {begun}{skipped}")
+            skipped = f" | {begun}" if is_optional else ""
+            begun = rules.add(f"{following} {member} {begun}{skipped}")
+        return f"{shared} {unbegun}"
+
+    def _member(self, key: str, schema: Any, depth: int) -> str:
+        """Return a rule for a key with its value, any key for ""; "" if it cannot be written."""
+        rules, pattern = self._rules, self._pattern
+        name = rules.literal(key) if key else "KEY"
+        found = []
+        for kind, value in dict.fromkeys(self._values(schema, key, depth)):
+            before = rules.literal(pattern.before[kind].replace(KEY_AGAIN, key))
+            after = rules.literal(pattern.after[kind].replace(KEY_AGAIN, key))
+            found.append(f"{name} {before} {value} {'' if kind == 'string' else after}")
+        return rules.add(" | ".join(found)) if found else ""
+
+    def _values(self, schema: Any, key: str, depth: int) -> Iterator[Value]:
+        """Yield the values that a schema allows, of the types that the format can write.
+
+        Strings include what ends them.
+        """
+        if depth > DEEPEST:
+            raise InvalidOption(f"tool {self._name}: the schema of {key} is nested too deeply")
+        schema = _mapping(schema)
+        if (target := _mapping(self._target(schema))) is not schema:
+            yield from self._values(target, key, depth + 1)
+        elif "const" in schema or "enum" in schema:
+            for value in [schema["const"]] if "const" in schema else schema["enum"]:
+                yield from self._constant(value, key)
+        elif branches := [each for name in UNIONS for each in schema.get(name) or ()]:
+            for branch in branches:
+                yield from self._values(branch, key, depth + 1)
+        else:
+            for kind in _types(schema):
+                yield from self._typed(kind, schema, key, depth)
+
+    def _target(self, schema: Schema) -> Any:
+        """Return the schema that a local reference names, or the schema itself."""
+        reference, found = schema.get("$ref"), self._root
+        if not isinstance(reference, str) or not reference.startswith(LOCAL):
+            return schema
+        for step in reference.removeprefix(LOCAL).split("/"):
+            found = _mapping(found.get(step.replace("~1", "/").replace("~0", "~")))
+        return found
+
+    def _constant(self, value: Any, key: str) -> Iterator[Value]:
+        kind = _type_of(value)
+        if kind not in self._pattern.before:
+            return
+        if kind == "string":
+            yield kind, self._said(value, key)
+        elif kind in {"object", "array"}:
+            shared = {name: self._root[name] for name in SHARED if name in self._root}
+            yield kind, self._rules.json({**shared, "const": value})
+        else:
+            yield kind, self._word(json.dumps(value))
+
+    def _typed(self, kind: str, schema: Schema, key: str, depth: int) -> Iterator[Value]:
+        place = "number" if kind == "integer" else kind
+        if place not in self._pattern.before:
+            return
+        if kind == "string":
+            yield kind, self._text(key)
+        elif kind == "boolean":
+            yield kind, self._rules.add(f"{self._word('true')} | {self._word('false')}")
+        elif kind == "null":
+            yield kind, self._word("null")
+        elif self._pattern.is_nested and kind == "object":
+            yield kind, self._rules.add(f'{self.members(schema, "{", "{", depth + 1)} "}}"')
+        elif self._pattern.is_nested and kind == "array":
+            yield kind, self._list(schema, key, depth)
+        else:
+            shared = {name: self._root[name] for name in SHARED if name in self._root}
+            yield place, self._rules.json({**shared, **schema, "type": kind})
+
+    def _list(self, schema: Schema, key: str, depth: int) -> str:
+        """Return a rule for an array whose items are written as nested values."""
+        pattern, rules = self._pattern, self._rules
+        found = []
+        for kind, value in dict.fromkeys(self._values(schema.get("items"), key, depth + 1)):
+            before = pattern.before[kind].removeprefix(":")
+            found.append(f"{rules.literal(before)} {value}")
+        item = rules.add(" | ".join(found)) if found else '""'
+        return rules.add(f'"[" ({item} ({rules.literal(pattern.following)} {item})*)? "]"')
+
+    def _text(self, key: str) -> str:
+        """Return an expression for any text with what ends it.
+
+        A special token cannot be part of a text; anything else that ends it ends it as soon as it
+        occurs.
+        """
+        if self._pattern.quotes:
+            return f"QUOTED {self._rules.literal(self._pattern.after['string'])}"
+        after = self._pattern.after["string"].replace(KEY_AGAIN, key)
+        parts = self._rules.parts(after)
+        plain = parts[0] if parts and isinstance(parts[0], str) else ""
+        text = f"/(?s:.*){_escaped(plain)}/"
+        if len(parts) > bool(plain):  # a special token
+            rest = after[len(plain) :]
+            return f"{self._rules.add(text)} {self._rules.literal(rest)}"
+        return self._rules.add(text, "[lazy]")
+
+    def _said(self, value: str, key: str) -> str:
+        """Return an expression for one string with what ends it."""
+        after = self._rules.literal(self._pattern.after["string"].replace(KEY_AGAIN, key))
+        quotes = self._pattern.quotes
+        if not quotes:
+            return f"{self._rules.literal(value)} {after}"
+        written = json.dumps(value, ensure_ascii=False) if quotes == '"' else repr(value)
+        return f"{self._rules.literal(written)} {after}"
+
+    def _word(self, word: str) -> str:
+        """Return an expression for a number, a boolean or null; Python's words may fit too."""
+        others = [JSON_WORDS[word]] if self._pattern.has_words and word in JSON_WORDS else []
+        return self._rules.add(" | ".join(map(self._rules.literal, [word, *others])))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _types(schema: Schema) -> list[str]:
+    """Return the JSON types that a schema names; all if it names none."""
+    named = schema.get("type")
+    if isinstance(named, str):
+        return [named]
+    if isinstance(named, list):
+        return [each for each in named if isinstance(each, str)]
+    if "properties" in schema:
+        return ["object"]
+    return list(JSON_TYPES)
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "boolean", str: "string", int: "number", float: "number", list: "array"}
+    return kinds.get(type(value), "object")
+
+
+def _escaped(text: str) -> str:
+    """Return a text as it is written in an expression between slashes."""
+    return "".join(r"\n" if each == "\n" else re.escape(each) for each in text).replace("/", r"\/")

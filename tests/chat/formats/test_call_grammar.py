@@ -1,0 +1,206 @@
+"""Grammars allow the calls that a chat format writes, with arguments that follow the tools."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from real_templates import needs_templates, template_of
+from scripts.support.call_check import CALLS_OF, ByteVocabulary, check_calls
+from specchat.chat.formats import format_of
+from specchat.chat.formats.call_grammar import OfferedTool, call_grammar
+from specchat.chat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
+from specchat.errors import InvalidOption
+
+HERMES = CallPattern(
+    begin='<tool_call>\n{"name": "',
+    named='", "arguments": ',
+    between='}\n</tool_call>\n<tool_call>\n{"name": "',
+    end="}\n</tool_call>",
+)
+TAGS = CallPattern(
+    begin="<call=",
+    between="</call>\n<call=",
+    end="</call>",
+    arguments=ArgumentPattern(
+        first=">\n<p=",
+        following="<p=",
+        none=">\n",
+        before=for_types(">"),
+        after=for_types("</p>\n"),
+    ),
+)
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+        "additionalProperties": False}  # fmt: skip
+FIND, BOOK = OfferedTool("find", CITY), OfferedTool("find_all", CITY)
+
+
+def allowed(pattern: CallPattern, text: str, *tools: OfferedTool, **options: Any) -> bool:
+    """Return True if the grammar of some tools allows a text as a whole answer."""
+    vocabulary = ByteVocabulary()
+    grammar = call_grammar(pattern, tools or (FIND, BOOK), vocabulary.grammars.split, **options)
+    return vocabulary.allowed(grammar, text) == text
+
+
+def written(name: str, arguments: str) -> str:
+    """Return a call in the form of HERMES."""
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        (written("find", '{"city": "Graz"}'), True),
+        (written("find_all", '{"city": "Graz"}'), True),
+        ("\n" + written("find", '{"city": "Graz"}'), True),
+        (written("find", '{"city": "Graz"}') + "\n" + written("find_all", '{"city": "x"}'), True),
+        (written("search", '{"city": "Graz"}'), False),
+        (written("find", "{}"), False),
+        (written("find", '{"city": 7}'), False),
+        (written("find", '{"city": "Graz", "more": 1}'), False),
+        (written("find", '{"city":"Graz"}'), False),
+        ("So: " + written("find", '{"city": "Graz"}'), False),
+        (written("find", '{"city": "Graz"}') + " Done.", False),
+    ],
+)
+def test_a_call_has_a_tools_name_and_its_arguments(text: str, is_right: bool) -> None:
+    """Any other text is refused, and so is text around the calls."""
+    assert allowed(HERMES, text) == is_right
+
+
+def test_a_second_call_may_be_refused() -> None:
+    """As a client can ask for one call at a time."""
+    one = written("find", '{"city": "Graz"}')
+
+    assert allowed(HERMES, one, is_parallel=False)
+    assert not allowed(HERMES, f"{one}\n{one}", is_parallel=False)
+
+
+def test_a_grammar_can_begin_after_the_mark() -> None:
+    """There, the text before the mark may be any."""
+    rest = written("find", '{"city": "Graz"}').removeprefix("<tool_call>")
+
+    assert allowed(HERMES, rest, mark="<tool_call>")
+    assert not allowed(HERMES, "<tool_call>" + rest, mark="<tool_call>")
+
+
+def test_marks_are_tokens_of_their_own_where_the_vocabulary_has_them() -> None:
+    """A model cannot spell them out then, and its text cannot contain them."""
+    vocabulary = ByteVocabulary(["<tool_call>", "</tool_call>"])
+    grammar = call_grammar(HERMES, [FIND], vocabulary.grammars.split)
+    text = written("find", '{"city": "</tool_call>"}')
+
+    assert vocabulary.allowed(grammar, written("find", '{"city": "Graz"}')) is not None
+    assert vocabulary.allowed(grammar, text) is None
+
+
+def tagged(*pairs: tuple[str, str], name: str = "plan") -> str:
+    """Return a call in the form of TAGS."""
+    return (
+        f"<call={name}>\n" + "".join(f"<p={key}>{value}</p>\n" for key, value in pairs) + "</call>"
+    )
+
+
+PLAN = OfferedTool(
+    "plan",
+    {
+        "type": "object",
+        "$defs": {"Way": {"enum": ["train", "boat"]}},
+        "properties": {
+            "goal": {"type": "string"},
+            "way": {"$ref": "#/$defs/Way"},
+            "days": {"type": "integer", "minimum": 1},
+            "back": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            "stops": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["goal", "days"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        (tagged(("goal", 'a <b> "c"\n7'), ("days", "2")), True),
+        (tagged(("goal", "a"), ("way", "boat"), ("days", "2"), ("stops", '["x", "y"]')), True),
+        (tagged(("goal", "a"), ("days", "2"), ("back", "null")), True),
+        (tagged(("goal", "a"), ("days", "2"), ("back", "true")), True),
+        (tagged(("goal", "a")), False),
+        (tagged(("days", "2")), False),
+        (tagged(), False),
+        (tagged(("goal", "a"), ("days", "two")), False),
+        (tagged(("goal", "a"), ("days", "0")), False),
+        (tagged(("goal", "a"), ("way", "car"), ("days", "2")), False),
+        (tagged(("goal", "a"), ("days", "2"), ("back", "maybe")), False),
+        (tagged(("goal", "a"), ("days", "2"), ("stops", "[1]")), False),
+        (tagged(("goal", "a"), ("days", "2"), ("other", "1")), False),
+        (tagged(("goal", "a"), ("days", "2"), name="other"), False),
+    ],
+)
+def test_arguments_in_tags_follow_the_schema(text: str, is_right: bool) -> None:
+    """Strings are plain text up to their end mark; other values are JSON of their schema."""
+    assert allowed(TAGS, text, PLAN) == is_right
+
+
+def test_a_tool_without_parameters_has_no_arguments() -> None:
+    """An object without a word about its properties has any."""
+    empty = OfferedTool("now", {"type": "object", "properties": {}})
+    any_object = OfferedTool("note", {"type": "object"})
+
+    assert allowed(TAGS, tagged(name="now"), empty)
+    assert not allowed(TAGS, tagged(("x", "1"), name="now"), empty)
+    assert allowed(TAGS, tagged(name="note"), any_object)
+    assert allowed(TAGS, tagged(("x", "1"), ("y", "two words"), name="note"), any_object)
+
+
+def test_optional_arguments_may_all_be_left_out() -> None:
+    """Also where others follow them."""
+    schema = {"type": "object", "properties": {key: {"type": "integer"} for key in "abc"}}
+    tool = OfferedTool("add", schema)
+
+    assert allowed(TAGS, tagged(name="add"), tool)
+    assert allowed(TAGS, tagged(("b", "1"), name="add"), tool)
+    assert allowed(TAGS, tagged(("a", "1"), ("c", "2"), name="add"), tool)
+    assert not allowed(TAGS, tagged(("c", "1"), ("a", "2"), name="add"), tool)
+
+
+def test_white_space_after_the_last_call_does_not_call_for_another() -> None:
+    """Some templates write a line break there, which others have before the next call."""
+    pattern = dataclasses.replace(HERMES, end=HERMES.end + "\n")
+    one = written("find", '{"city": "Graz"}')
+
+    assert allowed(pattern, one)
+    assert allowed(pattern, f"{one}\n")
+    assert allowed(pattern, f"{one}\n{one}\n")
+
+
+def test_a_form_says_which_argument_it_cannot_write() -> None:
+    """So that a request can be refused, or the tool left open."""
+    pattern = CallPattern(
+        begin="<call=",
+        end="</call>",
+        arguments=ArgumentPattern(">\n<p=", "<p=", ">\n", {"string": ">"}, {"string": "</p>\n"}),
+    )
+
+    with pytest.raises(InvalidOption, match=r"plan.* days"):
+        call_grammar(pattern, [PLAN], ByteVocabulary().grammars.split)
+
+
+@needs_templates
+@pytest.mark.parametrize("name", CALLS_OF)
+def test_real_templates_calls_are_allowed(name: str) -> None:
+    """What models utter and the template writes is allowed; what the tools do not take is not."""
+    checked = check_calls(name, template_of(name))
+
+    assert checked.is_right
+    assert {case for case, is_right in checked.rendered.items() if not is_right} == CALLS_OF[name]
+
+
+@needs_templates
+def test_a_template_without_calls_has_no_pattern() -> None:
+    """Nothing can be said about how its model would write them."""
+    template = template_of("HuggingFaceTB-SmolLM3-3B")
+
+    assert format_of(template, "<s>", "<|im_end|>").call_pattern is None
