@@ -78,6 +78,9 @@ PREDICTION = TokenOrigin(
 )
 """A text that a request expects, from which any drafter's answers may be drafted first."""
 
+GRAMMAR = TokenOrigin("grammar", "g", "grammar", colour="text-accent", mark="underline bold italic")
+"""A request's grammar, where it allows one token only: no model has to make or check it."""
+
 DRAFTERS: dict[str, DrafterDescriptor] = {}
 """All drafters by name, in the order of their registration; see `register`."""
 
@@ -137,9 +140,9 @@ def may_use(choice: str, *kinds: str) -> bool:
 
 
 def origins() -> tuple[TokenOrigin, ...]:
-    """Return all origins: every drafter's, then a prediction and the target."""
+    """Return all origins: every drafter's, then a prediction, a grammar and the target."""
     own = (each for drafter in DRAFTERS.values() for each in drafter.origins)
-    return tuple(dict.fromkeys([*own, PREDICTION, TARGET]))
+    return tuple(dict.fromkeys([*own, PREDICTION, GRAMMAR, TARGET]))
 
 
 def origin(name: str) -> TokenOrigin:

@@ -41,6 +41,10 @@ class InvalidOption(SpecchatError):
     """Raised for a usage error: an unknown option, or a value out of range."""
 
 
+class NothingAllowed(InvalidOption):
+    """Raised where a grammar allows only tokens that other options forbid."""
+
+
 class CatalogueError(SpecchatError):
     """Raised when models.toml is invalid."""
 

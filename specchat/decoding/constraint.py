@@ -1,6 +1,6 @@
 """The protocol of constraints: what an answer may consist of, token by token."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -42,12 +42,24 @@ class Mask:
             flags = np.pad(flags, (0, logits.size - flags.size))
         return np.where(flags, logits, np.float32(-np.inf))
 
+    @property
+    def is_single(self) -> bool:
+        """Whether one token may come and no other."""
+        words = self._bits[self._bits != 0]
+        return words.size == 1 and int(words[0]).bit_count() == 1
+
+    @classmethod
+    def where(cls, flags: npt.NDArray[np.bool_]) -> "Mask":
+        """Return the mask that allows the tokens whose flag is set, shape (vocabulary,)."""
+        padded = np.pad(flags, (0, -flags.size % 32))
+        return cls(np.packbits(padded, bitorder="little").view(np.uint32))
+
     @classmethod
     def of(cls, tokens: Sequence[int], vocabulary: int) -> "Mask":
         """Return the mask that allows these tokens of a vocabulary."""
-        flags = np.zeros(-(-vocabulary // 32) * 32, dtype=np.uint8)
-        flags[list(tokens)] = 1
-        return cls(np.packbits(flags, bitorder="little").view(np.uint32))
+        flags = np.zeros(vocabulary, dtype=np.bool_)
+        flags[list(tokens)] = True
+        return cls.where(flags)
 
 
 class Constraint(Protocol):
@@ -57,7 +69,7 @@ class Constraint(Protocol):
     """
 
     def mask(self) -> Mask | None:
-        """Return the tokens that may come next, None if all may; valid until the next change."""
+        """Return the tokens that may come next, None if all may. It may be kept."""
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must come next, in order; none where there is a choice.
@@ -78,3 +90,95 @@ class Constraint(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the answer may end here."""
+
+
+class Walk:
+    """An answer's constraint at every place of a draft; without one, everything is allowed.
+
+    Each place has its own mask, which drafter and verifier ask for: it is made once.
+    """
+
+    def __init__(self, constraint: Constraint | None, end_tokens: Collection[int] = ()) -> None:
+        """Begin at the answer's start."""
+        self._constraint = constraint
+        self._ends = end_tokens
+        self._path: list[int] = []  # drafted tokens that the constraint has followed
+        self._masks: list[Mask | None] = []  # after each of them, and before
+
+    def mask_after(self, drafted: Sequence[int]) -> Mask | None:
+        """Return what may follow the answer and these drafted tokens, None for everything.
+
+        That is also the answer where the constraint is over, and behind an end or a token that may
+        not come: nothing there counts.
+        """
+        if self._constraint is None:
+            return None
+        self._walk(drafted)
+        return self._masks[len(drafted)] if len(drafted) < len(self._masks) else None
+
+    def num_allowed(self, drafted: Sequence[int]) -> int:
+        """Return how many leading tokens of a draft may come."""
+        if self._constraint is None:
+            return len(drafted)
+        self._walk(drafted)
+        length = len(self._path)
+        if length >= len(drafted) or self._constraint.is_over:
+            return min(length, len(drafted))
+        mask = self._masks[length]
+        is_end = mask is None or mask.allows(drafted[length])
+        return length + is_end
+
+    def follow(self, token: int) -> None:
+        """Follow a token of the answer; an end is none. Raises InvalidOption if it may not come."""
+        if self._constraint is not None and token not in self._ends:
+            self._return()
+            self._constraint.push(token)
+
+    def forced(self) -> Sequence[int]:
+        """Return the tokens that must follow the answer."""
+        if self._constraint is None:
+            return ()
+        self._return()
+        return self._constraint.forced()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer must end after the tokens that were followed."""
+        return self._constraint is not None and self._constraint.is_over
+
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether the answer may end here; None without a constraint."""
+        return self._constraint.is_complete if self._constraint else None
+
+    def _walk(self, drafted: Sequence[int]) -> None:
+        """Follow a draft as far as its tokens may come."""
+        constraint, path, masks = self._constraint, self._path, self._masks
+        if constraint is None:
+            return
+        if not masks:
+            masks.append(constraint.mask())
+        num_common = 0
+        for known, token in zip(path, drafted, strict=False):
+            if known != token:
+                break
+            num_common += 1
+        if num_common == len(drafted):
+            return
+        if num_common < len(path):
+            constraint.pop(len(path) - num_common)
+            del path[num_common:], masks[num_common + 1 :]
+        for token in drafted[num_common:]:
+            mask = masks[-1]
+            is_end = token in self._ends or constraint.is_over
+            if is_end or not (mask is None or mask.allows(token)):
+                return
+            constraint.push(token)
+            path.append(token)
+            masks.append(None if constraint.is_over else constraint.mask())
+
+    def _return(self) -> None:
+        """Go back to the end of the answer."""
+        if self._constraint is not None and self._path:
+            self._constraint.pop(len(self._path))
+        self._path, self._masks = [], []

@@ -32,9 +32,9 @@ class FixedPacer:
         del depth
         return True
 
-    def begin_step(self, depth: int, limit: int) -> None:
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
         """Begin a step that drafts up to `limit` tokens."""
-        del depth
+        del depth, num_forced
         self.room = limit
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:

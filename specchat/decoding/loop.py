@@ -10,6 +10,7 @@ from typing import TypeAlias
 from numpy.random import default_rng
 
 from specchat.decoding.chunk import Alternative, Chunk, Finish
+from specchat.decoding.constraint import Constraint, Walk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
@@ -27,7 +28,7 @@ from specchat.decoding.verification import (
     verify_by_block,
     verify_by_noise,
 )
-from specchat.drafter_registry import TARGET
+from specchat.drafter_registry import GRAMMAR, TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
 
@@ -46,6 +47,9 @@ class Request:
 
     The answer begins with the tokens of `begun`, steps of an earlier answer, and goes on as if it
     had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
+
+    The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with
+    the next draft, in passes of at most `longest_pass` tokens; None for any number.
     """
 
     tokens: Sequence[int]
@@ -63,6 +67,8 @@ class Request:
     if_too_long: str = SHORTER_OR_LARGER
     begun: Sequence[Chunk] = ()
     num_alternatives: int = 0
+    constraint: Constraint | None = None
+    longest_pass: int | None = None
 
     def __post_init__(self) -> None:
         """Raise InvalidOption for a value out of range."""
@@ -104,19 +110,23 @@ def decode(
     decides how much of the request's draft length is used; without one, all of it is.
 
     Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
-    the last, so the generator may be closed at any chunk. Raises ContextFull if the prompt does not
-    fit.
+    the last one that was not forced and those after it, so the generator may be closed at any
+    chunk. Raises ContextFull if the prompt does not fit.
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
     answer.require_room()
     try:
         yield from answer.begun()
         if answer.finish is None:
+            opening = answer.opening()
             answer.read_prompt(drafter, on_progress)
+            if opening:
+                yield opening
         while answer.finish is None:
             yield answer.step(drafter)
     except Cancelled:
         yield answer.ended("cancelled")
+    statistics.is_valid = answer.is_valid
 
 
 class _Answer:
@@ -130,12 +140,19 @@ class _Answer:
         self._request = request
         self._statistics = statistics
         self._pacer = pacer
-        self._num_begun = sum(len(step.tokens) for step in request.begun)
+        self._num_before = sum(len(step.tokens) for step in request.begun)
         self._tokens = [*request.tokens, *(each for step in request.begun for each in step.tokens)]
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
         self._own = OwnProbabilities()
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
+        self._walk = Walk(request.constraint, frozenset(request.end_tokens))
+        self._num_unread = 1  # emitted tokens that the next pass reads
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Whether the answer is what its constraint allows as a whole; None without one."""
+        return self._walk.is_complete
 
     def require_room(self) -> None:
         """Raise ContextFull if the prompt, with the answer so far, exceeds the context."""
@@ -155,7 +172,9 @@ class _Answer:
         """
         for step in self._request.begun:
             texts = tuple([self._text.push(token) for token in step.tokens])
-            if self._text.is_stopped:
+            for token in step.tokens:
+                self._walk.follow(token)
+            if self._text.is_stopped or self._walk.is_over:
                 self.finish = "stop"
             yield step._replace(
                 text="".join(texts), texts=texts, finish=self.finish, seconds=0.0,
@@ -166,7 +185,7 @@ class _Answer:
         """Evaluate all of the prompt but its last token, and begin the drafter's answer."""
         request, statistics, tokens = self._request, self._statistics, self._tokens
         num_tokens = len(tokens)
-        statistics.prompt_tokens = num_tokens
+        statistics.prompt_tokens = num_tokens - statistics.forced
         began = perf_counter()
         try:
             num_cached = self._target.count_known(tokens)
@@ -178,36 +197,76 @@ class _Answer:
             statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            task = DraftTask(tokens, request.sampling, self._draw_draft, is_soon, is_ever)
+            draw, mask_after = self._draw_draft, self._walk.mask_after
+            task = DraftTask(tokens, request.sampling, draw, is_soon, is_ever, mask_after)
             drafter.begin(task)
         finally:
             statistics.prompt_s += perf_counter() - began
+            if statistics.forced:
+                statistics.time_to_first_token_s = statistics.prompt_s
+
+    def opening(self) -> Chunk | None:
+        """Emit the tokens that must begin the answer, if any; the prompt's passes read them."""
+        tokens, texts = self._forced()
+        self._num_before += len(tokens)
+        if not tokens:
+            return None
+        return Chunk(
+            "".join(texts), tokens, (GRAMMAR.name,) * len(tokens), texts, finish=self.finish,
+            alternatives=self._certain(tokens), stop_string=self._text.stop_string,
+        )  # fmt: skip
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""
-        depth, began = len(self._tokens) - 1, perf_counter()
-        room = self._target.capacity - depth
+        began = perf_counter()
+        room = self._target.capacity - len(self._tokens) + 1
         if (is_cancelled := self._request.is_cancelled()) or room == 0:
             return self.ended("cancelled" if is_cancelled else "context")
+        num_unread = self._read_ahead()
+        depth = len(self._tokens) - num_unread
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
-        self._pacer.begin_step(depth, min(self._request.draft_length, room - 1, self._num_left - 1))
-        draft = drafter.propose(self._pacer)
+        limit = min(self._request.draft_length, room - 1, self._num_left - 1)
+        if self._request.longest_pass and num_unread > 1:
+            limit = min(limit, self._request.longest_pass - num_unread)
+        self._pacer.begin_step(depth, limit, num_unread - 1)
+        draft = self._cut(drafter.propose(self._pacer))
         drafted = perf_counter()
         if draft:
             self._target.mark()
         tokens = [each.token for each in draft]
-        rows = self._target.evaluate([self._tokens[-1], *tokens], len(tokens) + 1)
+        rows = self._target.evaluate([*self._tokens[depth:], *tokens], len(tokens) + 1)
         evaluated = perf_counter()
         verdict, chances = self._verify(draft, tokens, rows)
         chunk = self._emit(draft, tokens, verdict, rows)
-        drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
-        single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
-        self._statistics.time_step(chunk, single, began, drafted, evaluated)
+        num_own = len(chunk.tokens) - self._num_unread + 1
+        drafter.observe(chunk.tokens, min(verdict.num_accepted, num_own))
+        single = self._pacer.end_step(chunk.tokens[:num_own], perf_counter() - drafted)
+        num_read, num_decoded = num_unread + len(tokens), num_unread - 1 + num_own
+        times = (began, drafted, evaluated)
+        self._statistics.time_step(num_read, num_decoded, single, *times)
         return chunk._replace(seconds=self._statistics.decode_s, chances=chances)
 
+    def _cut(self, draft: Sequence[DraftToken]) -> Sequence[DraftToken]:
+        """Cut a draft before a token that may not come, unless that was drawn.
+
+        A drawn one has to be rejected, so that what was not drawn gets its share of the correction.
+        """
+        length = self._walk.num_allowed([each.token for each in draft])
+        is_certain = length < len(draft) and len(draft[length].distribution) == 1
+        return draft[:length] if is_certain else draft
+
+    def _read_ahead(self) -> int:
+        """Read forced tokens that are too many for one pass; return how many are left for it."""
+        longest = self._request.longest_pass
+        while longest and self._num_unread > longest:
+            depth = len(self._tokens) - self._num_unread
+            self._target.evaluate(self._tokens[depth : depth + longest], 0)
+            self._num_unread -= longest
+        return self._num_unread
+
     def _draw_draft(self, distribution: Distribution, index: int) -> int:
-        """Draw a drafted token: its index counts from the end of what the answer begins with."""
-        return self._request.draw(distribution, self._num_begun + index)
+        """Draw a drafted token: its index counts from the first step."""
+        return self._request.draw(distribution, self._num_before + index)
 
     def _verify(
         self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows
@@ -218,7 +277,8 @@ class _Answer:
         @cache
         def target_at(index: int) -> Distribution:
             history = [*past, *tokens[:index]] if past else ()
-            return self._sampler.distribution(rows[index], history)
+            mask = self._walk.mask_after(tokens[:index])
+            return self._sampler.distribution(rows[index], history, mask)
 
         verify = self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
         verdict = verify(draft, target_at, self._request.random)
@@ -250,15 +310,23 @@ class _Answer:
             ]
         )
 
+    def _certain(self, tokens: Sequence[int]) -> Alternatives:
+        """Return forced tokens as the only likely ones in their places, if these are asked for."""
+        if not self._request.num_alternatives:
+            return ()
+        return tuple([((token, self._text.piece(token), 1.0),) for token in tokens])
+
     def _emit(
         self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows
     ) -> Chunk:
-        """Emit the accepted tokens and the target's own, up to the end; roll back the rest."""
+        """Emit the accepted tokens and the target's own, up to the end; roll back the rest.
+
+        Tokens that must follow are emitted with them.
+        """
         run = (*proposed[: verdict.num_accepted], verdict.token)
         texts = self._texts_until_end(run)
         tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
         self._tokens += tokens
-        self._num_left -= len(tokens)
         proposers = [each.origin for each in draft]
         self._statistics.count_step(len(draft), num_kept, len(tokens), proposers)
         alternatives = self._alternatives(tokens, rows)
@@ -266,18 +334,37 @@ class _Answer:
             self._target.rollback(len(self._tokens) - 1)
         origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
+        forced, more_texts = self._forced() if self.finish is None else ((), ())
+        self._num_unread = 1 + len(forced)
+        if forced:
+            tokens, texts = tokens + forced, texts + more_texts
+            origins += (GRAMMAR.name,) * len(forced)
+            alternatives += self._certain(forced)
         return Chunk(
             "".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish,
             alternatives=alternatives, stop_string=self._text.stop_string,
         )  # fmt: skip
+
+    def _forced(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Add the tokens that must follow now to the answer; return them and their texts."""
+        room = self._target.capacity + 1 - len(self._tokens)
+        forced = self._walk.forced()[:room]
+        texts = self._texts_until_end(forced)
+        tokens = tuple(forced[: len(texts)])
+        self._tokens += tokens
+        self._statistics.count_forced(len(tokens))
+        return tokens, texts
 
     def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:
         """Return the text of each token up to the one that ends the answer; set the reason."""
         texts: list[str] = []
         for token in run:
             texts.append(self._text.push(token))
-            if self._text.is_stopped or len(texts) == self._num_left:
-                self.finish = "stop" if self._text.is_stopped else "length"
+            self._walk.follow(token)
+            self._num_left -= 1
+            is_stopped = self._text.is_stopped or self._walk.is_over
+            if is_stopped or not self._num_left:
+                self.finish = "stop" if is_stopped else "length"
                 texts[-1] += self._text.finish()
                 break
         return tuple(texts)

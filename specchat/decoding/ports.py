@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
@@ -14,6 +15,9 @@ Rows: TypeAlias = Sequence[Logits]
 
 Draw: TypeAlias = Callable[[Distribution, int], int]
 """Draws a token from a distribution, for an index in the answer: 0 for its first token."""
+
+MaskAfter: TypeAlias = Callable[[Sequence[int]], Mask | None]
+"""Returns what may follow the answer and these drafted tokens; None for everything."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens evaluated so far, and the number of all."""
@@ -56,6 +60,10 @@ class LanguageModel(Protocol):
         """Keep the first `length` tokens, at least as many as at a valid mark."""
 
 
+def _everything(_: Sequence[int]) -> Mask | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTask:
     """What a drafter needs to know about the next answer: prompt, sampling, how to draw.
@@ -63,6 +71,10 @@ class DraftTask:
     Tokens are drawn with `draw`; with a seed it uses the target's noise, so that both are likely to
     draw the same token. `is_soon` means that proposals are likely to be wanted from the start, so
     preparing pays; `is_ever`, that they may be wanted at all.
+
+    A token that `mask_after` does not allow behind those drafted before it is never accepted. The
+    distribution that a token is drawn from is better masked first; tokens that are certain need
+    not be looked at, for a draft is cut before one that may not come.
     """
 
     tokens: Sequence[int]
@@ -70,6 +82,7 @@ class DraftTask:
     draw: Draw
     is_soon: bool = True
     is_ever: bool = True
+    mask_after: MaskAfter = _everything
 
 
 class BlockModel(LanguageModel, Protocol):
@@ -103,8 +116,11 @@ class Pacer(Protocol):
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
 
-    def begin_step(self, depth: int, limit: int) -> None:
-        """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+        """Begin a step after `depth` tokens that may draft up to `limit` tokens.
+
+        Its pass reads `num_forced` tokens more than its draft and the last token.
+        """
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens is worth its time."""
@@ -122,7 +138,7 @@ class Pacer(Protocol):
         """Learn from a verification which tokens were accepted."""
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Learn from a step's emitted tokens and its time without drafting.
+        """Learn from the tokens that a step verified or drew, and its time without drafting.
 
         Returns the present time of a plain step in seconds, 0.0 if unknown.
         """
@@ -143,7 +159,8 @@ class Drafter(Protocol):
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update with the step's tokens: `num_accepted` drafted ones, then the target's own.
 
-        The target's own token is missing if the answer ended within the accepted tokens.
+        The target's own token is missing if the answer ended within the accepted tokens. Tokens
+        that a grammar forces follow it; the target has not read them yet.
         """
 
     def close(self) -> None:

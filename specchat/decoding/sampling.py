@@ -3,6 +3,10 @@
 The steps and their order are llama.cpp's defaults (common/sampling.cpp): logit bias, penalties,
 top-k, top-p, min-p, temperature. Only tokens near the maximum can survive them, so one comparison
 narrows the row first; the rest works on a few dozen tokens.
+
+A constraint's mask comes before all of them. It is applied to the tokens that a step looks at:
+masking the whole row takes many times as long, and is left to rows whose likeliest token may not
+come.
 """
 
 import math
@@ -10,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Ids, Logits
-from specchat.errors import EngineFailed
+from specchat.errors import EngineFailed, NothingAllowed
 from specchat.options.declarations import Sampling
 
 UNREACHABLE = 53 * math.log(2.0)
@@ -46,11 +51,14 @@ class Sampler:
         last_n = self.sampling.repeat_last_n
         return tokens if last_n < 0 else tokens[-last_n:]
 
-    def distribution(self, logits: Logits, history: Sequence[int]) -> Distribution:
+    def distribution(
+        self, logits: Logits, history: Sequence[int], mask: Mask | None = None
+    ) -> Distribution:
         """Return the processed distribution of a row of logits, shape (vocabulary,).
 
         `history` holds the tokens before this position, drafted ones included: all of them, or a
-        `window` and what follows it. Raises EngineFailed for a row of NaN or infinities.
+        `window` and what follows it. Only tokens that the mask allows have a probability. Raises
+        EngineFailed for a row of NaN or infinities, and NothingAllowed.
         """
         if self._is_adjusting:
             logits = self._adjusted(logits, history)
@@ -61,11 +69,34 @@ class Sampler:
                 "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
                 " build cannot run it; download the file again, or try --gpu-layers 0"
             )
+        if mask is not None and not mask.allows(best):
+            logits, mask = mask.masked(logits), None
+            best = int(logits.argmax())
+            top = logits.item(best)
+            if math.isinf(top):
+                raise NothingAllowed(
+                    "no token may come next: logit_bias forbids all that the grammar allows"
+                )
         if self._is_greedy:
             return Distribution.certain(best)
         if 0 < self.sampling.top_k <= LARGEST_TABLE:
-            return self._among_few(*self._nearest_few(logits, top), top)
+            return self._among_few(*self._few_allowed(logits, top, mask), top)
+        if mask is not None:
+            logits = mask.masked(logits)
         return self._tempered(*self._survivors(logits, top), top)
+
+    def _few_allowed(self, logits: Logits, top: float, mask: Mask | None) -> tuple[Ids, Logits]:
+        """Return the allowed tokens that survive top-k, best first."""
+        if mask is None:
+            return self._nearest_few(logits, top)
+        top_k = self.sampling.top_k
+        ids = (logits >= top - min(self._reach, self._search_floor)).nonzero()[0]
+        ids = ids[mask.allowed(ids)]
+        if ids.size < top_k:
+            return self._nearest_few(mask.masked(logits), top)
+        values = logits[ids]
+        order = values.argsort(kind="stable")[::-1][:top_k]
+        return ids[order], values[order]
 
     def _nearest_few(self, logits: Logits, top: float) -> tuple[Ids, Logits]:
         """Return the tokens that survive top-k, best first."""

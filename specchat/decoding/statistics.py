@@ -9,7 +9,6 @@ from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 
-from specchat.decoding.chunk import Chunk
 from specchat.decoding.step_times import Gain, StepTimes
 from specchat.drafter_registry import PLAIN
 
@@ -30,7 +29,10 @@ class Statistics:
     count in all other figures.
 
     `drafted` counts drafted tokens, `accepted` the accepted ones among them, and `by_origin` both
-    by what drafted them; a token decoded again after a checkpoint counts once.
+    by what drafted them; a token decoded again after a checkpoint counts once. `forced` counts the
+    tokens that a grammar forced, which nothing drafted or verified: an answer has one token from
+    each step, the accepted and the forced ones. `is_valid` says of an ended answer whether it is
+    what its structure asked for, None if it had none.
     `acceptance_histogram[i]` is the number of steps that accepted i drafted tokens. `draft_s` is
     the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
     everything else between the prompt and the last token.
@@ -49,6 +51,8 @@ class Statistics:
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
+    forced: int = 0
+    is_valid: bool | None = None
     drafted_by_position: list[int] = field(default_factory=list)
     acceptance_histogram: list[int] = field(default_factory=list)
     by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -64,27 +68,38 @@ class Statistics:
     notices: tuple[str, ...] = ()
 
     def time_step(
-        self, chunk: Chunk, single: float, began: float, drafted: float, evaluated: float
+        self,
+        num_read: int,
+        num_decoded: int,
+        single: float,
+        began: float,
+        drafted: float,
+        evaluated: float,
     ) -> None:
         """Add the time of a step that ends now; the first one sets the time to first token.
 
-        A plain step takes `single` seconds, or what `pass_costs` has if that is 0; the other
-        arguments are clock times.
+        Its pass read `num_read` tokens. Of those and its own token, `num_decoded` are the answer's:
+        forced tokens count in the step that reads them. A plain step takes `single` seconds, or
+        what `pass_costs` has if that is 0; the other arguments are clock times.
         """
         ended = perf_counter()
         self.decode_s += ended - began
         self.draft_s += drafted - began
         self.verify_s += evaluated - drafted
-        num_drafted, num_emitted = len(chunk.proposed), len(chunk.tokens)
         single = single or self.pass_costs.get(1, 0.0)
-        self.step_times.add(num_drafted, num_emitted, ended - began, ended - drafted, single)
-        if self.steps == 1:
+        self.step_times.add(num_read - 1, num_decoded, ended - began, ended - drafted, single)
+        if self.steps == 1 and not self.time_to_first_token_s:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
+
+    def count_forced(self, count: int) -> None:
+        """Count tokens that a grammar forced."""
+        self.generated_tokens += count
+        self.forced += count
 
     def count_step(
         self, num_drafted: int, num_accepted: int, num_emitted: int, origins: Sequence[str] = ()
     ) -> None:
-        """Count one step; `origins` are those of the drafted tokens."""
+        """Count one step without forced tokens; `origins` are those of the drafted tokens."""
         self.steps += 1
         self.generated_tokens += num_emitted
         self.drafted += num_drafted
@@ -107,7 +122,7 @@ class Statistics:
 
     @property
     def tokens_per_step(self) -> float:
-        """Emitted tokens / steps; 1.0 is plain decoding."""
+        """Emitted tokens / steps, forced ones included; 1.0 is plain decoding."""
         return self.generated_tokens / self.steps if self.steps else 0.0
 
     @property
@@ -198,6 +213,7 @@ _SUMS = (
     "steps",
     "drafted",
     "accepted",
+    "forced",
     "prompt_s",
     "draft_prompt_s",
     "decode_s",
@@ -214,6 +230,7 @@ _CONTRACT = (
     "steps",
     "drafted",
     "accepted",
+    "forced",
     "acceptance_rate",
     "tokens_per_step",
     "accepted_by_position",

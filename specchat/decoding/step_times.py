@@ -72,7 +72,7 @@ def judged(speedup: float, error: float) -> GainKind:
 
 @dataclass(slots=True)
 class StepTimes:
-    """How long the steps of an answer took, by their number of drafted tokens."""
+    """How long the steps of an answer took, by the tokens their passes read beyond the last one."""
 
     seconds: float = 0.0
     """Of all steps."""

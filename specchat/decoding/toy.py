@@ -1,17 +1,19 @@
 """A toy language model whose exact distribution is known; tests use it in place of llama.cpp.
 
 It ships for anyone who writes a drafter: decoding with any drafter must reproduce the toy's own
-distribution.
+distribution, within a toy grammar too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
 import numpy as np
 
+from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
+from specchat.errors import InvalidOption
 
 LogitsAfter: TypeAlias = Callable[[Sequence[int]], Logits]
 """The logits after a text, given as its tokens."""
@@ -96,3 +98,65 @@ class ToyLanguageModel:
             raise ValueError(f"cannot roll back from {len(self.tokens)} to {length} tokens")
         del self.tokens[length:]
         self.ledger.append(("rollback", length))
+
+
+class ToyGrammar:
+    """A Constraint: a finite automaton over tokens, strict about how it is used.
+
+    `rules[state]` maps the tokens that may come to the states they lead to. The answer may end in
+    the `final` states; where no rule leads on, it must.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Mapping[int, int]],
+        final: Collection[int] = (),
+        end_tokens: Collection[int] = (),
+        vocabulary: int = 5,
+    ) -> None:
+        """Begin in state 0."""
+        self._rules, self._final = rules, final
+        self._masks = [
+            Mask.of([*rule, *(end_tokens if state in final else ())], vocabulary)
+            for state, rule in enumerate(rules)
+        ]
+        self._states = [0]
+
+    @property
+    def state(self) -> int:
+        """The state that the tokens so far have led to."""
+        return self._states[-1]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing may follow."""
+        return not self._rules[self.state]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer may end here."""
+        return self.state in self._final
+
+    def mask(self) -> Mask:
+        """Return the tokens that may come next."""
+        return self._masks[self.state]
+
+    def forced(self) -> Sequence[int]:
+        """Return the tokens that must come next: no run may go round in a circle."""
+        tokens, state = [], self.state
+        while len(self._rules[state]) == 1 and state not in self._final:
+            ((token, state),) = self._rules[state].items()
+            tokens.append(token)
+        return tokens
+
+    def push(self, token: int) -> None:
+        """Follow a token; InvalidOption if there is no rule for it."""
+        if token not in self._rules[self.state]:
+            raise InvalidOption(f"token {token} may not come in state {self.state}")
+        self._states.append(self._rules[self.state][token])
+
+    def pop(self, count: int) -> None:
+        """Take tokens back; ValueError for more than there are."""
+        if not 0 <= count < len(self._states):
+            raise ValueError(f"cannot take {count} tokens back")
+        del self._states[len(self._states) - count :]

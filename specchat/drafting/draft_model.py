@@ -4,11 +4,12 @@ import math
 from collections.abc import Collection, Sequence
 
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, MaskAfter, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.drafting.token_map import TokenMap
+from specchat.errors import NothingAllowed
 from specchat.options.declarations import Sampling
 
 LONGEST_CATCH_UP = 16
@@ -46,6 +47,7 @@ class DraftModelDrafter(Drafter):
         self._first: Distribution  # of the token drafted first
         self._sampler = Sampler(Sampling())
         self._draw: Draw
+        self._mask_after: MaskAfter
         self._index = 0  # of the next token in the answer
 
     @property
@@ -58,7 +60,7 @@ class DraftModelDrafter(Drafter):
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
-        self._draw, self._index = task.draw, 0
+        self._draw, self._mask_after, self._index = task.draw, task.mask_after, 0
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
@@ -72,7 +74,7 @@ class DraftModelDrafter(Drafter):
             self._shorten(self._model.capacity // 2)
         if not (self._has_room(len(drafted)) and self._catch_up(pacer, len(drafted))):
             return []
-        return self._drawn(pacer, drafted, self._index + len(after))
+        return self._drawn(pacer, drafted, after)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the accepted tokens in memory, and roll back the rest."""
@@ -93,25 +95,35 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 
-    def _drawn(self, pacer: Pacer, drafted: list[int], index: int) -> list[DraftToken]:
-        """Alternate passes and draws after `drafted` tokens, as long as the pacer wants both."""
+    def _drawn(self, pacer: Pacer, drafted: list[int], after: Sequence[int]) -> list[DraftToken]:
+        """Alternate passes and draws after tokens of others, as long as the pacer wants both.
+
+        `drafted` are those tokens as the draft model reads them.
+        """
         draft: list[DraftToken] = []
+        named = list(after)  # all that is drafted, in the target's tokens
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
         while True:
             self._model.mark()
             logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
-            own = self._sampler.distribution(logits, past)
+            mask = self._mask_after(named)
+            try:
+                own = self._sampler.distribution(logits, past, self._map.mask(mask))
+            except NothingAllowed:  # of what the draft model has in common with the target
+                break
             distribution = self._map.named(own)
             if not draft:
                 self._first = distribution
-            confidence = confidence_of(logits, own) if pacer.needs_confidence else 1.0
+            is_sure = not pacer.needs_confidence or (mask is not None and mask.is_single)
+            confidence = 1.0 if is_sure else confidence_of(logits, own)
             hint = Hint(confidence, distribution)
             if not pacer.wants_token(self.origin, hint):
                 break
-            token = self._draw(distribution, index + len(draft))
+            token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
+            named.append(token)
             pending = self._map.read([token])
             drafted += pending
             is_over = token in self._end_tokens or not self._has_room(len(drafted))

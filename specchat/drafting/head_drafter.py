@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import BlockModel, LanguageModel, Pacer
+from specchat.decoding.ports import BlockModel, DraftTask, LanguageModel, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.drafting import suffix
 from specchat.drafting.combined import CombinedDrafter
@@ -35,6 +35,7 @@ class HeadDrafter(DraftModelDrafter):
     origin = "head"
     short_memories = (sys.maxsize,)
     _num_blind = 0  # steps since the head last made a pass
+    _is_forced = False  # whether a grammar's tokens follow, which the target has not read
 
     def __init__(self, model: LanguageModel, materials: Materials) -> None:
         super().__init__(model, materials.tokens, materials.end_tokens)
@@ -45,9 +46,14 @@ class HeadDrafter(DraftModelDrafter):
         """Why the head does not suit this target, None if it may."""
         return self._fit.unfit_reason
 
+    def begin(self, task: DraftTask) -> None:
+        """Start an answer, whose prompt the target has read."""
+        self._is_forced = False
+        super().begin(task)
+
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw tokens that follow the text; none `after` others, which the target has not read."""
-        if after or self.unfit_reason:
+        """Draw tokens that follow the text; none after others, which the target has not read."""
+        if after or self._is_forced or self.unfit_reason:
             return []
         draft = super().propose(pacer)
         is_due = self._num_blind >= TRIAL_INTERVAL and not self._fit.is_known
@@ -55,6 +61,7 @@ class HeadDrafter(DraftModelDrafter):
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Also count whether the head was right."""
+        self._is_forced = len(emitted) > num_accepted + 1
         self._num_blind += 1
         if self._is_ahead:
             self._num_blind = 0

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
 from specchat.options.declarations import Sampling
@@ -51,6 +52,10 @@ class TokenMap:
     def restricted(self, logits: Logits) -> Logits:
         """Return the draft model's logits without the tokens that the target lacks."""
         return logits[: self._size] if logits.size > self._size else logits
+
+    def mask(self, mask: Mask | None) -> Mask | None:
+        """Return a mask of the target's tokens as one of the draft model's."""
+        return mask
 
     def named(self, distribution: Distribution) -> Distribution:
         """Return a distribution over the draft model's ids as one over the target's."""
@@ -124,6 +129,12 @@ class CommonTokenMap(TokenMap):
     def restricted(self, logits: Logits) -> Logits:
         """Return the logits, minus infinity for all other tokens; valid until the next call."""
         return np.add(logits, self._mask, out=self._row)
+
+    def mask(self, mask: Mask | None) -> Mask | None:
+        """Return the mask of the common tokens that may come."""
+        if mask is None:
+            return None
+        return Mask.where(mask.allowed(self._names) & np.isfinite(self._mask))
 
     def named(self, distribution: Distribution) -> Distribution:
         """Return the distribution with the target's ids."""

@@ -65,8 +65,9 @@ class GenerateRequest(GenerateOptions):
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
     answer begins with their tokens, which are yielded first. `prediction` is a text, or its
-    tokens, that the answer is expected to be like: what it has in common with it is drafted. The answer is what
-    `structure` allows, if one is given. With `is_exact` no draft is longer than those that are verified with the bits of plain decoding.
+    tokens, that the answer is expected to be like: what it has in common with it is drafted. The
+    answer is what `structure` allows, if one is given. With `is_exact` no draft is longer than
+    those that are verified with the bits of plain decoding.
     """
 
     prompt: str | Sequence[int]
@@ -85,10 +86,10 @@ class ChatRequest(GenerateOptions):
     `tools` are offered to the model, in the form of OpenAI's API. The chat template gets
     `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
     earlier answer with this target: the answer begins with their tokens, which are yielded first.
-    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the messages
-    with the indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation
-    will go on without the last message and the answer: the request is refused with InvalidOption if
-    the model would have to read the conversation again for that.
+    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the
+    messages with the indices `pinned` stay, and the rest of their turns. With `is_aside` the
+    conversation will go on without the last message and the answer: the request is refused with
+    InvalidOption if the model would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]

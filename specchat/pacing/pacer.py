@@ -64,9 +64,13 @@ class LearningPacer:
         self.begin_step(depth, 4)
         return self._step.pays_for_pass()
 
-    def begin_step(self, depth: int, limit: int) -> None:
-        """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+        """Begin a step after `depth` tokens that may draft up to `limit` tokens.
+
+        Its pass reads `num_forced` tokens more, which nothing is learned from.
+        """
         self._depth, self._limit, self._began = depth, limit, self.clock()
+        self._num_forced = num_forced
         self._planned: DraftEconomics | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
 
@@ -77,6 +81,8 @@ class LearningPacer:
         """
         step, target = self._planned, self._knowledge.target
         self._learn_untaken(emitted)
+        if self._num_forced:
+            return target.seconds(PLAIN, self._depth)
         if step is None:
             self._learn_plain(seconds)
             self._exploration.end_unasked_step(seconds)
@@ -251,6 +257,9 @@ class LearningPacer:
         is_plain = not target.is_one_known or self._exploration.is_plain_due(target, depth, rate)
         limit = 0 if is_plain else limit
         row = target.optimistic_row(depth) if is_exploration else target.row(depth)
+        if self._num_forced:  # a draft makes a longer pass longer
+            beyond = row[self._num_forced + 1 :] or row[-1:]
+            row = [beyond[0], *beyond, *(limit * beyond[-1:])]
         price = rate * target.speed
         return DraftEconomics(
             depth,
@@ -319,7 +328,7 @@ class LearningPacer:
         would have been accepted.
         """
         step, single = self._step, self._knowledge.target.seconds(PLAIN, self._depth)
-        if step.draft_seconds or not single:
+        if step.draft_seconds or not single or self._num_forced:
             return False
         if not self._exploration.affords_pass(self._draft_seconds(num_tokens) / single):
             return False
@@ -333,7 +342,7 @@ class LearningPacer:
         Not if draft passes would first have to read more tokens than the budget allows.
         """
         target, exploration = self._knowledge.target, self._exploration
-        if not exploration.is_for_costs or not target.is_known:
+        if not exploration.is_for_costs or not target.is_known or self._num_forced:
             return False
         seconds = self._draft_seconds(min(exploration.num_missed, LONGEST_KNOWN))
         return exploration.affords(seconds / target.seconds(PLAIN, depth))

@@ -21,16 +21,19 @@ class GrammarConstraint:
     that nothing is allowed unchecked. Taking tokens back to an earlier place makes it usable again.
     """
 
-    def __init__(self, grammar: Grammar, vocabulary: GrammarVocabulary) -> None:
-        """Compile a grammar. Raises InvalidOption if llguidance refuses it."""
-        tokenizer = vocabulary.tokenizer
-        self._initial = LLMatcher(tokenizer, grammar.text, log_level=0, limits=LIMITS)
-        if self._initial.is_error():
-            raise grammar.refused(self._initial.get_error())
+    def __init__(
+        self, grammar: Grammar, vocabulary: GrammarVocabulary, initial: LLMatcher | None = None
+    ) -> None:
+        """Compile a grammar, unless it is given compiled. Raises InvalidOption if that fails."""
+        self._grammar, self._vocabulary = grammar, vocabulary
+        self._initial = initial or _compiled(grammar, vocabulary)
         self._matcher = self._initial.deep_copy()
-        self._vocabulary = vocabulary
         self._tokens: list[int] = []
         self._masks: dict[int, Mask] = {}
+
+    def restarted(self) -> "GrammarConstraint":
+        """Return a constraint of the same grammar at the beginning of a text."""
+        return GrammarConstraint(self._grammar, self._vocabulary, self._initial)
 
     def mask(self) -> Mask:
         """Return the tokens that may come next; valid until the next change."""
@@ -88,3 +91,11 @@ class GrammarConstraint:
                 f"the answer became too complex to check ({one_line(self._matcher.get_error())}):"
                 " simplify the schema or grammar"
             )
+
+
+def _compiled(grammar: Grammar, vocabulary: GrammarVocabulary) -> LLMatcher:
+    """Return a matcher at the beginning. Raises InvalidOption if llguidance refuses the grammar."""
+    matcher = LLMatcher(vocabulary.tokenizer, grammar.text, log_level=0, limits=LIMITS)
+    if matcher.is_error():
+        raise grammar.refused(matcher.get_error())
+    return matcher

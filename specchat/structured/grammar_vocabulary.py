@@ -34,9 +34,10 @@ class GrammarVocabulary:
         """
         self.size = size
         self.end_tokens = frozenset(end_tokens)
-        self._piece = piece
+        self.piece = piece
+        self.tokenize = tokenize
         self._is_special = is_special
-        self._tokenize = tokenize
+        self._containing: dict[int, Sequence[int]] = {}
         self._lock = Lock()
 
     @property
@@ -47,22 +48,32 @@ class GrammarVocabulary:
 
     @cached_property
     def _arranged(self) -> LLTokenizer:
-        pieces = [self._piece(token) for token in range(self.size)]
-        if not self.end_tokens or not any(pieces):
+        if not self.end_tokens or not any(self._pieces):
             raise InvalidOption(
                 "structured output needs a model with a tokenizer and a token that ends an answer"
             )
         ends = sorted(self.end_tokens)
         return LLTokenizer(
-            TokenizerWrapper(_Tokens(pieces, self._special, ends[0], self._tokenize)),
+            TokenizerWrapper(_Tokens(self._pieces, self._special, ends[0], self.tokenize)),
             eos_token=ends,
         )
+
+    @cached_property
+    def _pieces(self) -> list[bytes]:
+        return [self.piece(token) for token in range(self.size)]
 
     @cached_property
     def _special(self) -> list[int]:
         """The special tokens and those that end an answer."""
         ends, is_special = self.end_tokens, self._is_special
         return [token for token in range(self.size) if token in ends or is_special(token)]
+
+    def containing(self, byte: int) -> Sequence[int]:
+        """Return the tokens whose bytes contain this one."""
+        if byte not in self._containing:
+            found = [token for token, piece in enumerate(self._pieces) if byte in piece]
+            self._containing[byte] = found
+        return self._containing[byte]
 
     def split(self, text: str) -> list[str | int]:
         """Return the parts of a text: the special tokens that it names, and the texts between."""
@@ -71,7 +82,7 @@ class GrammarVocabulary:
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
-        named = [(self._piece(token).decode("utf-8", "replace"), token) for token in self._special]
+        named = [(self.piece(token).decode("utf-8", "replace"), token) for token in self._special]
         return {name: token for name, token in reversed(named) if name}
 
     @cached_property

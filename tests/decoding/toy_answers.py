@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.noise import Noise
@@ -119,13 +120,16 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
 @contextmanager
 def remembered_distributions() -> Iterator[None]:
     """Work out each distribution once, in answers with equal options: toys have few rows."""
-    known: dict[tuple[bytes, tuple[int, ...]], Distribution] = {}
+    known: dict[tuple[bytes, tuple[int, ...], bytes], Distribution] = {}
     work_out = Sampler.distribution
 
-    def distribution(sampler: Sampler, logits: Logits, history: Sequence[int]) -> Distribution:
-        seen = logits.tobytes(), tuple(sampler.window(history))
+    def distribution(
+        sampler: Sampler, logits: Logits, history: Sequence[int], mask: Mask | None = None
+    ) -> Distribution:
+        allowed = mask.allowed(np.arange(logits.size)).tobytes() if mask else b""
+        seen = logits.tobytes(), tuple(sampler.window(history)), allowed
         if seen not in known:
-            known[seen] = work_out(sampler, logits, history)
+            known[seen] = work_out(sampler, logits, history, mask)
         return known[seen]
 
     with pytest.MonkeyPatch.context() as patched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -40,6 +41,11 @@ STRUCTURES = {
 
 def started(structure: Structure) -> GrammarConstraint:
     """Return the constraint of a structure on the toy's vocabulary."""
+    return _compiled(structure).restarted()
+
+
+@cache
+def _compiled(structure: Structure) -> GrammarConstraint:
     return GrammarConstraint(grammar_of(structure), TOY)
 
 
