@@ -45,6 +45,10 @@ class NothingAllowed(InvalidOption):
     """Raised where a grammar allows only tokens that other options forbid."""
 
 
+class InvalidAnswer(SpecchatError):
+    """Raised when an answer is not a value of the type asked for, such as one that was cut off."""
+
+
 class CatalogueError(SpecchatError):
     """Raised when models.toml is invalid."""
 
