@@ -10,9 +10,6 @@ from specchat.errors import EngineFailed, InvalidOption
 from specchat.structured.grammar_source import LIMITS, Grammar, one_line
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
 
-NUM_KEPT_MASKS = 64
-"""The masks kept for the latest places of an answer, where verification asks for them again."""
-
 
 class GrammarConstraint:
     """A Constraint that allows the texts of a grammar.
@@ -29,22 +26,16 @@ class GrammarConstraint:
         self._initial = initial or _compiled(grammar, vocabulary)
         self._matcher = self._initial.deep_copy()
         self._tokens: list[int] = []
-        self._masks: dict[int, Mask] = {}
 
     def restarted(self) -> "GrammarConstraint":
         """Return a constraint of the same grammar at the beginning of a text."""
         return GrammarConstraint(self._grammar, self._vocabulary, self._initial)
 
     def mask(self) -> Mask:
-        """Return the tokens that may come next; valid until the next change."""
-        place = len(self._tokens)
-        if (mask := self._masks.get(place)) is None:
-            bits = self._matcher.compute_bitmask()
-            self._require_no_error()
-            mask = self._masks[place] = Mask(np.frombuffer(bits, dtype=np.uint32))
-            if len(self._masks) > NUM_KEPT_MASKS:
-                del self._masks[next(iter(self._masks))]
-        return mask
+        """Return the tokens that may come next."""
+        bits = self._matcher.compute_bitmask()
+        self._require_no_error()
+        return Mask(np.frombuffer(bits, dtype=np.uint32))
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must come next, in order; none where there is a choice."""
@@ -66,10 +57,7 @@ class GrammarConstraint:
         """Take the last `count` tokens back."""
         if not count:
             return
-        length = len(self._tokens) - count
-        for place in range(length + 1, len(self._tokens) + 1):
-            self._masks.pop(place, None)
-        del self._tokens[length:]
+        del self._tokens[len(self._tokens) - count :]
         if not self._matcher.rollback(count):  # a matcher that gave up stays so
             self._matcher = self._initial.deep_copy()
             self._matcher.consume_tokens(self._tokens)

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from specchat.decoding.constraint import Constraint, Mask
 from specchat.errors import EngineFailed, InvalidOption
 
-Flags: TypeAlias = npt.NDArray[np.bool_]
 NEWLINE = b"\n"
 
 
@@ -114,7 +112,7 @@ class PhasedConstraint:
         self._arrive(_Landing(next(iter(phases))))
 
     def mask(self) -> Mask | None:
-        """Return the tokens that may come next, None if all may; valid until the next change."""
+        """Return the tokens that may come next, None if all may."""
         if inner := self._inner():
             return inner.mask()
         phase, matched, newlines, _, _ = self._places[-1]
@@ -280,7 +278,7 @@ class PhasedConstraint:
         flags = np.ones(self._texts.size, dtype=np.bool_)
         flags[refused] = False
         flags[list(ends)] = rule.may_end
-        return _packed(flags)
+        return Mask.where(flags)
 
     def _waiting_mask(self) -> Mask:
         """Return the mask of a place where a constraint's text, or something else, may begin."""
@@ -293,7 +291,7 @@ class PhasedConstraint:
         firsts = {each[len(matched)] for each in openings}
         possible = self._with_any({*firsts, *NEWLINE})
         flags[[token for token in possible if self._landing(token) is not None]] = True
-        return _packed(flags)
+        return Mask.where(flags)
 
     def _with_any(self, values: Iterable[int]) -> Iterator[int]:
         """Yield the tokens that contain one of these bytes and do not end the answer."""
@@ -312,10 +310,3 @@ def _allows(constraint: Constraint, token: int) -> bool:
     """Return True if a constraint allows a token next."""
     mask = constraint.mask()
     return mask is None or mask.allows(token)
-
-
-def _packed(flags: Flags) -> Mask:
-    """Return the mask of a flag for each token."""
-    padded = np.zeros(-(-flags.size // 32) * 32, dtype=np.bool_)
-    padded[: flags.size] = flags
-    return Mask(np.packbits(padded, bitorder="little").view(np.uint32))
