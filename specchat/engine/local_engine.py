@@ -5,10 +5,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from specchat import drafter_registry
 from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.decoding.chunk import Alternative, Chunk
+from specchat.decoding.constraint import Constraint
 from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import SHORTER_OR_LARGER, Request, decode
 from specchat.decoding.noise import Noise
@@ -51,6 +53,9 @@ from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
 
+if TYPE_CHECKING:
+    from specchat.engine.answer_constraint import AnswerConstraints
+
 MIB = 2**20
 NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
 REASON_INTERVAL = 8
@@ -90,13 +95,19 @@ class LocalEngine(Engine):
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Prepare an answer; later stops apply to it."""
         self._require_idle()
+        constraint, said = None, tuple[str, ...]()
+        if request.structure:
+            request = self._constraints.described(request)
         prompt = tokenize_request(self.model, request, self.context.capacity)
+        if request.structure:
+            constraint, said = self._constraints.constraint(request, prompt)
         if not self.context.rollback_kind.removes_any_tail:
             prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
         if isinstance(request, ChatRequest) and request.is_aside:
             self._protect_memory(request, prompt)
         self._abort.clear()
-        self.stats = Statistics(left_out=prompt.num_left_out, notices=prompt.notices)
+        notices = (*prompt.notices, *said)
+        self.stats = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
             if request.on_progress:
@@ -107,7 +118,7 @@ class LocalEngine(Engine):
         pacer = self.pacing.pacer(name, request)
         self._describe(name, request)
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
-        decoded = self._request(prompt, request)
+        decoded = self._request(prompt, request, constraint)
         self._switch_memory(prompt, request)
         drafter = self._with_prediction(request, self._drafter(name), prompt)
         target = self.context if request.is_exact else self.pacing.target(self.context, pacer)
@@ -284,6 +295,13 @@ class LocalEngine(Engine):
         self._materials = self._make_materials(self._pair)
 
     @cached_property
+    def _constraints(self) -> "AnswerConstraints":
+        """What makes the constraints of answers: few answers have one, so it is loaded late."""
+        from specchat.engine.answer_constraint import AnswerConstraints
+
+        return AnswerConstraints(self.model.vocabulary)
+
+    @cached_property
     def _draft_label(self) -> str:
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 
@@ -308,7 +326,9 @@ class LocalEngine(Engine):
         while self._drafters:
             self._drafters.popitem()[1].close()
 
-    def _request(self, prompt: Prompt, options: AnswerRequest) -> Request:
+    def _request(
+        self, prompt: Prompt, options: AnswerRequest, constraint: Constraint | None
+    ) -> Request:
         ends, stops = self._ends_of(prompt)
         return Request(
             tokens=prompt.tokens,
@@ -323,6 +343,8 @@ class LocalEngine(Engine):
             num_shared=prompt.num_shared,
             begun=options.begun,
             num_alternatives=options.alternatives,
+            constraint=constraint,
+            longest_pass=self._longest_pass(options),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
 
@@ -332,6 +354,11 @@ class LocalEngine(Engine):
         return (
             min(self.facts.longest_draft, exact) if request.is_exact else self.facts.longest_draft
         )
+
+    def _longest_pass(self, request: AnswerRequest) -> int | None:
+        """Return the longest pass that is exact, if the answer must be; None for any length."""
+        must_be_exact = request.is_exact or self._pair.loading.exact == "on"
+        return self._longest_draft(request) + 1 if must_be_exact else None
 
     def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:
         """Return the tokens and texts that end an answer, including the template's marks.

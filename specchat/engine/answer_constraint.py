@@ -1,0 +1,116 @@
+"""The constraint of an answer: what a request asks for, within the model's chat format."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from specchat.chat.conversation import ChatMessage
+from specchat.chat.formats import ChatFormat
+from specchat.chat.formats.messages import SYSTEM_ROLES
+from specchat.decoding.constraint import Constraint
+from specchat.engine.api import AnswerRequest, ChatRequest
+from specchat.engine.prompts import Prompt
+from specchat.errors import InvalidOption
+from specchat.llama.tokenizer import Vocabulary
+from specchat.structured.grammar_constraint import GrammarConstraint
+from specchat.structured.grammar_source import grammar_of
+from specchat.structured.grammar_vocabulary import GrammarVocabulary
+from specchat.structured.phases import Constrained, Free, Phase, PhasedConstraint
+from specchat.structured.structure import Structure
+from specchat.structured.structure_prompt import description_of
+
+NUM_KEPT = 16
+"""Compiled structures that are kept: programs ask for the same ones again and again."""
+NEWLINES = 2
+"""Line breaks that a model may write between its reasoning and its answer."""
+
+
+class AnswerConstraints:
+    """Makes the constraints of answers from one model's vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        """Prepare nothing yet: most answers have no constraint."""
+        self._texts = GrammarVocabulary(
+            vocabulary.size,
+            vocabulary.named_piece,
+            vocabulary.is_special,
+            vocabulary.end_tokens,
+            lambda text: vocabulary.tokenize_more(text, parse_special=False),
+        )
+        self._compiled: dict[Structure, tuple[GrammarConstraint, tuple[str, ...]]] = {}
+
+    def constraint(
+        self, request: AnswerRequest, prompt: Prompt
+    ) -> tuple[Constraint | None, tuple[str, ...]]:
+        """Return the constraint of an answer to a prompt, None for any text, and notices.
+
+        Raises InvalidOption for what cannot be enforced.
+        """
+        if request.structure is None:
+            return None, ()
+        if request.ignore_end:
+            raise InvalidOption("structured output ends by itself: leave ignore_end out")
+        compiled, notices = self._compile(request.structure)
+        if not isinstance(request, ChatRequest) or prompt.form is None:
+            return compiled.restarted(), notices
+        if prompt.goes_on and prompt.state != "reasoning":
+            written = str(request.messages[-1]["content"])
+            return self._begun(compiled.restarted(), written), notices
+        phases = _phases(prompt, prompt.form, compiled.restarted)
+        return PhasedConstraint(phases, self._texts), notices
+
+    @staticmethod
+    def described(request: AnswerRequest) -> AnswerRequest:
+        """Return a request with a line that tells the model what its answer must look like."""
+        structure = request.structure
+        if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):
+            return request
+        line = description_of(structure)
+        messages: list[ChatMessage] = list(request.messages)
+        pinned = request.pinned
+        if messages and messages[0]["role"] in SYSTEM_ROLES:
+            content = f"{messages[0]['content']}\n\n{line}"
+            messages[0] = {**messages[0], "content": content}
+        else:
+            messages.insert(0, {"role": "system", "content": line})
+            pinned = [index + 1 for index in pinned]
+        return replace(request, messages=messages, pinned=pinned)
+
+    def _compile(self, structure: Structure) -> tuple[GrammarConstraint, tuple[str, ...]]:
+        if structure not in self._compiled:
+            grammar = grammar_of(structure)
+            compiled = GrammarConstraint(grammar, self._texts)
+            while len(self._compiled) >= NUM_KEPT:
+                del self._compiled[next(iter(self._compiled))]
+            self._compiled[structure] = compiled, grammar.notices
+        return self._compiled[structure]
+
+    def _begun(self, constraint: Constraint, written: str) -> Constraint:
+        """Let a constraint follow an answer's beginning. Raises InvalidOption if it cannot."""
+        try:
+            for token in self._texts.tokenize(written):
+                constraint.push(token)
+        except InvalidOption:
+            raise InvalidOption(
+                "the answer to be continued does not begin as the schema or grammar asks"
+            ) from None
+        return constraint
+
+
+def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -> dict[str, Phase]:
+    """Return the phases of an answer, whose last one is what was asked for."""
+    begin = form.content.begin.strip()
+    if form.decide and begin:  # headers name the parts: the answer's comes last
+        return {"before": Free({begin: "text"}), "text": Constrained(start)}
+    text = Constrained(start, NEWLINES)
+    answer = replace(text, openings={begin: "text"} if begin else {})
+    end = form.reasoning.end.strip() if form.reasoning else ""
+    if not form.reasoning or not end:
+        return {"answer": answer, "text": text}
+    reasoning = Free({end: "answer"})
+    if prompt.state == "reasoning":
+        return {"reasoning": reasoning, "answer": answer, "text": text}
+    opening = form.reasoning.begin.strip()
+    if prompt.state == "start" and opening:
+        first = replace(answer, openings={**answer.openings, opening: "reasoning"})
+        return {"start": first, "reasoning": reasoning, "answer": answer, "text": text}
+    return {"answer": answer, "text": text}

@@ -1,0 +1,150 @@
+"""Structured answers of a real llama.cpp: valid, and the same with every drafter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from conftest import WriteModel
+from engine.test_heads import LAYERS, WriteHead, heads, opened  # noqa: F401  # a fixture
+from engine.test_lossless import EXACT
+from specchat import Engine
+from specchat.engine.api import Engine as AnyEngine
+from specchat.errors import InvalidOption
+from specchat.structured.structure import Structure
+
+PET = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 99},
+        "colour": {"enum": ["red", "green", "blue"]},
+        "tags": {"type": "array", "items": {"type": "string", "maxLength": 6}, "maxItems": 3},
+    },
+    "required": ["name", "age", "colour", "tags"],
+}
+STRUCTURE = Structure("json_schema", json.dumps(PET))
+PROMPT = "A pet:"
+WAYS = {
+    "greedy": {"temperature": 0.0},
+    "seeded": {"temperature": 1.0, "seed": 7},
+    "penalised": {"temperature": 0.8, "seed": 3, "repeat_penalty": 1.3},
+}
+
+
+def text_of(engine: AnyEngine, **options: Any) -> str:
+    """Return the text of an answer, whose tokens are counted once each."""
+    options = {"structure": STRUCTURE, "max_tokens": 300} | options
+    chunks = list(engine.generate(PROMPT, **options))
+    stats = engine.stats
+    assert stats.generated_tokens == sum(len(chunk.tokens) for chunk in chunks)
+    # the last step has no token of the target's own if the answer ends within its accepted ones
+    assert stats.accepted + stats.steps + stats.forced - stats.generated_tokens in {0, 1}
+    return "".join(chunk.text for chunk in chunks)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mamba", "qwen35", "gemma3"])
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_texts_are_valid_and_the_same_with_every_drafter(
+    shallow: WriteModel, architecture: str, options: dict[str, Any]
+) -> None:
+    """With forced runs, for every way to roll back."""
+    loaded = shallow(architecture), shallow(architecture, "half right")
+    with Engine.load(*loaded, **EXACT) as engine:
+        plain = text_of(engine, drafter="none", **options)
+        assert (engine.stats.is_valid, engine.stats.drafted) == (True, 0)
+        assert engine.stats.forced > 8
+        jsonschema_rs.validate(PET, json.loads(plain))
+        for drafter in ("suffix", "model", "auto"):
+            for length in (1, 5):
+                assert text_of(engine, drafter=drafter, draft_length=length, **options) == plain
+
+
+@pytest.mark.parametrize("kind", ["qwen35", "glm4moe", "qwen3 with EAGLE-3"])
+def test_heads_draft_within_a_structure(heads: WriteHead, kind: str) -> None:  # noqa: F811
+    """Where forced tokens follow, they wait until the target has read these."""
+    with opened(heads(kind, noise=0.01, num_layers=LAYERS[kind]), ctx=512) as engine:
+        plain = text_of(engine, drafter="none", temperature=0.0)
+        found = text_of(engine, drafter="head", draft_length=3, temperature=0.0)
+        assert engine.stats.accepted > 0
+        assert found == plain
+
+
+def test_exact_answers_read_forced_runs_in_exact_passes(shallow: WriteModel) -> None:
+    """Not one of llama.cpp's passes has more tokens than are known to be exact."""
+    loaded = shallow("llama"), shallow("llama", "half right")
+    with Engine.load(*loaded, ctx=512, exact="on") as engine:
+        engine.prepare()
+        longest = engine.facts.longest_draft + 1
+        seen: list[int] = []
+        run = engine.context._pass
+
+        def passes(tokens: Any, num_rows: int) -> None:
+            seen.append(len(tokens))
+            run(tokens, num_rows)
+
+        engine.context._pass = passes
+        plain = text_of(engine, drafter="none", temperature=0.0)
+        seen.clear()
+        assert text_of(engine, drafter="model", draft_length=8, temperature=0.0) == plain
+        assert max(seen) <= longest
+
+
+def test_an_interrupted_answer_goes_on(shallow: WriteModel) -> None:
+    """Stopped between steps, with forced tokens that the memory does not hold yet."""
+    with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
+        options: dict[str, Any] = {
+            "structure": STRUCTURE, "temperature": 0.9, "seed": 5, "draft_length": 4
+        }  # fmt: skip
+        whole = text_of(engine, **options)
+        begun: list[Any] = []
+        while not begun or begun[-1].finish != "stop":
+            chunks: list[Any] = []
+            for chunk in engine.generate(PROMPT, begun=begun, **options):
+                chunks.append(chunk)
+                if len(chunks) == len(begun) + 3:
+                    engine.stop()
+            begun = [chunk for chunk in chunks if chunk.tokens]
+            engine.forget()
+        assert "".join(chunk.text for chunk in begun) == whole
+
+
+@pytest.mark.parametrize(
+    ("structure", "options", "reason"),
+    [
+        (Structure("json_schema", '{"type": "nonsense"}'), {}, "nonsense"),
+        (Structure("json_schema", "not JSON"), {}, "valid JSON"),
+        (Structure("regex", "("), {}, "regular expression"),
+        (STRUCTURE, {"ignore_end": True}, "ignore_end"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_enforced_is_refused(
+    shallow: WriteModel, structure: Structure, options: dict[str, Any], reason: str
+) -> None:
+    """Before anything is decoded; the next answer works."""
+    with Engine.load(shallow("llama"), ctx=256) as engine:
+        with pytest.raises(InvalidOption, match=reason):
+            list(engine.generate(PROMPT, structure=structure, **options))
+        choice = Structure("choices", '["yes", "no"]')
+        assert text_of(engine, structure=choice, temperature=0.0) in {"yes", "no"}
+
+
+def test_a_cut_answer_is_not_valid(shallow: WriteModel) -> None:
+    """It ends as any other that is cut, with the text so far."""
+    with Engine.load(shallow("llama"), ctx=256) as engine:
+        text = text_of(engine, max_tokens=5, temperature=0.0)
+        assert engine.stats.is_valid is False
+        assert text == '{"nam'
+
+
+def test_an_engine_of_its_own_process_answers_within_a_structure(shallow: WriteModel) -> None:
+    """The structure goes there, and what was forced comes back."""
+    with Engine.load(shallow("llama"), shallow("llama", "half right"), process=True) as engine:
+        jsonschema_rs.validate(PET, json.loads(text_of(engine, temperature=0.0)))
+        assert engine.stats.is_valid is True
+        with pytest.raises(InvalidOption, match="nonsense"):
+            text_of(engine, structure=Structure("json_schema", '{"type": "nonsense"}'))
