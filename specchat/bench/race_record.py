@@ -9,7 +9,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, StepTimes, compared
-from specchat.drafter_registry import DRAFTERS, PLAIN, TARGET
+from specchat.drafter_registry import DRAFTERS, GRAMMAR, PLAIN, TARGET
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
 from specchat.wording import drafting_text, rate_text, speedup_text
@@ -87,7 +87,8 @@ class Lane:
         before = 0.0
         for step in self.steps:
             num_emitted, took = len(step.texts), step.seconds - before
-            num_drafted = num_emitted - step.origins.count(TARGET.name) + len(step.rejected)
+            own = sum(step.origins.count(each.name) for each in (TARGET, GRAMMAR))
+            num_drafted = num_emitted - own + len(step.rejected)
             times.add(num_drafted, num_emitted, took, took, 0.0)
             before = step.seconds
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import specchat
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
+from specchat.cli.structure_arguments import add_structure
 from specchat.cli.terminal import DONE
 from specchat.errors import InvalidOption, nearest
 from specchat.options.declarations import (
@@ -131,6 +132,7 @@ def _add_answering(commands: Commands) -> None:
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
     _add_flag(ask, "--show-reasoning", "also print the reasoning when piped, in <think> tags")
     _add_flag(ask, "--no-stdin", "do not read standard input (for use in loops)")
+    add_structure(ask)
     options = (*settings_of(ServerOptions), *ANSWERED, *NETWORK)
     serve = _command(commands, "serve", "serve the pair to other programs over HTTP", options)
     serve.set_defaults(save_as=None)

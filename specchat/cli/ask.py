@@ -27,13 +27,15 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
     with_known_think,
 )
-from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say, show_line
+from specchat.cli.structure_arguments import data_of, structure_of, why_not_valid
+from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, press, print_json, say, show_line
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
+from specchat.structured.structure import Structure
 from specchat.wording import answer_line, speculation_line
 
 GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
@@ -49,18 +51,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print the statistics."""
     pair = chosen_pair(arguments)
     options = generate_options(arguments, pair)
+    structure = structure_of(arguments)
     prompt = _prompt(arguments)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with open_engine(arguments, pair, options["drafter"]) as engine:
         options = with_known_think(options, engine.facts, arguments)
+        options["structure"] = structure
         chunks = _with_notices(engine, _start_answer(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
-        _report(engine, answer, arguments, hides_reasoning=painter.hides_reasoning)
+        _report(engine, answer, arguments, structure, hides_reasoning=painter.hides_reasoning)
         if answer[-1].finish == "cancelled":
             return INTERRUPTED
+        if structure and (reason := why_not_valid(structure, answer, engine.stats)):
+            say(reason)
+            return FAILED
         _learn_exact_drafts(engine, arguments)
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
@@ -211,12 +218,17 @@ class AnswerPainter:
 
 
 def _report(
-    engine: Engine, answer: list[Chunk], arguments: argparse.Namespace, *, hides_reasoning: bool
+    engine: Engine,
+    answer: list[Chunk],
+    arguments: argparse.Namespace,
+    structure: Structure | None,
+    *,
+    hides_reasoning: bool,
 ) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
         calls = [call for chunk in answer for call in chunk.tool_calls]
-        record = {
+        record: dict[str, Any] = {
             "text": "".join(chunk.text for chunk in answer),
             "reasoning": "".join(chunk.reasoning for chunk in answer),
             "tool_calls": [
@@ -230,6 +242,10 @@ def _report(
             "speculation": engine.stats.speculation,
             "stats": engine.stats.as_dict(),
         }
+        if structure:
+            stats = engine.stats
+            data = data_of(structure, record["text"]) if stats.is_valid else None
+            record |= {"data": data, "valid": bool(stats.is_valid), "forced": stats.forced}
         print_json(record)
         return
     if reason := _why_empty(engine, answer, hides_reasoning=hides_reasoning):

@@ -39,6 +39,7 @@ from specchat.tui.actions.message_actions import MessageActions
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.actions.race_actions import RaceActions
 from specchat.tui.actions.regeneration import Regeneration
+from specchat.tui.actions.schema_switch import SchemaSwitch
 from specchat.tui.actions.serve_actions import ServeActions
 from specchat.tui.actions.settings_dialogs import SettingsDialogs
 from specchat.tui.actions.think_switch import ThinkSwitch
@@ -160,6 +161,7 @@ class ChatApp(App[None]):
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
+        self.schema_switch = SchemaSwitch(view, answers)
         self.serve_actions = ServeActions(view, self.serving, answers)
         self.code_saver = CodeSaver(view, chat)
         self.external_editor = ExternalEditor(view)
@@ -372,6 +374,7 @@ class ChatApp(App[None]):
             "copy": self.message_actions.copy_last,
             "system": lambda: self.view.run(self.conversation_actions.edit_system_prompt()),
             "think": self.think_switch.act,
+            "schema": self.schema_switch.act,
             "presets": lambda: self.view.run(self.conversation_actions.choose_preset()),
             "edit": self.external_editor.act,
             "new": self.conversation_actions.new,

@@ -32,7 +32,7 @@ CARDS: Mapping[str, Sequence[str]] = {
 MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
 ACCEPTED = "$text-success"
 TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
-ORIGIN_GLYPHS, KEPT_GLYPH, REJECTED_GLYPH = "█▓▒▚▄", "█", "░"
+ORIGIN_GLYPHS, KEPT_GLYPH, REJECTED_GLYPH = "█▓▒▚▞▄", "█", "░"
 """The characters for the parts of a bar, distinct even without colours; ░ means rejected alone."""
 COLUMN_WIDTH, MAX_POSITIONS, NAMES_WIDTH = 4, 10, 8
 COLUMNS = " ▁▂▃▄▅▆▇█"

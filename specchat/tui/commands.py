@@ -91,6 +91,11 @@ COMMANDS = (
         "Choose how much the model reasons: auto, on, off or a level it supports",
         slash=("think",), takes_text=True,
     ),
+    Command(
+        "schema", "Schema",
+        "Have answers follow a JSON Schema, or fields such as name, age int; off ends that",
+        slash=("schema",), takes_text=True,
+    ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
         "serve", "Serve other programs",

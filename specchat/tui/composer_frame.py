@@ -27,7 +27,7 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
     if answers.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
-    settings = [_thinking(chat), _prompting(chat), _temperature(answers)]
+    settings = [_thinking(chat), _schema(answers), _prompting(chat), _temperature(answers)]
     return _joined([Content("Message"), *settings])
 
 
@@ -62,6 +62,12 @@ def _thinking(chat: ChatState) -> Content | None:
     facts, word = chat.pair_controller.facts, chat.answers.thinking
     has_switch = facts is not None and bool(facts.thinking)
     return _clickable(f"thinking {word}", "think") if has_switch or word != AUTO_THINK else None
+
+
+def _schema(answers: Answers) -> Content | None:
+    """Return the schema that answers follow, if there is one."""
+    shown = in_one_line(answers.schema)
+    return _clickable(f"schema {_cut(shown, NAME_WIDTH)}", "schema") if shown else None
 
 
 def _prompting(chat: ChatState) -> Content | None:

@@ -1,6 +1,7 @@
 """What the steps screen shows of one step of an answer; no widgets here.
 
-A step is what one pass of the target brought: the drafted tokens that it kept, and one of its own.
+A step is what one pass of the target brought: the drafted tokens that it kept, one of its own, and
+those that a grammar forced after them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,12 @@ from textual.style import Style
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import CHOSEN, TARGET, origin, origins
+from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.wording import percent
 
-KEPT, DROPPED, OWN = "✔", "✘", "+"
+KEPT, DROPPED, OWN, FORCED = "✔", "✘", "+", "="
 """The marks of tokens, so that they can be told apart without colours."""
 CHIP, ALTERNATIVE = "chip", "alternative"
 """The keys of a chip's and an alternative's position in the metadata of their styles."""
@@ -53,13 +54,26 @@ def heading(steps: Sequence[Chunk], place: int, width: int) -> Content:
 
 
 def story(step: Chunk) -> str:
-    """Return what happened in a step, as a sentence."""
-    drafted = len(step.texts) - _is_own(step) + len(step.rejected)
+    """Return what happened in a step, in a sentence or two."""
+    forced = _num_forced(step)
+    if forced == len(step.texts):
+        return f"The grammar forced the first {_tokens(forced)}: that took no pass."
+    more = f" The grammar forced the next {_tokens(forced)}." if forced else ""
+    return f"{_own_story(step)}{more}"
+
+
+def _tokens(count: int) -> str:
+    return "token" if count == 1 else f"{count} tokens"
+
+
+def _own_story(step: Chunk) -> str:
+    """Return what drafter and target did in a step."""
+    kept = _num_kept(step)
+    drafted = kept + len(step.rejected)
     if step.origins[-1] == CHOSEN:
         return "You chose the last token; the answer went on from there."
     if not drafted:
         return "Nothing was drafted: the target wrote 1 token in one pass."
-    kept = drafted - len(step.rejected)
     start = f"{drafted} token{'s were' if drafted > 1 else ' was'} drafted and checked in one pass"
     if step.rejected:
         how_many = (
@@ -123,11 +137,13 @@ def legend(steps: Sequence[Chunk], width: int) -> list[Content]:
     items = [
         _mark(KEPT, f"accepted: {each.label}", origin_style(each.name))
         for each in origins()
-        if each.name in names - {TARGET.name, CHOSEN}
+        if each.name in names - {TARGET.name, GRAMMAR.name, CHOSEN}
     ]
     if any(step.rejected for step in steps):
         items.append(_mark(DROPPED, "rejected", REJECTED))
     items.append(_mark(OWN, "the target's own", origin_style(TARGET.name)))
+    if GRAMMAR.name in names:
+        items.append(_mark(FORCED, "forced by the grammar", origin_style(GRAMMAR.name)))
     if CHOSEN in names:
         items.append(_mark(OWN, origin(CHOSEN).label, origin_style(CHOSEN)))
     return packed(items, width)
@@ -150,17 +166,21 @@ def chips(step: Chunk, cursor: int) -> Iterator[Content]:
 
 
 def marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
-    """Return the mark, text and origin of each token: the draft in order, then the target's own."""
-    kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
-    own = [(OWN, *kept.pop()[1:])] if _is_own(step) else []
-    return [*kept, *((DROPPED, piece, "") for piece in step.rejected), *own]
+    """Return the mark, text and origin of each token.
+
+    The draft comes first, in order, then the target's own token and what a grammar forces.
+    """
+    kept, rest = _num_kept(step), len(step.texts) - _num_forced(step)
+    marks = [KEPT] * kept + [OWN] * (rest - kept) + [FORCED] * (len(step.texts) - rest)
+    found = list(zip(marks, step.texts, step.origins, strict=True))
+    return [*found[:kept], *((DROPPED, piece, "") for piece in step.rejected), *found[kept:]]
 
 
 def fate(step: Chunk, cursor: int) -> Content:
     """Return what became of the token under the cursor, and why."""
     mark, piece, name = marked_tokens(step)[cursor]
     token = f"[{_visible(piece)}] "
-    if mark == OWN:
+    if mark in {OWN, FORCED}:
         return Content.assemble(token, (_kind(step, name), MUTED))
     outcome = "kept" if mark == KEPT else "rejected"
     if cursor < len(step.chances):
@@ -172,7 +192,7 @@ def fate(step: Chunk, cursor: int) -> Content:
             target,
         )
         return Content.assemble(token, *words)
-    last_checked = len(step.chances) - 1 if step.chances else len(step.texts) - _is_own(step)
+    last_checked = len(step.chances) - 1 if step.chances else _num_kept(step)
     if mark == DROPPED and cursor > last_checked:
         outcome = "not checked: a token before it was rejected"
     return Content.assemble(token, (outcome, MUTED))
@@ -181,9 +201,11 @@ def fate(step: Chunk, cursor: int) -> Content:
 def _kind(step: Chunk, name: str) -> str:
     if name == CHOSEN:
         return "chosen by you: the answer goes on from here"
+    if name == GRAMMAR.name:
+        return "forced by the grammar: no other token may come here"
     if step.rejected:
         return "correction: replaces the first rejected token"
-    if len(step.origins) > 1:
+    if _num_kept(step):
         return "free token: all draft tokens accepted"
     return "plain decoding: no drafts"
 
@@ -208,12 +230,22 @@ def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
 
 def has_draft(step: Chunk) -> bool:
     """Return True if tokens were drafted in a step, kept or not."""
-    return bool(step.rejected) or any(name not in {TARGET.name, CHOSEN} for name in step.origins)
+    return bool(step.rejected) or _num_kept(step) > 0
 
 
 def _is_own(step: Chunk) -> bool:
-    """Return True if the step's last token was not drafted."""
-    return step.origins[-1] in {TARGET.name, CHOSEN}
+    """Return True if the step has a token that was neither drafted nor forced."""
+    return any(name in {TARGET.name, CHOSEN} for name in step.origins)
+
+
+def _num_forced(step: Chunk) -> int:
+    """Return how many tokens a grammar forced, at the end of the step."""
+    return step.origins.count(GRAMMAR.name)
+
+
+def _num_kept(step: Chunk) -> int:
+    """Return how many drafted tokens were accepted, at the beginning of the step."""
+    return len(step.texts) - _is_own(step) - _num_forced(step)
 
 
 def index_in_answer(step: Chunk, chip: int) -> int:
@@ -221,10 +253,10 @@ def index_in_answer(step: Chunk, chip: int) -> int:
 
     For a rejected token that is the target's own; the ones after it have no place in the answer.
     """
-    num_kept = len(step.tokens) - _is_own(step)
+    num_kept, num_rejected = _num_kept(step), len(step.rejected)
     if chip <= num_kept:
         return chip
-    return num_kept if chip == num_kept + len(step.rejected) else len(step.tokens)
+    return chip - num_rejected if chip >= num_kept + num_rejected else len(step.tokens)
 
 
 def _visible(piece: str) -> str:

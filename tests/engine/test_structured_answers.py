@@ -13,6 +13,8 @@ from engine.test_heads import LAYERS, WriteHead, heads, opened  # noqa: F401  # 
 from engine.test_lossless import EXACT
 from specchat import Engine
 from specchat.engine.api import Engine as AnyEngine
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.structured.structure import Structure
 
@@ -37,7 +39,8 @@ WAYS = {
 
 def text_of(engine: AnyEngine, **options: Any) -> str:
     """Return the text of an answer, whose tokens are counted once each."""
-    options = {"structure": STRUCTURE, "max_tokens": 300} | options
+    options.setdefault("structure", STRUCTURE)
+    options.setdefault("max_tokens", 300)
     chunks = list(engine.generate(PROMPT, **options))
     stats = engine.stats
     assert stats.generated_tokens == sum(len(chunk.tokens) for chunk in chunks)
@@ -73,10 +76,12 @@ def test_heads_draft_within_a_structure(heads: WriteHead, kind: str) -> None:  #
         assert found == plain
 
 
-def test_exact_answers_read_forced_runs_in_exact_passes(shallow: WriteModel) -> None:
+def test_exact_answers_read_forced_runs_in_exact_passes(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not one of llama.cpp's passes has more tokens than are known to be exact."""
     loaded = shallow("llama"), shallow("llama", "half right")
-    with Engine.load(*loaded, ctx=512, exact="on") as engine:
+    with LocalEngine(Loading(*loaded, ctx=512, exact="on")) as engine:
         engine.prepare()
         longest = engine.facts.longest_draft + 1
         seen: list[int] = []
@@ -86,7 +91,7 @@ def test_exact_answers_read_forced_runs_in_exact_passes(shallow: WriteModel) -> 
             seen.append(len(tokens))
             run(tokens, num_rows)
 
-        engine.context._pass = passes
+        monkeypatch.setattr(engine.context, "_pass", passes)
         plain = text_of(engine, drafter="none", temperature=0.0)
         seen.clear()
         assert text_of(engine, drafter="model", draft_length=8, temperature=0.0) == plain

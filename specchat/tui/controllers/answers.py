@@ -14,6 +14,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, SpecchatError
 from specchat.options.declarations import AUTO_THINK, GenerateOptions
+from specchat.structured.structure import Structure
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
@@ -65,6 +66,9 @@ class Answers:
         """Questions waiting for the current answer to end, as arguments of `ask`."""
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
+        self.schema = ""
+        """The schema that answers follow, as the user typed it; empty for none."""
+        self._structure: Structure | None = None
         self.figures = Figures()
         self.on_end: Callable[[], None] = lambda: None
         """Called after an answer has ended."""
@@ -75,6 +79,16 @@ class Answers:
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
         self._gains = Gains(conversations.saved_seconds)
+
+    def set_schema(self, text: str) -> None:
+        """Have the next answers follow a schema as typed; empty for none. Raises InvalidOption."""
+        if text:
+            from specchat.structured.structure_input import structure_of_schema
+
+            self._structure = structure_of_schema(text)
+        else:
+            self._structure = None
+        self.schema = text
 
     @property
     def options(self) -> dict[str, Any]:
@@ -314,7 +328,7 @@ class Answers:
             self.figures.begin()
             self._gains.begin(self.figures, self._drafting)
             options["alternatives"] = NUM_ALTERNATIVES
-        options = {"make_room": True, **self.options, **options}
+        options = {"make_room": True, **self.options, "structure": self._structure, **options}
         if pinned := self._conversations.pinned_turns(leaf):
             options["pinned"] = pinned
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
