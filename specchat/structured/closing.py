@@ -1,23 +1,17 @@
 """Closing the objects of a JSON Schema: where it lists properties, no others are written."""
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
-from urllib.parse import unquote
+from typing import Any
 
-Schema: TypeAlias = dict[str, Any]
+from specchat.structured.schema_walk import IN_PLACE, PARTS, Schema, children, target
 
-IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
-"""Keywords whose schemas apply to the same value as the schema that they are in."""
 UNIONS = ("anyOf", "oneOf")
-MAPS = ("properties", "patternProperties")
-ITEMS = ("items", "prefixItems", "additionalItems", "additionalProperties")
 SAYS_WHETHER_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+DESCRIBES = ("$ref", *IN_PLACE, *PARTS, "properties", "patternProperties")
+"""Keywords that say what a value consists of."""
+DEFINES = ("$defs", "definitions")
 MAKES_NAMES = ("$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef")
 """Keywords with which a reference may lead elsewhere than its path says."""
-
-
-class _OtherReference(Exception):
-    """Raised for a reference that is no path within the schema."""
 
 
 def close_objects(schema: Schema) -> None:
@@ -29,14 +23,15 @@ def close_objects(schema: Schema) -> None:
     """
     wanted: dict[int, Schema] = {}
     kept_open: set[int] = set()
-    try:
-        for each, closes in _places(schema):
-            if closes:
-                wanted[id(each)] = each
-            else:
-                kept_open.add(id(each))
-    except _OtherReference:
-        return
+    for each, closes in _uses(schema):
+        if each is not schema and any(name in each for name in MAKES_NAMES):
+            return
+        if "$ref" in each and target(schema, each["$ref"]) is None:
+            return
+        if closes:
+            wanted[id(each)] = each
+        else:
+            kept_open.add(id(each))
     for place, each in wanted.items():
         if place not in kept_open and _can_close(each):
             each["additionalProperties"] = False
@@ -58,11 +53,14 @@ def _names_beside(schema: Schema) -> Iterator[str | None]:
         if "$ref" in each:
             yield None
         if each is not schema:
-            yield from each.get("properties") or ()
-        waiting += [branch for _, branch in _in_place(each)]
+            listed = each.get("properties")
+            yield from listed if isinstance(listed, dict) else ()
+        for place, branch in children(each):
+            if _keyword(place) in IN_PLACE and isinstance(branch, dict):
+                waiting.append(branch)
 
 
-def _places(root: Schema) -> Iterator[tuple[Schema, bool]]:
+def _uses(root: Schema) -> Iterator[tuple[Schema, bool]]:
     """Yield each schema in use, and whether it may be closed in the place where it is used."""
     waiting: list[tuple[Any, bool]] = [(root, True)]
     seen: set[tuple[int, bool]] = set()
@@ -72,53 +70,16 @@ def _places(root: Schema) -> Iterator[tuple[Schema, bool]]:
             continue
         seen.add((id(each), closes))
         yield each, closes
-        if each is not root and any(name in each for name in MAKES_NAMES):
-            raise _OtherReference
-        is_alone = _is_alone(each)
-        for name, branch in _in_place(each):
-            waiting.append((branch, closes and is_alone and name in UNIONS))
-        if "$ref" in each:
-            waiting.append((_target(root, each["$ref"]), closes and is_alone))
-        waiting += [(part, closes) for part in _parts(each)]
+        is_alone = sum(name in each for name in DESCRIBES) == 1
+        waiting.append((target(root, each.get("$ref")), closes and is_alone))
+        for place, branch in children(each):
+            keyword = _keyword(place)
+            if keyword in IN_PLACE:
+                waiting.append((branch, closes and is_alone and keyword in UNIONS))
+            elif keyword not in DEFINES:
+                waiting.append((branch, closes and keyword not in {"contains", "propertyNames"}))
 
 
-def _is_alone(schema: Schema) -> bool:
-    """Return True if one keyword alone says what a value consists of."""
-    return sum(name in schema for name in ("$ref", *IN_PLACE, *MAPS, *ITEMS)) == 1
-
-
-def _in_place(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield the schemas that apply to the same value, with their keywords."""
-    for name in IN_PLACE:
-        value = schema.get(name)
-        if name == "dependentSchemas" and isinstance(value, dict):
-            value = list(value.values())
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict):
-                yield name, each
-
-
-def _parts(schema: Schema) -> Iterator[Any]:
-    """Yield the schemas of a value's properties and items."""
-    for name in MAPS:
-        if isinstance(value := schema.get(name), dict):
-            yield from value.values()
-    for name in ITEMS:
-        value = schema.get(name)
-        yield from value if isinstance(value, list) else [value]
-
-
-def _target(root: Schema, reference: object) -> Any:
-    """Return what a reference points to. Raises _OtherReference if it is no path from the root."""
-    if not isinstance(reference, str) or not (reference + "/").startswith("#/"):
-        raise _OtherReference
-    place: Any = root
-    for step in reference.split("/")[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict) and name in place:
-            place = place[name]
-        elif isinstance(place, list) and name.isdecimal() and int(name) < len(place):
-            place = place[int(name)]
-        else:
-            raise _OtherReference
-    return place
+def _keyword(place: str) -> str:
+    """Return the keyword that holds a schema, by its place in another one."""
+    return place.split("/")[1]

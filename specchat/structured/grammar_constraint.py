@@ -7,8 +7,9 @@ from llguidance import LLMatcher
 
 from specchat.decoding.constraint import Mask
 from specchat.errors import EngineFailed, InvalidOption
-from specchat.structured.grammar_source import LIMITS, Grammar, one_line
+from specchat.structured.grammar_source import Grammar, one_line
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
+from specchat.structured.schema_faults import LIMITS
 
 
 class GrammarConstraint:
@@ -84,6 +85,8 @@ class GrammarConstraint:
 def _compiled(grammar: Grammar, vocabulary: GrammarVocabulary) -> LLMatcher:
     """Return a matcher at the beginning. Raises InvalidOption if llguidance refuses the grammar."""
     matcher = LLMatcher(vocabulary.tokenizer, grammar.text, log_level=0, limits=LIMITS)
+    initial = matcher.deep_copy()
+    matcher.compute_bitmask()  # where nothing can ever be written, it is only known now
     if matcher.is_error():
         raise grammar.refused(matcher.get_error())
-    return matcher
+    return initial

@@ -6,31 +6,21 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
-from llguidance import LLMatcher, LLParserLimits
+from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from specchat.errors import InvalidOption
-from specchat.structured.closing import close_objects
 from specchat.structured.framing import Framed, Framing
+from specchat.structured.json_schema_grammar import json_schema_entry
+from specchat.structured.schema_faults import LIMITS
 from specchat.structured.structure import Kind, Structure
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
 """Returns the parts of a text: special tokens that it names, and the texts between."""
 
-LIMITS = LLParserLimits(verbose_errors=False)
-LONGEST_SOURCE = 1 << 20
+LONGEST_SOURCE = 1 << 18
 """Characters of a schema or grammar, so that refusing one takes little time and memory."""
-ONE_LINE = {
-    "item_separator": ", ",
-    "key_separator": ": ",
-    "whitespace_flexible": False,
-    "whitespace_pattern": None,
-    "coerce_one_of": False,
-    "json_allowed_escapes": None,
-    "json_allow_general_unicode_escapes": False,
-}
-"""How JSON is written: in one line, as Python's json.dumps does. Each of llguidance's options is
-set, for a schema can name others."""
+LONGEST_GBNF = 1 << 16
 NAMES: dict[Kind, str] = {
     "json_schema": "the JSON Schema",
     "regex": "the regular expression",
@@ -50,13 +40,16 @@ class Grammar:
 
     def refused(self, reason: str) -> InvalidOption:
         """Return the error for a grammar that llguidance refuses for this reason."""
-        return InvalidOption(f"{self.name} cannot be enforced: {one_line(reason)}")
+        return InvalidOption(f"{self.name} cannot be enforced: {one_line(reason)}; correct it")
 
 
 def grammar_of(structure: Structure) -> Grammar:
     """Return the grammar of a structure. Raises InvalidOption if it cannot be enforced."""
     entry, notices = _entry(structure)
-    return _checked(NAMES[structure.kind], [entry], notices)
+    name = NAMES[structure.kind]
+    if structure.kind == "json_schema":  # it is checked, and closing objects keeps it so
+        return Grammar(name, _text([entry]), tuple(notices))
+    return _checked(name, [entry], notices)
 
 
 def framed_grammar(framing: Framing, split: Split) -> Grammar:
@@ -96,22 +89,27 @@ def _quoted(text: str) -> str:
 
 def _checked(name: str, entries: Sequence[dict[str, Any]], notices: Sequence[str]) -> Grammar:
     """Return a grammar that llguidance accepts. Raises InvalidOption for any other."""
-    grammar = Grammar(name, json.dumps({"grammars": entries}), tuple(notices))
+    grammar = Grammar(name, _text(entries), tuple(notices))
     if reason := LLMatcher.validate_grammar(grammar.text, None, limits=LIMITS):
         raise grammar.refused(reason)
     return grammar
 
 
+def _text(entries: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"grammars": entries})
+
+
 def _entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:
     """Return a structure as one of llguidance's grammars, and notices of what is left out."""
     source = structure.source
-    if len(source) > LONGEST_SOURCE:
+    longest = LONGEST_GBNF if structure.kind == "gbnf" else LONGEST_SOURCE
+    if len(source) > longest:
         raise InvalidOption(
-            f"{NAMES[structure.kind]} is longer than {LONGEST_SOURCE} characters: simplify it"
+            f"{NAMES[structure.kind]} is longer than {longest} characters: simplify it"
         )
     match structure.kind:
         case "json_schema":
-            return _json_entry(structure)
+            return json_schema_entry(source, is_relaxed=structure.check == "relaxed")
         case "regex":
             return json.loads(LLMatcher.grammar_from_regex(source))["grammars"][0], []
         case "choices":
@@ -141,34 +139,7 @@ def _converted(source: str) -> str:
         raise InvalidOption(f"the GBNF grammar is invalid: {one_line(str(error))}") from None
 
 
-def _json_entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:
-    """Return a JSON Schema with closed objects, JSON in one line, and what is left out of it."""
-    schema = _read(structure.source)
-    is_relaxed = structure.check == "relaxed"
-    options = {**ONE_LINE, "lenient": is_relaxed, "coerce_one_of": is_relaxed}
-    entry = {"json_schema": {**schema, "x-guidance": options}}
-    is_error, messages = LLMatcher.validate_grammar_with_warnings(
-        json.dumps({"grammars": [entry]}), None, limits=LIMITS
-    )
-    if is_error:
-        raise InvalidOption(f"{NAMES['json_schema']} cannot be enforced: {one_line(messages[0])}")
-    close_objects(schema)
-    return {"json_schema": {**schema, "x-guidance": options}}, list(map(one_line, messages))
-
-
-def _read(source: str) -> dict[str, Any]:
-    """Return a JSON Schema as an object. Raises InvalidOption for anything else."""
-    try:
-        schema = msgspec.json.decode(source)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise InvalidOption(f"the JSON Schema is not valid JSON: {one_line(str(error))}") from None
-    if isinstance(schema, bool):
-        schema = {} if schema else {"not": {}}
-    if not isinstance(schema, dict):
-        raise InvalidOption('the JSON Schema must be an object, such as {"type": "object"}')
-    return schema
-
-
-def one_line(text: str) -> str:
-    """Return a text in one line, cut off where it is too long to be read."""
+def one_line(reason: str) -> str:
+    """Return a reason of llguidance's in one line, cut off where it is too long to be read."""
+    text = reason.replace("<non-verbose/>", "").replace("NoExtensionBias", "no text fits it")
     return " ".join(text.split())[:300]

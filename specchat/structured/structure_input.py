@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from specchat.errors import InvalidOption
+from specchat.structured.schema_walk import moved
 from specchat.structured.short_form import schema_of_short_form
 from specchat.structured.structure import Structure
 
@@ -19,8 +20,6 @@ ITEMS = "items"
 """The property that a list is wrapped in."""
 LARGEST_FILE = 1 << 20
 GBNF_RULE = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)
-DATA = ("const", "enum", "default", "examples")
-"""Keywords whose values are no schemas."""
 
 
 def structure_of_schema(text: str, *, is_list: bool = False) -> Structure:
@@ -128,22 +127,9 @@ def _read(path: Path) -> str:
 
 def _listed(schema: Any) -> Any:
     """Return the schema of an object whose `items` are a list of what a schema describes."""
-    inner = _moved(schema, f"#/properties/{ITEMS}/items")
+    inner = moved(schema, f"#/properties/{ITEMS}/items")
     outer: dict[str, Any] = {"type": "object", "properties": {}, "required": [ITEMS]}
     if isinstance(inner, dict) and "$schema" in inner:
         outer["$schema"] = inner.pop("$schema")
     outer["properties"][ITEMS] = {"type": "array", "items": inner}
     return outer
-
-
-def _moved(schema: Any, path: str) -> Any:
-    """Return a schema whose references within it hold when it stands at this path."""
-    if isinstance(schema, list):
-        return [_moved(each, path) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    moved = {name: value if name in DATA else _moved(value, path) for name, value in schema.items()}
-    reference = moved.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        moved["$ref"] = path + reference[1:]
-    return moved

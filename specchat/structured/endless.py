@@ -1,0 +1,72 @@
+"""Finding schemas that no finite text fits, because each value needs another one within it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from specchat.structured.schema_walk import Schema, subschemas, target
+
+MOST_ROUNDS = 50
+"""How often to look again; a schema that would need more is not refused."""
+SCALARS = ("string", "number", "integer", "boolean", "null")
+
+
+def endless_place(root: Schema) -> str | None:
+    """Return the place of a schema that no finite value fits; None if there is none.
+
+    Only endlessness is looked for: a schema that nothing fits at all counts as finite.
+    """
+    schemas = list(reversed([*subschemas(root)]))
+    finite: set[int] = set()
+    for _ in range(MOST_ROUNDS):
+        found = {
+            id(each)
+            for _, each in schemas
+            if id(each) not in finite and _is_finite(root, each, finite)
+        }
+        if not found:
+            break
+        finite |= found
+    else:
+        return None
+    return next((place for place, each in reversed(schemas) if id(each) not in finite), None)
+
+
+def _is_finite(root: Schema, schema: Schema, finite: set[int]) -> bool:
+    """Return True if some value fits, as far as the parts that are known to be finite show."""
+
+    def fits(part: Any) -> bool:
+        return not isinstance(part, dict) or id(part) in finite
+
+    if "$ref" in schema and not fits(target(root, schema["$ref"])):
+        return False
+    if not all(map(fits, _listed(schema, "allOf"))):
+        return False
+    if any(schema.get(name) and not any(map(fits, _listed(schema, name)))
+           for name in ("anyOf", "oneOf")):  # fmt: skip
+        return False
+    if "const" in schema or "enum" in schema:
+        return True
+    types = schema.get("type", SCALARS)
+    return any(
+        all(map(fits, _needed(schema, kind)))
+        for kind in (types if isinstance(types, list | tuple) else [types])
+    )
+
+
+def _needed(schema: Schema, kind: Any) -> Iterator[Any]:
+    """Yield the schemas of the parts that each value of a type has."""
+    if kind == "object":
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        names = [name for name in _listed(schema, "required") if isinstance(name, str)]
+        yield from (known.get(name, schema.get("additionalProperties")) for name in names)
+    if kind == "array" and isinstance(fewest := schema.get("minItems"), int) and fewest > 0:
+        first = _listed(schema, "prefixItems") or _listed(schema, "items")
+        yield from first[:fewest]
+        if fewest > len(first):
+            yield schema.get("items")
+
+
+def _listed(schema: Schema, name: str) -> list[Any]:
+    value = schema.get(name)
+    return value if isinstance(value, list) else []

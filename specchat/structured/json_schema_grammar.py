@@ -1,0 +1,150 @@
+"""From a JSON Schema to a grammar of JSON in one line."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from llguidance import LLMatcher
+
+from specchat.errors import InvalidOption
+from specchat.structured.closing import close_objects
+from specchat.structured.endless import endless_place
+from specchat.structured.schema_faults import (
+    LIMITS,
+    UNKNOWN_FORMAT,
+    UNSUPPORTED,
+    droppable,
+    excess,
+    place_of,
+    refusal,
+    schema_at,
+)
+from specchat.structured.schema_walk import Schema, subschemas
+
+ONE_LINE = {
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "whitespace_flexible": False,
+    "whitespace_pattern": None,
+    "coerce_one_of": False,
+    "lenient": False,
+    "json_allowed_escapes": None,
+    "json_allow_general_unicode_escapes": False,
+}
+"""How JSON is written: in one line, as Python's json.dumps does. Each of llguidance's options is
+set, for a schema can name others."""
+RELAXED = {**ONE_LINE, "coerce_one_of": True, "lenient": True}
+MOST_DROPPED = 16
+"""How many keywords a relaxed schema may leave out that llguidance does not know how to ignore."""
+CANNOT = "the JSON Schema cannot be enforced"
+
+
+def json_schema_entry(source: str, *, is_relaxed: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return one of llguidance's grammars for a JSON Schema, and notices of what it leaves out.
+
+    Objects are closed where they list properties. What cannot be enforced raises InvalidOption, or
+    is left out if the check is relaxed.
+    """
+    schema = _read(source)
+    notices = list(_relaxed(schema)) if is_relaxed else []
+    if not is_relaxed:
+        _require_accepted(schema)
+    if place := endless_place(schema):
+        raise InvalidOption(
+            f"{CANNOT}: at {place}, each value needs another one within it, without end: make one"
+            " of its properties optional"
+        )
+    close_objects(schema)
+    options = RELAXED if is_relaxed else ONE_LINE
+    return {"json_schema": {**schema, "x-guidance": options}}, notices
+
+
+def _read(source: str) -> Schema:
+    """Return a JSON Schema as an object. Raises InvalidOption for anything else."""
+    try:
+        schema = msgspec.json.decode(source)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidOption(f"the JSON Schema is not valid JSON: {error}") from None
+    if isinstance(schema, bool):
+        schema = {} if schema else {"enum": []}
+    if not isinstance(schema, dict):
+        raise InvalidOption('the JSON Schema must be an object, such as {"type": "object"}')
+    return schema
+
+
+def _require_accepted(schema: Schema) -> None:
+    """Raise InvalidOption for a schema that cannot be enforced."""
+    if found := excess(schema):
+        raise _excessive(*found)
+    is_refused, messages = _verdict(schema, ONE_LINE)
+    if is_refused:
+        raise InvalidOption(f"{CANNOT}: {refusal(schema, messages[0])}")
+
+
+def _excessive(place: str, keyword: str) -> InvalidOption:
+    return InvalidOption(f'{CANNOT}: "{keyword}" at {place} takes too long to compile: simplify it')
+
+
+def _relaxed(schema: Schema) -> Iterator[str]:
+    """Take out of a schema what cannot be enforced; yield a notice for each such keyword.
+
+    Raises InvalidOption for what is wrong, or cannot be left out.
+    """
+    while found := excess(schema):
+        place, keyword = found
+        if keyword == "properties":
+            raise _excessive(*found)
+        yield _dropped(schema, place, keyword)
+    is_refused, messages = _verdict(schema, RELAXED)
+    for _ in range(MOST_DROPPED if is_refused else 0):
+        place = place_of(schema, messages[0])
+        keywords = [each for each in droppable(messages[0]) if each in schema_at(schema, place)]
+        yield from [_dropped(schema, place, keyword) for keyword in keywords]
+        is_refused, messages = _verdict(schema, RELAXED)
+        if not (is_refused and keywords):
+            break
+    if is_refused:
+        raise InvalidOption(f"{CANNOT}: {refusal(schema, messages[0])}")
+    yield from _ignored(schema, messages)
+
+
+def _dropped(schema: Schema, place: str, keyword: str) -> str:
+    """Take a keyword out of the schema at a place; return the notice."""
+    del schema_at(schema, place)[keyword]
+    return _notice(keyword, place)
+
+
+def _notice(keyword: str, place: str) -> str:
+    return f'"{keyword}" at {place} of the JSON Schema is not enforced'
+
+
+def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
+    """Yield a notice for each keyword and format that llguidance ignores.
+
+    Numbers of properties are taken out: it would count the wrong ones.
+    """
+    keywords: set[str] = set()
+    formats: set[str] = set()
+    miscounted: set[str] = set()
+    for warning in warnings:
+        if unsupported := UNSUPPORTED.search(warning):
+            keywords.update(msgspec.json.decode(f"[{unsupported[1]}]", type=list[str]))
+        elif unknown := UNKNOWN_FORMAT.search(warning):
+            formats.add(unknown[1])
+        elif warning.startswith("oneOf"):
+            yield '"oneOf" of the JSON Schema is enforced as "anyOf"'
+        else:
+            miscounted.update(droppable(warning))
+    for place, each in list(subschemas(schema)):
+        if "properties" in each:
+            yield from [_dropped(schema, place, name) for name in miscounted if name in each]
+        ignored = [name for name in each if name in keywords]
+        ignored += ["format"] if each.get("format") in formats else []
+        yield from [_notice(name, place) for name in ignored]
+
+
+def _verdict(schema: Schema, options: dict[str, Any]) -> tuple[bool, list[str]]:
+    """Return whether llguidance refuses a schema, and the reason or its warnings."""
+    grammar = json.dumps({"grammars": [{"json_schema": {**schema, "x-guidance": options}}]})
+    return LLMatcher.validate_grammar_with_warnings(grammar, None, limits=LIMITS)

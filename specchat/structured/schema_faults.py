@@ -1,0 +1,122 @@
+"""Why llguidance refuses a JSON Schema: at which place, which keyword, and what to do."""
+
+import json
+import re
+from time import perf_counter
+from typing import Any
+
+from llguidance import LLMatcher, LLParserLimits
+
+from specchat.structured.schema_walk import Schema, children, moved, subschemas
+
+LIMITS = LLParserLimits(
+    verbose_errors=False,
+    initial_lexer_fuel=500_000,
+    step_max_items=10_000,
+    max_lexer_states=100_000,  # of 2 kB at most
+    max_grammar_size=200_000,
+)
+LONGEST_SEARCH_SECONDS = 0.3
+COSTS = {"properties": 2_000_000, "patternProperties": 5_000, "multipleOf": 100_000}
+"""How much a keyword may cost in all: the square of the number of entries, whose pairs are compared
+or listed, and the size of a multiple, whose remainders are told apart."""
+UNSUPPORTED = re.compile(r"Unimplemented keys: \[(.*)\]")
+ELSEWHERE = re.compile(r"Resource '(.*)' is not present")
+UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)")
+DROPPED_FOR = (
+    (re.compile(r"patternProperty"), ("patternProperties",)),
+    (re.compile(r"(float|integer) range"),
+     ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    (re.compile(r"multipleOf"), ("multipleOf",)),
+    (re.compile(r"(min|max)Properties"), ("minProperties", "maxProperties")),
+    (re.compile(r"regex"), ("pattern",)),
+)  # fmt: skip
+"""By llguidance's reason, the keywords without which a schema may be accepted."""
+
+
+def refusal(schema: Schema, reason: str) -> str:
+    """Return in one line where and why llguidance refuses a schema, and what to do."""
+    place = place_of(schema, reason)
+    where = "at its top level" if place == "#" else f"at {place}"
+    if found := UNSUPPORTED.search(reason):
+        keywords = found[1].replace('", "', '" and "')
+        return f"{where}, {keywords} cannot be enforced: leave it out or relax the check"
+    if found := UNKNOWN_FORMAT.search(reason):
+        return f'{where}, the format "{found[1]}" is unknown: leave it out or relax the check'
+    if found := ELSEWHERE.search(reason):
+        return f'{where}, a reference leads to {found[1]}: copy that schema into "$defs"'
+    if reason.startswith("oneOf"):
+        return f'{where}, the alternatives of "oneOf" may overlap: write "anyOf" or relax the check'
+    names = [name for name in droppable(reason) if name in schema_at(schema, place)]
+    keyword = f'"{names[0]}": ' if names else ""
+    return f"{where}, {keyword}{_short(reason)}: correct it"
+
+
+def _short(reason: str) -> str:
+    """Return llguidance's reason in a few words: of a regular expression, only what is wrong."""
+    _, _, error = _bare(reason).partition("error: ")
+    line = " ".join((error or _bare(reason)).split())
+    return line.replace("Unsatisfiable schema: ", "nothing fits: ", 1)[:200]
+
+
+def _bare(reason: str) -> str:
+    """Return a reason without the reference it was found by."""
+    return reason.partition("\n  while processing")[0]
+
+
+def droppable(reason: str) -> tuple[str, ...]:
+    """Return the keywords without which a schema may be accepted."""
+    return next((names for cause, names in DROPPED_FOR if cause.search(reason)), ())
+
+
+def place_of(schema: Schema, reason: str) -> str:
+    """Return the innermost place in a schema that llguidance refuses for this reason.
+
+    Each part is tried on its own, for a while; what is not found is at "#", the whole.
+    """
+    began, place, inner = perf_counter(), "#", [("#", schema)]
+    root = moved(schema, "#/$defs/root")
+    while inner:
+        here, part = inner.pop()
+        if perf_counter() - began > LONGEST_SEARCH_SECONDS:
+            break
+        if here != "#" and _bare(_reason_at(root, here)) != _bare(reason):
+            continue
+        place, found = here, list(children(part, here))
+        inner = [(each, schema) for each, schema in reversed(found) if isinstance(schema, dict)]
+    return place
+
+
+def _reason_at(root: Schema, place: str) -> str:
+    """Return why llguidance refuses the schema at a place; empty if it does not."""
+    part = {"$defs": {"root": root}, "$ref": "#/$defs/root" + place[1:]}
+    if "$schema" in root:
+        part["$schema"] = root["$schema"]
+    grammar = json.dumps({"grammars": [{"json_schema": part}]})
+    return LLMatcher.validate_grammar(grammar, None, limits=LIMITS)
+
+
+def schema_at(schema: Schema, place: str) -> Schema:
+    """Return the schema at a place."""
+    return next((each for here, each in subschemas(schema) if here == place), {})
+
+
+def excess(schema: Schema) -> tuple[str, str] | None:
+    """Return the place and the keyword of what would take too long to compile."""
+    left = dict(COSTS)
+    for place, each in subschemas(schema):
+        for keyword in COSTS:
+            left[keyword] -= _cost(keyword, each.get(keyword))
+            if left[keyword] < 0:
+                return place, keyword
+    return None
+
+
+def _cost(keyword: str, value: Any) -> int:
+    """Return how much work a keyword makes."""
+    if keyword != "multipleOf":
+        return len(value) ** 2 if isinstance(value, dict) else 0
+    if not isinstance(value, int | float):
+        return 0
+    digits = f"{value:.15g}".partition("e")[0].replace(".", "").strip("-0")
+    return int(digits) if digits.isdecimal() else 0
