@@ -101,16 +101,18 @@ def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -
     begin = form.content.begin.strip()
     if form.decide and begin:  # headers name the parts: the answer's comes last
         return {"before": Free({begin: "text"}), "text": Constrained(start)}
-    text = Constrained(start, NEWLINES)
-    answer = replace(text, openings={begin: "text"} if begin else {})
+    openings = {begin: "text"} if begin else {}
+    answer, text = Constrained(start, openings=openings), Constrained(start)
     end = form.reasoning.end.strip() if form.reasoning else ""
     if not form.reasoning or not end:
         return {"answer": answer, "text": text}
-    reasoning = Free({end: "answer"})
-    if prompt.state == "reasoning":
-        return {"reasoning": reasoning, "answer": answer, "text": text}
+    reasoning = Free({end: "reasoned"})
+    phases: dict[str, Phase] = {
+        "reasoning": reasoning, "reasoned": replace(answer, newlines=NEWLINES), "text": text
+    }  # fmt: skip
     opening = form.reasoning.begin.strip()
+    if prompt.state == "reasoning":
+        return phases
     if prompt.state == "start" and opening:
-        first = replace(answer, openings={**answer.openings, opening: "reasoning"})
-        return {"start": first, "reasoning": reasoning, "answer": answer, "text": text}
-    return {"answer": answer, "text": text}
+        answer = replace(answer, openings={**openings, opening: "reasoning"})
+    return {"answer": answer, **phases}

@@ -248,6 +248,18 @@ class Engine(ABC):
         text = "\n\n".join(each["content"] for each in messages)
         return self.generate(text, special=False, **options)
 
+    def answer_as(self, kind: Any, messages: Sequence[ChatMessage], **options: Any) -> Any:
+        """Answer as `answer` does, and return the answer as a value of a type.
+
+        `kind` is a msgspec Struct, a dataclass, a TypedDict, an Enum, `list[...]` of one, or a
+        pydantic model; or a JSON Schema as a dictionary. Raises InvalidAnswer if the answer was cut
+        off, and InvalidOption for a type that cannot be enforced.
+        """
+        from specchat.structured.value_types import structure_of_type, value_of
+
+        options["structure"] = structure_of_type(kind)
+        return value_of(kind, "".join([each.text for each in self.answer(messages, **options)]))
+
     @abstractmethod
     def stop(self) -> None:
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""

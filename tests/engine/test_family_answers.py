@@ -25,6 +25,7 @@ from scripts.support.template_cases import (
 from scripts.support.template_record import load
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
+from specchat.structured.structure import Structure
 
 NAMES = {id(family): name for name, family in families().items()}
 """One template of each family, by the family's identity."""
@@ -73,3 +74,31 @@ def test_an_answer_in_the_form_of_its_family_arrives_in_parts(
 
     assert plain.trimmed() in [recorded(name, text).trimmed(), ideal(text.kind).trimmed()]
     assert plain == drafted
+
+
+CHOICE = Structure("choices", '["yes, it is", "no"]', is_shown=False)
+REASONED = [
+    pytest.param(name, text, id=name)
+    for name in NAMES.values()
+    for text in families()[name].texts
+    if text.kind == "reasoned"
+]
+
+
+@needs_templates
+@pytest.mark.parametrize(("name", "text"), REASONED)
+def test_a_structure_begins_after_the_reasoning(tmp_path: Path, name: str, text: Text) -> None:
+    """Whatever the model wants to answer, it reasons as it would, and then makes the choice."""
+    path = parrot_of(name, text, tmp_path / "parrot.gguf")
+    options: dict[str, Any] = {"think": text.think, "temperature": 0.0, "max_tokens": 400}
+    texts = []
+    with Engine.load(path, path, ctx=8192, threads=1, learn=False) as engine:
+        free = message_of(engine.chat(QUESTION, drafter="none", **options))
+        for drafter in ("none", "suffix", "model"):
+            chunks = list(engine.chat(QUESTION, drafter=drafter, structure=CHOICE, **options))
+            found = message_of(chunks)
+            assert (engine.stats.is_valid, chunks[-1].finish) == (True, "stop")
+            assert found.reasoning.strip() == free.reasoning.strip()
+            assert found.answer.strip() in {"yes, it is", "no"}
+            texts.append([token for chunk in chunks for token in chunk.tokens])
+    assert texts == [texts[0]] * 3

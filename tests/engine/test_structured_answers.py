@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import jsonschema_rs
+import msgspec
 import pytest
 
 from conftest import WriteModel
@@ -15,7 +18,7 @@ from specchat import Engine
 from specchat.engine.api import Engine as AnyEngine
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidAnswer, InvalidOption
 from specchat.structured.structure import Structure
 
 PET = {
@@ -153,3 +156,32 @@ def test_an_engine_of_its_own_process_answers_within_a_structure(shallow: WriteM
         assert engine.stats.is_valid is True
         with pytest.raises(InvalidOption, match="nonsense"):
             text_of(engine, structure=Structure("json_schema", '{"type": "nonsense"}'))
+
+
+class Colour(enum.Enum):
+    """A choice."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Pet:
+    """What a program wants."""
+
+    name: Annotated[str, msgspec.Meta(max_length=8)]
+    colour: Colour
+    age: Annotated[int, msgspec.Meta(ge=0, le=20)]
+
+
+def test_an_answer_is_a_value_of_a_type(shallow: WriteModel) -> None:
+    """Whatever the model, which has no chat template; cut off, it is an error of its own."""
+    ask: list[Any] = [{"role": "user", "content": "A pet, please."}]
+    with Engine.load(shallow("llama"), ctx=2048) as engine:
+        pet = engine.answer_as(Pet, ask, seed=1)
+        assert isinstance(pet, Pet)
+        assert isinstance(pet.colour, Colour)
+        assert 0 <= pet.age <= 20
+        assert engine.answer_as(list[Colour], ask, seed=1, max_tokens=200) is not None
+        with pytest.raises(InvalidAnswer):
+            engine.answer_as(Pet, ask, max_tokens=3)
