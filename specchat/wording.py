@@ -147,6 +147,8 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
         rate_text(statistics.get("tokens_per_second", 0.0)),
         tokens_text(statistics["generated_tokens"], statistics.get("reasoning_tokens", 0)),
     ]
+    if forced := statistics.get("forced"):
+        parts.append(f"{forced} of them forced by the grammar")
     if statistics.get("drafted"):
         parts.append(drafting_text(statistics))
         parts += _gain_texts(statistics)

@@ -79,5 +79,5 @@ def why_not_valid(structure: Structure, answer: list[Chunk], stats: Statistics) 
     }.get(str(answer[-1].finish), "it was stopped")
     text = "".join(chunk.text for chunk in answer)
     place = unfinished_place(text) if structure.kind == "json_schema" else ""
-    where = f", within {place}: a maxLength or maxItems there bounds it" if place else ""
+    where = f", within {place}: a maxLength, maxItems or maximum there bounds it" if place else ""
     return f"the answer is not complete: {reason}{where}"

@@ -20,6 +20,7 @@ READING_ORDER = (
     "chat",
     "models",
     "formats",
+    "structured",
     "server",
     "settings",
     "speculation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -104,7 +105,7 @@ def environment(shared: Path, tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def folder(shared: Path) -> Path:
-    """Return a work tree with a change in it, and a pair of models.
+    """Return a work tree with a change in it, a pair of models, a schema and a grammar.
 
     It is always in the same place, as what is learned of a pair is kept by its path.
     """
@@ -114,6 +115,9 @@ def folder(shared: Path) -> Path:
     for name in MODELS:
         os.link(shared / name, folder / name)
     (folder / "story.txt").write_text("A fox.\n", "utf-8")
+    (folder / "list.gbnf").write_text('root ::= "- " [a-z]+ "\\n"', "utf-8")
+    schema = {"type": "object", "properties": {"age": {"enum": [1, 2, 3]}}, "required": ["age"]}
+    (folder / "dog.schema.json").write_text(json.dumps(schema), "utf-8")
     for words in (["init", "-q"], ["add", "-N", "story.txt"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     return folder
