@@ -115,6 +115,16 @@ def decode(
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
     answer.require_room()
+    for chunk in _chunks(answer, drafter, on_progress):
+        if chunk.finish:  # nobody may ask for more after the last chunk
+            statistics.is_valid = answer.is_valid
+        yield chunk
+
+
+def _chunks(
+    answer: "_Answer", drafter: Drafter, on_progress: PromptProgress | None
+) -> Iterator[Chunk]:
+    """Yield the chunks of an answer."""
     try:
         yield from answer.begun()
         if answer.finish is None:
@@ -126,7 +136,6 @@ def decode(
             yield answer.step(drafter)
     except Cancelled:
         yield answer.ended("cancelled")
-    statistics.is_valid = answer.is_valid
 
 
 class _Answer:

@@ -1,13 +1,17 @@
 """The constraint of an answer: what a request asks for, within the model's chat format."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat
 from specchat.chat.formats.messages import SYSTEM_ROLES
+from specchat.chat.formats.probes import MARK
 from specchat.decoding.constraint import Constraint
 from specchat.engine.api import AnswerRequest, ChatRequest
+from specchat.engine.call_constraint import CallConstraints
 from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
 from specchat.llama.tokenizer import Vocabulary
@@ -32,10 +36,11 @@ class AnswerConstraints:
         self._texts = GrammarVocabulary(
             vocabulary.size,
             vocabulary.named_piece,
-            vocabulary.is_special,
+            partial(_is_special, vocabulary),
             vocabulary.end_tokens,
             lambda text: vocabulary.tokenize_more(text, parse_special=False),
         )
+        self._calls = CallConstraints(self._texts)
         self._compiled: dict[Structure, tuple[GrammarConstraint, tuple[str, ...]]] = {}
 
     def constraint(
@@ -45,17 +50,25 @@ class AnswerConstraints:
 
         Raises InvalidOption for what cannot be enforced.
         """
-        if request.structure is None:
-            return None, ()
-        if request.ignore_end:
+        structure, form = request.structure, prompt.form
+        must_call = isinstance(request, ChatRequest) and request.tool_choice == "required"
+        if request.ignore_end and (structure or must_call):
             raise InvalidOption("structured output ends by itself: leave ignore_end out")
-        compiled, notices = self._compile(request.structure)
-        if not isinstance(request, ChatRequest) or prompt.form is None:
-            return compiled.restarted(), notices
+        if not isinstance(request, ChatRequest) or form is None:
+            return self._from_start(structure) if structure else (None, ())
+        if request.tool_choice == "required":
+            return self._calls.required(request, prompt, form)
+        if structure is None:
+            is_any = request.ignore_end or not request.may_call
+            return (None, ()) if is_any else self._calls.possible(request, prompt, form)
+        compiled, notices = self._compile(structure)
         if prompt.goes_on and prompt.state != "reasoning":
             written = str(request.messages[-1]["content"])
             return self._begun(compiled.restarted(), written), notices
-        phases = _phases(prompt, prompt.form, compiled.restarted)
+        phases = _phases(prompt, form, compiled.restarted)
+        if request.may_call:
+            phases, more = self._calls.beside(phases, request, form)
+            notices += more
         return PhasedConstraint(phases, self._texts), notices
 
     @staticmethod
@@ -74,6 +87,10 @@ class AnswerConstraints:
             messages.insert(0, {"role": "system", "content": line})
             pinned = [index + 1 for index in pinned]
         return replace(request, messages=messages, pinned=pinned)
+
+    def _from_start(self, structure: Structure) -> tuple[Constraint, tuple[str, ...]]:
+        compiled, notices = self._compile(structure)
+        return compiled.restarted(), notices
 
     def _compile(self, structure: Structure) -> tuple[GrammarConstraint, tuple[str, ...]]:
         if structure not in self._compiled:
@@ -94,6 +111,17 @@ class AnswerConstraints:
                 "the answer to be continued does not begin as the schema or grammar asks"
             ) from None
         return constraint
+
+
+def _is_special(vocabulary: Vocabulary, token: int) -> bool:
+    """Return True for a token that is never part of a text: a control token, or a mark.
+
+    Other tokens that a model's makers added as a whole, such as runs of spaces, are text.
+    """
+    if vocabulary.is_control(token):
+        return True
+    is_added = vocabulary.is_user_defined(token)
+    return is_added and re.fullmatch(MARK, vocabulary.name(token)) is not None
 
 
 def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -> dict[str, Phase]:

@@ -33,6 +33,9 @@ STAGES: dict[Stage, str] = {
 }
 """The stages in words."""
 
+ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+"""Whether an answer may call tools, may not, or must."""
+
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with the stage and the share done; return False to stop loading or measuring."""
 
@@ -78,12 +81,21 @@ class GenerateRequest(GenerateOptions):
     is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the answer may not be any text."""
+        return self.structure is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message from the assistant is continued.
 
-    `tools` are offered to the model, in the form of OpenAI's API. The chat template gets
+    `tools` are offered to the model, in the form of OpenAI's API. With `tool_choice` "required" the
+    answer calls some, with "none" it calls none, and they are not offered. Of the tools only those
+    in `tool_names` may be called, all if it is empty; with `parallel_tool_calls` several at once,
+    where the chat template has that. With `enforces_tools` a call that begins can only become one
+    of a tool, with arguments that follow its schema. The chat template gets
     `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
     earlier answer with this target: the answer begins with their tokens, which are yielded first.
     `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the
@@ -97,11 +109,30 @@ class ChatRequest(GenerateOptions):
     is_aside: bool = field(default=False, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    tool_choice: ToolChoice = field(default="auto", kw_only=True)
+    tool_names: Sequence[str] = field(default=(), kw_only=True)
+    parallel_tool_calls: bool = field(default=True, kw_only=True)
+    enforces_tools: bool = field(default=True, kw_only=True)
     variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
     structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+    @property
+    def offered_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools that the model learns of."""
+        return () if self.tool_choice == "none" else self.tools
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the answer may call tools, in calls that are enforced."""
+        return bool(self.offered_tools) and self.enforces_tools
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the answer may not be any text: it has a structure, or may call tools."""
+        return self.structure is not None or self.tool_choice == "required" or self.may_call
 
 
 AnswerRequest: TypeAlias = GenerateRequest | ChatRequest

@@ -99,7 +99,7 @@ class LocalEngine(Engine):
         if request.structure:
             request = self._constraints.described(request)
         prompt = tokenize_request(self.model, request, self.context.capacity)
-        if request.structure:
+        if request.is_constrained:
             constraint, said = self._constraints.constraint(request, prompt)
         if not self.context.rollback_kind.removes_any_tail:
             prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
@@ -125,7 +125,7 @@ class LocalEngine(Engine):
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
             form, state = prompt.form, prompt.state
-            reader = AnswerReader(form, state, request.tools, goes_on=prompt.goes_on)
+            reader = AnswerReader(form, state, request.offered_tools, goes_on=prompt.goes_on)
             chunks = read_parts(chunks, reader, self.stats)
         return self._answer(chunks, drafter, pacer)
 

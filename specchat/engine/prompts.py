@@ -242,7 +242,11 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
 def _prompt_of(model: Model, request: ChatRequest, messages: Sequence[ChatMessage]) -> Prompt:
     """Return the prompt of a conversation, with all else as a request has it."""
     return _chat_prompt(
-        model, messages, think=request.think, tools=request.tools, variables=request.variables
+        model,
+        messages,
+        think=request.think,
+        tools=request.offered_tools,
+        variables=request.variables,
     )
 
 

@@ -69,6 +69,7 @@ def test_an_answer_in_the_form_of_its_family_arrives_in_parts(
     options: dict[str, Any] = {"think": text.think, "tools": offered, "temperature": 0.0}
 
     with Engine.load(path, path, ctx=8192, threads=1, learn=False) as engine:
+        options["enforces_tools"] = False  # a parrot cuts texts otherwise than its tokenizer
         plain = message_of(engine.chat(QUESTION, drafter="none", **options))
         drafted = message_of(engine.chat(QUESTION, drafter="model", **options))
 
@@ -102,3 +103,27 @@ def test_a_structure_begins_after_the_reasoning(tmp_path: Path, name: str, text:
             assert found.answer.strip() in {"yes, it is", "no"}
             texts.append([token for chunk in chunks for token in chunk.tokens])
     assert texts == [texts[0]] * 3
+
+
+@needs_templates
+@pytest.mark.parametrize("name", ["Qwen-Qwen3-0.6B", "meta-llama-Llama-3.1-8B-Instruct"])
+@pytest.mark.parametrize("kind", ["call", "reasoned call", "plain"])
+def test_what_a_model_says_anyway_is_allowed_where_calls_are_enforced(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    """Text, reasoning and calls are the same, and most of a call is forced."""
+    texts = [each for each in families()[name].texts if each.kind == kind]
+    if not texts:
+        pytest.skip(f"{name} does not reason")
+    (text, *_) = texts
+    path = parrot_of(name, text, tmp_path / "parrot.gguf", is_whole=True)
+    options: dict[str, Any] = {"think": text.think, "tools": tools(), "temperature": 0.0}
+
+    with Engine.load(path, path, ctx=8192, threads=1, learn=False) as engine:
+        plain = message_of(engine.chat(QUESTION, drafter="none", **options))
+        forced = engine.stats.forced
+        drafted = message_of(engine.chat(QUESTION, drafter="model", **options))
+
+    assert plain.trimmed() == ideal(kind).trimmed()
+    assert plain == drafted
+    assert bool(forced) == ("call" in kind)

@@ -43,12 +43,15 @@ class Words:
     """What a parrot's tokenizer holds beside the pieces and all bytes.
 
     `control` and `user` are special tokens, found in a prompt by their names; `normal` are further
-    tokens. `pre` None leaves its key out. `merges` are pairs that a prompt's bytes are merged by.
+    tokens. Those in `whole` are found in any text, as a real tokenizer finds its words: a grammar
+    forces them where it forces their text. `pre` None leaves its key out. `merges` are pairs that a
+    prompt's bytes are merged by.
     """
 
     control: tuple[str, ...] = CHATML_MARKS
     user: tuple[str, ...] = ()
     normal: tuple[Piece, ...] = ()
+    whole: tuple[Piece, ...] = ()
     template: str | None = CHAT_TEMPLATE
     eos: str = "<|im_end|>"
     bos: str | None = None
@@ -147,7 +150,7 @@ def _parts(text: str, marks: Iterable[str]) -> list[str]:
 
 def _stored(piece: Piece, words: Words) -> str:
     """Return a piece as the file stores it."""
-    if isinstance(piece, str) and piece in (*words.control, *words.user):
+    if isinstance(piece, str) and piece in (*words.control, *words.user, *words.whole):
         return piece
     if words.sentencepiece:
         if isinstance(piece, bytes):
@@ -163,7 +166,9 @@ def _vocabulary(
 ) -> tuple[list[str], dict[str, gguf.TokenType]]:
     """Return the tokens' texts in the order of the ids, and the kinds of those not NORMAL."""
     kinds = dict.fromkeys(words.control, gguf.TokenType.CONTROL)
-    kinds |= dict.fromkeys(words.user, gguf.TokenType.USER_DEFINED)
+    whole = [piece for piece in words.whole if isinstance(piece, str)]
+    kinds |= dict.fromkeys([*words.user, *whole], gguf.TokenType.USER_DEFINED)
+    kinds |= dict.fromkeys(words.control, gguf.TokenType.CONTROL)
     if words.sentencepiece:
         bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
         kinds |= dict.fromkeys(bytes_, gguf.TokenType.BYTE)

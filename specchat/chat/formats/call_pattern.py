@@ -90,6 +90,11 @@ class CallPattern:
     comma: str = ", "
     colon: str = ": "
 
+    @property
+    def fixed_begin(self) -> str:
+        """The text that all calls begin with: up to a name, or an id before it."""
+        return re.split(f"[{ANY_ID}{ANY_INDEX}{ANY_NAME}]", self.begin)[0]
+
 
 def typed_arguments() -> dict[str, dict[str, Any]]:
     """Return arguments to render for learning how values of each type are written, by case."""

@@ -1,0 +1,122 @@
+"""Calls of tools are valid whatever a model would write: here, one with random weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from real_templates import needs_templates, template_of
+from scripts.support.template_cases import BOS, QUESTION, families
+from scripts.support.tiny_gguf import Words, write_parrot
+from specchat.decoding.chunk import ToolCall
+from specchat.engine import Engine
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import InvalidOption
+
+PLAN = {
+    "type": "object",
+    "properties": {
+        "goal": {"enum": ["see it", "eat"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        "back": {"type": "boolean"},
+    },
+    "required": ["goal", "days"],
+}
+LOOK = {"type": "object", "properties": {"place": {"enum": ["Bern"]}}, "required": ["place"]}
+FORMATS = {
+    "Qwen-Qwen3-0.6B": "<|im_end|>",
+    "Qwen3-Coder": "<|im_end|>",
+    "meta-llama-Llama-3.1-8B-Instruct": "<|eot_id|>",
+    "google-gemma-4-31B-it": "<turn|>",
+    "openai-gpt-oss-120b": "<|return|>",
+    "LFM2.5-8B-A1B": "<|im_end|>",
+}
+
+
+def tool(name: str, schema: Any, **more: Any) -> dict[str, Any]:
+    """Return a tool as OpenAI has it."""
+    return {"type": "function", "function": {"name": name, "parameters": schema, **more}}
+
+
+TOOLS = [tool("plan", PLAN), tool("look", LOOK)]
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def babbler(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """Return a model with a real template that says nothing sensible by itself."""
+    name = request.param
+    eos = families()[name].eos
+    words = Words(control=(BOS, eos), template=template_of(name), eos=eos, bos=BOS)
+    path = write_parrot(tmp_path_factory.mktemp("babbler") / "model.gguf", ["!", eos], words)
+    with Engine.load(path, ctx=4096, threads=1, learn=False) as engine:
+        yield engine
+
+
+def calls_of(engine: Engine, **options: Any) -> list[ToolCall]:
+    """Return the calls of an answer."""
+    given: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "seed": 3} | options
+    chunks = list(engine.chat(QUESTION, max_tokens=2000, think="auto", **given))
+    assert chunks[-1].finish == "stop"
+    assert "".join(chunk.text for chunk in chunks).strip() == ""
+    return [call for chunk in chunks for call in chunk.tool_calls]
+
+
+@needs_templates
+def test_a_required_call_is_one_of_a_tool(babbler: Engine) -> None:
+    """Its arguments follow the tool's schema, in every form of calls, for any seed."""
+    schemas = {"plan": PLAN, "look": LOOK}
+    for seed in range(4):
+        calls = calls_of(babbler, seed=seed, parallel_tool_calls=False)
+        assert len(calls) == 1
+        jsonschema_rs.validate(schemas[calls[0].name], json.loads(calls[0].arguments))
+
+
+@needs_templates
+def test_only_a_named_tool_is_called(babbler: Engine) -> None:
+    """The others are offered all the same."""
+    (call,) = calls_of(babbler, tool_names=["look"], parallel_tool_calls=False)
+
+    assert (call.name, json.loads(call.arguments)) == ("look", {"place": "Bern"})
+    assert babbler.stats.forced > 5
+
+
+@needs_templates
+def test_a_bad_schema_of_one_tool_does_not_fail_the_others(babbler: Engine) -> None:
+    """Its arguments may be any, which the answer says; to be strict is an error."""
+    bad = {"type": "object", "properties": {"x": {"type": "colour"}}, "required": ["x"]}
+    tools = [tool("paint", bad), *TOOLS]
+
+    (call,) = calls_of(babbler, tools=tools, tool_names=["look"], parallel_tool_calls=False)
+    assert json.loads(call.arguments) == {"place": "Bern"}
+    calls_of(babbler, tools=[*TOOLS, tool("paint", LOOK)], tool_names=["paint"])
+    list(babbler.chat(QUESTION, tools=tools, max_tokens=1))
+    assert any("tool paint" in each for each in babbler.stats.notices)
+
+    with pytest.raises(InvalidOption, match=r"paint.*colour"):
+        calls_of(babbler, tools=[tool("paint", bad, strict=True)])
+
+
+@needs_templates
+def test_a_tool_that_is_not_there_cannot_be_required(babbler: Engine) -> None:
+    """Nor can one be if there are none."""
+    with pytest.raises(InvalidOption, match=r"tool_choice.*absent"):
+        calls_of(babbler, tool_names=["absent"])
+    with pytest.raises(InvalidOption, match="no tools"):
+        calls_of(babbler, tools=[])
+
+
+def test_a_template_without_calls_says_that_none_can_be_required(tmp_path: Path) -> None:
+    """Without that, its model is offered tools as ever."""
+    path = write_parrot(tmp_path / "model.gguf", ["Hi", "<|im_end|>"])
+    with Engine.load(path, threads=1, learn=False) as engine:
+        assert isinstance(engine, LocalEngine)
+        with pytest.raises(InvalidOption, match="does not show how calls are written"):
+            calls_of(engine)
+        assert next(engine.chat(QUESTION, tools=TOOLS, max_tokens=5)).text == "Hi"
