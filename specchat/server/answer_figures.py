@@ -136,6 +136,8 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
         "draft_off_reason": statistics.draft_off_reason,
         "acceptance_rate": statistics.acceptance_rate,
         "tokens_per_step": statistics.tokens_per_step,
+        "forced": statistics.forced,
+        "valid": statistics.is_valid,
         "by_origin": by_origin,
         "speedup": round(gain.speedup, 3) if gain.is_sound else None,
         "saved_s": round(gain.saved_s, 3) if gain.is_sound else None,

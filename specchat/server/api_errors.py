@@ -26,6 +26,7 @@ ANTHROPIC_TYPES = {
     BUSY: "overloaded_error",
     INTERNAL: "api_error",
 }
+ARTICLES = frozenset({"the", "a", "an", "there", "this"})
 OPENAI_TYPES = {
     UNAUTHORIZED: "authentication_error",
     BUSY: "server_error",
@@ -50,7 +51,7 @@ def of_exception(error: SpecchatError) -> ApiError:
     if isinstance(error, ContextFull):
         return ApiError(BAD_REQUEST, _too_long(error), "messages", "context_length_exceeded")
     if isinstance(error, InvalidOption | TemplateError):
-        return ApiError(BAD_REQUEST, text, text.partition(" ")[0].strip(":") or None)
+        return ApiError(BAD_REQUEST, text, _field_in(text))
     if isinstance(error, QueueFull):
         return ApiError(
             BUSY, text, code="queue_full", headers={"Retry-After": str(RETRY_AFTER_SECONDS)}
@@ -59,6 +60,12 @@ def of_exception(error: SpecchatError) -> ApiError:
         return ApiError(BUSY, text, code="shutting_down")
     is_fatal = isinstance(error, EngineFailed)
     return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
+
+
+def _field_in(text: str) -> str | None:
+    """Return the field that an error begins with; None if it begins with other words."""
+    first = text.partition(" ")[0].strip(":")
+    return None if first in ARTICLES or not first else first
 
 
 def _too_long(error: ContextFull) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,7 +12,9 @@ from starlette.requests import Request
 
 from specchat.options.declarations import AUTO_THINK, LONGEST_DRAFT
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.asked_structure import structure_of
 from specchat.server.service import ChosenModel, Service
+from specchat.structured.structure import Structure
 
 Body = TypeVar("Body")
 MOST_CHOICES = 8
@@ -40,7 +43,7 @@ SAMPLING = (
 
 
 class SharedFields(Struct, kw_only=True):
-    """What the APIs of OpenAI's kind have in common, with llama.cpp's and specchat's own fields."""
+    """What the APIs of OpenAI's kind have in common, and fields of llama.cpp, vLLM and specchat."""
 
     model: str | None = None
     stream: bool | None = None
@@ -63,6 +66,15 @@ class SharedFields(Struct, kw_only=True):
     exact: Literal["on", "auto", "off"] | None = None
     verify: bool | None = None
     ignore_eos: bool | None = None
+    response_format: Mapping[str, Any] | None = None
+    json_schema: Mapping[str, Any] | str | None = None
+    grammar: str | None = None
+    structured_outputs: Mapping[str, Any] | None = None
+    guided_json: Mapping[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: Sequence[str] | None = None
+    guided_grammar: str | None = None
+    show_schema: bool | None = None
 
 
 async def read(request: Request, kind: type[Body]) -> Body:
@@ -103,8 +115,17 @@ def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dic
         given["is_exact"] = True
     if body.ignore_eos:
         given["ignore_end"] = True
+    given["structure"] = _structure(body)
     wanted = {name: value for name, value in given.items() if value is not None}
     return {**service.defaults, **chosen.options, **wanted}
+
+
+def _structure(body: SharedFields) -> Structure | None:
+    """Return the structure that the answer must have, shown to the model or not."""
+    structure = structure_of(body)
+    if structure is None or body.show_schema is None:
+        return structure
+    return replace(structure, is_shown=body.show_schema)
 
 
 def think_of(effort: str | None, service: Service) -> str | None:

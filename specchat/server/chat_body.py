@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from specchat.engine.api import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of
 from specchat.server.message_content import result_text, text_of
 from specchat.server.service import Service
@@ -48,6 +49,7 @@ class ConversationFields(SharedFields, kw_only=True):
 
     chat_template_kwargs: Mapping[str, Any] | None = None
     prediction: Prediction | None = None
+    enforce_tools: bool | None = None
 
     def shared(self) -> dict[str, Any]:
         """Return the fields that all these APIs have; only the chat API has several choices."""
@@ -65,8 +67,8 @@ class ChatBody(ConversationFields, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
     tool_choice: str | Mapping[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    response_format: Mapping[str, Any] | None = None
     make_room: bool | None = None
 
 
@@ -87,9 +89,14 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
     count = body.n or 1
     if options.get("seed") is None and (body.verify or count > 1):
         options["seed"] = secrets.randbelow(MOST_SEED)
+    asked = asked_tools(body.tools, body.tool_choice)
     request = ChatRequest(
         messages=_messages(body.messages),
-        tools=_tools(body),
+        tools=asked.tools,
+        tool_choice=asked.choice,
+        tool_names=asked.names,
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        enforces_tools=body.enforce_tools is not False,
         variables=body.chat_template_kwargs or {},
         prediction=body.prediction.text if body.prediction else "",
         make_room=bool(body.make_room),
@@ -141,20 +148,3 @@ def _name_results(messages: Sequence[dict[str, Any]]) -> None:
         name = names.get(str(message.get("tool_call_id")))
         if message["role"] == "tool" and name:
             message.setdefault("name", name)
-
-
-def _tools(body: ChatBody) -> list[Mapping[str, Any]]:
-    """Return the tools to offer; those of unknown types are left out, as other servers do."""
-    choice = body.tool_choice
-    if choice == "required" or isinstance(choice, Mapping):
-        raise ApiError(
-            BAD_REQUEST, "tool_choice: only auto and none are supported so far", "tool_choice"
-        )
-    kind = (body.response_format or {}).get("type", "text")
-    if kind != "text":
-        raise ApiError(
-            BAD_REQUEST, "response_format: only text is supported so far", "response_format"
-        )
-    if choice == "none" or not body.tools:
-        return []
-    return [each for each in body.tools if each.get("type", "function") == "function"]

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.conversation_replies import reply_to, streamed, whole
@@ -19,8 +20,6 @@ Block: TypeAlias = Mapping[str, Any]
 BILLING = "x-anthropic-billing-header"
 """Begins a line that Claude Code puts before its system prompt. It changes with every request, so
 nothing after it could be taken from the prefix cache."""
-CHOICES = {"auto": "auto", "none": "none", "any": "required"}
-"""`tool_choice` of the chat API by its type in this one."""
 WITHOUT_TEXT = frozenset({"redacted_thinking"})
 
 
@@ -34,6 +33,7 @@ class MessagesBody(ConversationFields, kw_only=True):
     tool_choice: Mapping[str, Any] | None = None
     thinking: Mapping[str, Any] | None = None
     output_config: Mapping[str, Any] | None = None
+    output_format: Mapping[str, Any] | None = None
 
 
 async def messages(request: Request) -> EventStream | Whole:
@@ -63,13 +63,17 @@ def to_chat(body: MessagesBody) -> ChatBody:
     fields = body.shared()
     if body.stop_sequences is not None:
         fields["stop"] = list(body.stop_sequences)
+    if form := (body.output_config or {}).get("format") or body.output_format:
+        structure_of_format(form, "output_config.format")
+        fields["response_format"] = form
     system = _system_of(body.system)
     first = [{"role": "system", "content": system}] if system else []
     translated = [each for message in body.messages for each in _messages_of(message)]
     return ChatBody(
         messages=[*first, *translated],
         tools=[_tool(each) for each in body.tools or ()],
-        tool_choice=_tool_choice(body.tool_choice),
+        tool_choice=body.tool_choice,
+        parallel_tool_calls=(body.tool_choice or {}).get("disable_parallel_tool_use") is not True,
         reasoning_effort=_effort_of(body),
         **fields,
     )
@@ -154,14 +158,10 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         "name": tool.get("name"),
         "description": tool.get("description"),
         "parameters": tool.get("input_schema"),
+        "strict": tool.get("strict"),
     }
     given = {name: value for name, value in function.items() if value is not None}
     return {"type": "function", "function": given}
-
-
-def _tool_choice(given: Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
-    kind = given.get("type") if given else None
-    return CHOICES.get(kind, given) if isinstance(kind, str) else given
 
 
 def _effort_of(body: MessagesBody) -> str | None:
@@ -170,9 +170,6 @@ def _effort_of(body: MessagesBody) -> str | None:
     A budget is a number of tokens. Without a word about it the model has its own way.
     """
     thinking, output = body.thinking or {}, body.output_config or {}
-    if output.get("format") is not None:
-        message = "output_config.format: only text is supported so far"
-        raise ApiError(BAD_REQUEST, message, "output_config.format")
     effort, budget = output.get("effort"), thinking.get("budget_tokens")
     if thinking.get("type") == "disabled":
         return "none"

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from specchat.engine.api import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.conversation_replies import reply_to, streamed, whole
@@ -71,6 +72,9 @@ def to_chat(body: ResponsesBody) -> ChatBody:
     fields = body.shared()
     if body.max_output_tokens is not None:
         fields["max_tokens"] = body.max_output_tokens
+    if form := (body.text or {}).get("format"):
+        structure_of_format(form, "text.format")
+        fields["response_format"] = form
     effort = (body.reasoning or {}).get("effort")
     if not isinstance(effort, str | None):
         raise ApiError(BAD_REQUEST, "reasoning.effort must be text", "reasoning.effort")
@@ -78,6 +82,7 @@ def to_chat(body: ResponsesBody) -> ChatBody:
         messages=messages_of(body.input, body.instructions),
         tools=[_tool(each) for each in body.tools or ()],
         tool_choice=body.tool_choice,
+        parallel_tool_calls=body.parallel_tool_calls,
         reasoning_effort=effort,
         make_room=body.truncation == "auto",
         **fields,
@@ -96,7 +101,7 @@ def _echo(body: ResponsesBody, request: ChatRequest) -> dict[str, Any]:
         "reasoning": {name: reasoning.get(name) for name in ("effort", "summary")},
         "store": False,
         "temperature": request.temperature,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": (body.text or {}).get("format") or {"type": "text"}},
         "tool_choice": body.tool_choice or "auto",
         "tools": body.tools or [],
         "top_p": request.top_p,
@@ -112,10 +117,6 @@ def _require_stateless(body: ResponsesBody) -> None:
             raise ApiError(BAD_REQUEST, message, name)
     if body.background:
         raise ApiError(BAD_REQUEST, "background: this server stores nothing", "background")
-    form = (body.text or {}).get("format") or {}
-    kind = form.get("type", "text") if isinstance(form, Mapping) else form
-    if kind != "text":
-        raise ApiError(BAD_REQUEST, "text.format: only text is supported so far", "text.format")
 
 
 def messages_of(given: str | Sequence[Item], instructions: str | None) -> list[dict[str, Any]]:
@@ -222,6 +223,6 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool as the chat API has it; other types are skipped there."""
     if tool.get("type") != "function" or "function" in tool:
         return tool
-    names = ("name", "description", "parameters")
+    names = ("name", "description", "parameters", "strict")
     function = {name: tool[name] for name in names if tool.get(name) is not None}
     return {"type": "function", "function": function}

@@ -149,7 +149,7 @@ def test_the_last_message_of_the_assistant_is_continued(demo_server: Running) ->
         ({"messages": []}, "messages"),
         ({"messages": [{"role": ["user"]}]}, "role"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "'image'"),
-        ({"tool_choice": {"type": "any"}, "tools": [{"name": "f"}]}, "tool_choice"),
+        ({"tool_choice": {"type": "some"}, "tools": [{"name": "f"}]}, "tool_choice"),
         ({"tools": [{"input_schema": {}}]}, "tools"),
         ({"tools": [{"type": ["custom"], "name": "f"}], "temperature": -1}, "temperature"),
         (

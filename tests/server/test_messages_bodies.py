@@ -167,18 +167,29 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "choice"),
+    ("given", "is_parallel"),
     [
-        ({"type": "auto", "disable_parallel_tool_use": True}, "auto"),
-        ({"type": "none"}, "none"),
-        ({"type": "any"}, "required"),
-        ({"type": "tool", "name": "look"}, {"type": "tool", "name": "look"}),
-        (None, None),
+        ({"type": "auto", "disable_parallel_tool_use": True}, False),
+        ({"type": "any", "disable_parallel_tool_use": False}, True),
+        (None, True),
     ],
 )
-def test_the_choice_of_tools_is_that_of_the_chat_api(given: Any, choice: Any) -> None:
-    """A tool by name stays an object, as in the chat API."""
-    assert chat_of(tool_choice=given).tool_choice == choice
+def test_the_choice_of_tools_says_whether_they_are_called_at_once(
+    given: Any, is_parallel: bool
+) -> None:
+    """The chat API has a field of its own for that; the choice itself it understands."""
+    chat = chat_of(tool_choice=given)
+
+    assert chat.tool_choice == given
+    assert chat.parallel_tool_calls == is_parallel
+
+
+def test_a_format_is_that_of_the_chat_api() -> None:
+    """In its place today, and in the one that it had at first."""
+    form = {"type": "json_schema", "schema": {"type": "object"}}
+
+    assert chat_of(output_config={"format": form}).response_format == form
+    assert chat_of(output_format=form).response_format == form
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,14 @@ pytestmark = pytest.mark.skipif(
 def caller(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
     """Return a server whose model calls a tool, and then says what it found."""
     path = tmp_path_factory.mktemp("caller") / "caller.gguf"
+    pieces = pieces_of(UTTERED, MARKS)
     words = Words(
-        control=("<|im_start|>", "<|im_end|>", "<|result|>"), user=MARKS[:2], template=TEMPLATE
+        control=("<|im_start|>", "<|im_end|>", "<|result|>"),
+        user=MARKS[:2],
+        whole=tuple(piece for piece in pieces if piece not in MARKS),
+        template=TEMPLATE,
     )
-    write_parrot(path, pieces_of(UTTERED, MARKS), words)
+    write_parrot(path, pieces, words)
     return start_server("caller", target=path)
 
 

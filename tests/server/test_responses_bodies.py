@@ -169,7 +169,7 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
 
     found = chat_of(tools=[tool, *others]).tools
 
-    function = {"name": "look", "parameters": PARAMETERS}
+    function = {"name": "look", "parameters": PARAMETERS, "strict": True}
     assert found == [{"type": "function", "function": function}, *others]
 
 

@@ -25,6 +25,16 @@ from specchat.server.chat_body import ChatBody, chat_requests
 
 WORD = "pomegranate"
 PATH = {"path": "notes.txt"}
+WRITE = {
+    "name": "write",
+    "description": "Write a file.",
+    "parameters": {
+        "type": "object",
+        "properties": {"path": {"enum": ["notes.txt"]}},
+        "required": ["path"],
+    },
+}
+"""A tool that leaves a model no choice."""
 READ = {"name": "read", "description": "Read a file.", "parameters": {"type": "object"}}
 MUDDLED = '<tool_call>\n{"name": "find_trains", "arguments": {"origin": \n</tool_call>'
 FAMILIES = {
@@ -326,18 +336,58 @@ def test_tools_are_offered_only_if_they_may_be_called(caller: Running, agent: An
     ("agent", "choice"),
     [
         (ChatAgent(), "required"),
-        (ChatAgent(), {"type": "function", "function": {"name": "read"}}),
+        (ChatAgent(), {"type": "function", "function": {"name": "write"}}),
         (ResponsesAgent(), "required"),
-        (ResponsesAgent(), {"type": "function", "name": "read"}),
+        (ResponsesAgent(), {"type": "function", "name": "write"}),
         (MessagesAgent(), {"type": "any"}),
-        (MessagesAgent(), {"type": "tool", "name": "read"}),
+        (MessagesAgent(), {"type": "tool", "name": "write"}),
     ],
 )
-def test_a_call_cannot_be_forced_so_far(caller: Running, agent: Any, choice: Any) -> None:
-    """The client learns that, instead of a model that does as it likes."""
-    body = agent.body([{"role": "user", "content": "Hello?"}], [READ])
+@each_way
+def test_a_call_can_be_required(caller: Running, agent: Any, choice: Any, stream: bool) -> None:
+    """The model reasons first, and would call another tool if it might."""
+    body = agent.body([{"role": "user", "content": "Hello?"}], [READ, WRITE])
+    name = "write" if isinstance(choice, dict) and "write" in str(choice) else "read"
 
-    reply = caller.client.post(agent.path, json={**body, "tool_choice": choice})
+    heard = agent.heard(caller, {**body, "tool_choice": choice}, stream=stream)
+
+    ((_, called, given),) = heard.calls
+    assert (called, given) == (name, PATH)
+    assert heard.text == ""
+    assert heard.reasoning == "I need read."
+    assert heard.why in ENDS
+
+
+@each_agent
+def test_calls_of_tools_are_valid_though_the_model_would_write_others(
+    caller: Running, agent: Any
+) -> None:
+    """What it writes by itself are arguments that the tool does not take."""
+    parameters = {"properties": {"path": {"enum": ["other.txt"]}}, "required": ["path"]}
+    only = {**READ, "parameters": {"type": "object", **parameters}}
+    body = agent.body([{"role": "user", "content": "Hello?"}], [only])
+
+    ((_, called, given),) = agent.heard(caller, body, stream=False).calls
+
+    assert (called, given) == ("read", {"path": "other.txt"})
+
+
+@each_agent
+@pytest.mark.parametrize(
+    ("offered", "choice"), [([], "required"), ([READ], {"name": "absent"})], ids=["none", "absent"]
+)
+def test_a_choice_that_cannot_be_met_is_refused(
+    caller: Running, agent: Any, offered: Any, choice: Any
+) -> None:
+    """The error names the field."""
+    is_message = isinstance(agent, MessagesAgent)
+    if isinstance(choice, dict):
+        given = {"type": "tool" if is_message else "function", **choice}
+    else:
+        given = {"type": "any"} if is_message else choice
+    body = agent.body([{"role": "user", "content": "Hello?"}], offered)
+
+    reply = caller.client.post(agent.path, json={**body, "tool_choice": given})
 
     assert reply.status_code == 400
     assert "tool_choice" in reply.json()["error"]["message"]
@@ -364,7 +414,8 @@ def family(
     """Return a server whose model utters calls in the form of a family, and what it utters."""
     name = request.param
     text = next(each for each in families()[name].texts if each.kind == FAMILIES[name])
-    path = parrot_of(name, text, tmp_path_factory.mktemp("family") / "parrot.gguf")
+    path = tmp_path_factory.mktemp("family") / "parrot.gguf"
+    path = parrot_of(name, text, path, is_whole=True)
     return start_server(name, target=path, process=False, ctx=8192), name, text
 
 
@@ -424,7 +475,7 @@ def test_a_call_that_cannot_be_read_is_text(muddled: Running, agent: Any, stream
     """Nothing that the model wrote is lost, and nothing fails."""
     body = agent.body(list(QUESTION), [each["function"] for each in tools()])
 
-    heard = agent.heard(muddled, body, stream=stream)
+    heard = agent.heard(muddled, {**body, "enforce_tools": False}, stream=stream)
 
     assert heard.text == MUDDLED
     assert heard.calls == []

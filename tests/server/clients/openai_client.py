@@ -7,10 +7,11 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import openai
 from openai import OpenAI
+from pydantic import BaseModel, Field
 
 ADDRESS, CALLER, LOCKED = sys.argv[1:]
 KEY = "no-key-needed"
@@ -155,6 +156,47 @@ def check_responses() -> None:
     assert caller.responses.create(input=items, **asked).output_text == "It is sunny."
 
 
+class Pair(BaseModel):
+    """What an answer is parsed as, by all helpers of the package."""
+
+    kind: Literal["draft", "target"]
+    length: int = Field(ge=1, le=99)
+
+
+class Forecast(BaseModel):
+    """What a strict tool takes."""
+
+    city: Literal["Paris", "Oslo"]
+    days: Literal[1, 2]
+
+
+def check_parsed() -> None:
+    """Answers and calls arrive as objects of a class, from both APIs and in a stream."""
+    asked: Any = {"model": "demo", "temperature": 0}
+    messages: Any = QUESTION
+    parsed = client.chat.completions.parse(messages=messages, response_format=Pair, **asked)
+    assert isinstance(parsed.choices[0].message.parsed, Pair), parsed
+    with client.chat.completions.stream(messages=messages, response_format=Pair, **asked) as stream:
+        streamed = stream.get_final_completion().choices[0].message.parsed
+    assert streamed == parsed.choices[0].message.parsed
+    response = client.responses.parse(input="A pair?", text_format=Pair, **asked)
+    assert isinstance(response.output_parsed, Pair), response
+
+    caller = open_client(CALLER)
+    tool: Any = openai.pydantic_function_tool(Forecast, name="weather")
+    choice: Any = {"type": "function", "function": {"name": "weather"}}
+    called = caller.chat.completions.parse(
+        model="caller", messages=messages, tools=[tool], tool_choice=choice, temperature=0
+    )
+    (call,) = called.choices[0].message.tool_calls or (None,)
+    assert call
+    assert isinstance(call.function.parsed_arguments, Forecast), call
+    schema: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "hue"}}}
+    ask = partial(client.chat.completions.create, messages=QUESTION, response_format=schema)
+    error = raised_by(partial(ask, **GREEDY), openai.BadRequestError)
+    assert "hue" in error.message, error
+
+
 def check_errors() -> None:
     """Each error is the package's exception for it, and has its parts."""
     refused: Any = [
@@ -194,6 +236,7 @@ CHECKS = (
     check_prediction,
     check_tools,
     check_responses,
+    check_parsed,
     check_errors,
 )
 for check in CHECKS:

@@ -5,8 +5,10 @@ CALLER is a server whose model calls a tool.
 
 import asyncio
 import sys
+from typing import Any, Literal
 
-from pydantic_ai import Agent
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent, NativeOutput
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
@@ -14,11 +16,25 @@ from pydantic_ai.settings import ModelSettings
 ADDRESS, CALLER = sys.argv[1:]
 
 
-def agent_of(address: str, name: str) -> Agent[None, str]:
+class Pair(BaseModel):
+    """A pair."""
+
+    kind: Literal["draft", "target"]
+    length: int = Field(ge=1, le=99)
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: Literal["Paris", "Oslo"]
+
+
+def agent_of(address: str, name: str, output: Any = str) -> Agent[None, Any]:
     """Return an agent whose model is served here."""
     provider = OpenAIProvider(base_url=f"{address}/v1", api_key="no-key-needed")
-    settings = ModelSettings(temperature=0, max_tokens=48)
-    return Agent(OpenAIChatModel(name, provider=provider), model_settings=settings)
+    settings = ModelSettings(temperature=0, max_tokens=48 if output is str else 200)
+    model = OpenAIChatModel(name, provider=provider)
+    return Agent(model, model_settings=settings, output_type=output)
 
 
 async def main() -> None:
@@ -39,6 +55,11 @@ async def main() -> None:
 
     told = await caller.run("How is the weather in Paris?")
     assert (told.output, cities) == ("It is sunny.", ["Paris"])
+
+    native = await agent_of(ADDRESS, "demo", NativeOutput(Pair)).run("A pair?")
+    assert isinstance(native.output, Pair)
+    called = await agent_of(CALLER, "caller", Place).run("Where?")
+    assert isinstance(called.output, Place)
 
 
 asyncio.run(main())

@@ -1,0 +1,71 @@
+"""Which tools a request offers, and whether the answer must call some."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specchat.engine.api import ToolChoice
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+
+FIELD = "tool_choice"
+MODES: Mapping[str, ToolChoice] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "required",
+    "any": "required",
+}
+"""What the words of OpenAI, and of Anthropic and Mistral, mean."""
+NAMED = frozenset({"function", "tool", "custom"})
+
+
+@dataclass(frozen=True, slots=True)
+class AskedTools:
+    """The tools of a request, whether they must be called, and which; empty for any."""
+
+    tools: Sequence[Mapping[str, Any]] = ()
+    choice: ToolChoice = "auto"
+    names: Sequence[str] = ()
+
+
+def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> AskedTools:
+    """Return the tools to offer and how; those of unknown types are left out, as elsewhere.
+
+    Raises ApiError for a choice that is malformed or cannot be met.
+    """
+    offered = [each for each in tools or () if each.get("type", "function") == "function"]
+    mode, names = _choice_of(choice)
+    if mode == "none":
+        return AskedTools()
+    if mode == "required" and not offered:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: there are no functions in tools to call", FIELD)
+    known = {_name_of(each) for each in offered}
+    for name in names:
+        if name not in known:
+            raise ApiError(BAD_REQUEST, f"{FIELD}: no function {name!r:.80} in tools", FIELD)
+    return AskedTools(offered, mode if offered else "auto", names)
+
+
+def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
+    """Return what a `tool_choice` asks for, and the names of the only tools to call."""
+    if given is None:
+        return "auto", []
+    kind = given.get("type") if isinstance(given, Mapping) else given
+    if isinstance(kind, str) and kind in MODES:
+        return MODES[kind], []
+    if kind == "allowed_tools" and isinstance(given, Mapping):
+        allowed = given.get("allowed_tools", given)
+        listed = allowed.get("tools") if isinstance(allowed, Mapping) else None
+        mode = allowed.get("mode", "auto") if isinstance(allowed, Mapping) else None
+        if isinstance(listed, list) and mode in {"auto", "required"}:
+            return MODES[mode], [_name_of(each) for each in listed]
+    if isinstance(given, Mapping) and (kind in NAMED or kind is None) and _name_of(given):
+        return "required", [_name_of(given)]
+    known = "auto, none, required or a function"
+    raise ApiError(BAD_REQUEST, f"{FIELD} must be {known}, not {given!r:.60}", FIELD)
+
+
+def _name_of(tool: Any) -> str:
+    """Return the name of a function, of a tool or of a choice; "" if it has none."""
+    inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return name if isinstance(name, str) else ""
