@@ -23,6 +23,7 @@ SHADES: Shades = {
     "text-success": ("#93dd9b", "#68c474"),
     "text-primary": ("#a3cdf5", "#74aee6"),
     "text-warning": ("#f5c885", "#e5a94f"),
+    "foreground-darken-3": ("#e9b8c9", "#d592ab"),
 }
 """The chips' colours in even and odd steps, by the name of their origin's colour."""
 ANSI_SHADES: Shades = {
@@ -30,6 +31,7 @@ ANSI_SHADES: Shades = {
     "text-success": ("bright_green", "green"),
     "text-primary": ("bright_cyan", "cyan"),
     "text-warning": ("bright_yellow", "yellow"),
+    "foreground-darken-3": ("bright_blue", "blue"),
 }
 """The same for terminals with only 16 colours."""
 OTHER_SHADES = ("#cdbdf5", "#b39ceb")
