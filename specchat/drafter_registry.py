@@ -78,7 +78,9 @@ PREDICTION = TokenOrigin(
 )
 """A text that a request expects, from which any drafter's answers may be drafted first."""
 
-GRAMMAR = TokenOrigin("grammar", "g", "grammar", colour="foreground-darken-3", mark="underline bold italic")
+GRAMMAR = TokenOrigin(
+    "grammar", "g", "grammar", colour="foreground-darken-3", mark="underline bold italic"
+)
 """A request's grammar, where it allows one token only: no model has to make or check it."""
 
 DRAFTERS: dict[str, DrafterDescriptor] = {}

@@ -120,6 +120,7 @@ class LearningPacer:
         """
         if (step := self._planned) is None:
             return
+        del step.drafted[len(draft) :]  # a grammar may have cut the draft: the pass was shorter
         known, proposed = step.drafted[: len(draft)], [each.distribution for each in draft]
         if step.declined and step.declined[1].distribution:
             known = [*known, step.declined]

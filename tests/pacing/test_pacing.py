@@ -456,6 +456,24 @@ def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) ->
     assert pacer.room == 14
 
 
+@pytest.mark.parametrize(("num_forced", "learned"), [(0, [2]), (3, [])])
+def test_a_grammar_does_not_mislead(
+    num_forced: int, learned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draft that it cut was a shorter pass; a pass that read forced tokens says nothing."""
+    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    pacer = paced(machine, monkeypatch)
+    seen: list[int] = []
+    target = pacer._knowledge.target
+    monkeypatch.setattr(target, "observe", lambda count, *_: seen.append(count))
+    pacer.begin_step(10, 16, num_forced)
+    assert pacer.take("suffix", [Hint(0.98, Distribution.certain(5))] * 6) > 3
+    cut = [DraftToken(5, Distribution.certain(5), "suffix")]
+    pacer.learn(cut, lambda _: Distribution.certain(5), Verdict(1, 5, (1.0, 1.0)))
+    assert pacer.end_step([5, 5], 1.0) > 0
+    assert seen == learned
+
+
 @pytest.mark.parametrize(("emitted", "is_believed"), [([5, 5, 5, 7], True), ([9], False)])
 def test_a_passage_that_was_not_taken_is_learned_from(
     emitted: list[int], is_believed: bool, monkeypatch: pytest.MonkeyPatch
