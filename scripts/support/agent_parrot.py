@@ -51,9 +51,11 @@ def write_agent_parrot(
         **{f"<|{name}|>": call_text(name, given) for name, given in calls.items()},
     }
     template = TEMPLATE.replace("WANTED", repr(wanted)).replace("MARKS", repr(tuple(calls)))
-    words = Words(control=(TURN, END, *utterances), user=(*REASONING, *CALL), template=template)
-    marks = (*words.control, *words.user)
+    control, user = (TURN, END, *utterances), (*REASONING, *CALL)
+    marks = (*control, *user)
     first, *others = [pieces_of(f"{mark}{each}{END}", marks) for mark, each in utterances.items()]
+    whole = {piece for each in others for piece in each if piece not in marks}
+    words = Words(control=control, user=user, whole=tuple(sorted(whole)), template=template)
     return write_parrot(path, first, words, others=others, context_length=context_length)
 
 
