@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from specchat.chat.formats.call_syntax import in_string
 from specchat.chat.formats.chat_format import ChatFormat
 from specchat.chat.formats.marks import KNOWN_REASONING, Mark, State
 from specchat.decoding.chunk import Kind, ToolCall
@@ -14,6 +15,8 @@ Part: TypeAlias = tuple[Kind, str]
 
 LONGEST_HEADER = 2
 """The most words in a header, such as "<|channel|>commentary to=functions.f"."""
+MAX_QUOTED = 50
+"""The most marks within the strings of a call, as each costs time."""
 KINDS: Mapping[State, Kind] = {"answer": "answer", "reasoning": "reasoning", "call": "call"}
 """The part that text belongs to in each state; in other states, text is not shown."""
 
@@ -48,6 +51,8 @@ class AnswerReader:
         """White space to emit if text follows, or to drop if a mark follows."""
         self._raw: list[str] = []
         """The header or call in progress, marks included."""
+        self._quoted_end, self._num_quoted = 0, 0
+        """Where the first mark within a string of the call ends in its text, and their number."""
         self._is_silent = True
         """Whether nothing has been emitted yet."""
         self._latest_mark = ""
@@ -92,6 +97,9 @@ class AnswerReader:
             self._add("answer", self._unfinished_header())
         if self._state == "call":
             self._end_call(is_cut=is_cut)
+            if self._waiting:  # a call that could not be read ended before
+                self._enter("answer")
+                return self._take_parts() + self.finish(is_cut=is_cut)
         self._space, self._raw = [], []
         return self._take_parts()
 
@@ -107,6 +115,11 @@ class AnswerReader:
         if self._state == "start" and self._waiting[: found.start()].strip():
             self._begin_answer()
             return True
+        if self._state == "call" and self._is_quoted(self._waiting[: found.start()]):
+            self._consume(found.end())
+            self._quoted_end = self._quoted_end or len("".join(self._raw))
+            self._num_quoted += 1
+            return True
         after = self._waiting[found.end() :]
         self._consume(found.start())
         self._waiting = after
@@ -114,6 +127,13 @@ class AnswerReader:
         self._space.clear()
         self._switch_state(self._marks.targets[found[0]], found[0])
         return True
+
+    def _is_quoted(self, text: str) -> bool:
+        """Return True if a call in progress ends within a JSON string after some more text."""
+        calls = self._format.calls
+        if calls is None or not calls.is_json or self._num_quoted == MAX_QUOTED:
+            return False
+        return in_string("".join([*self._raw, text]))
 
     def _consume(self, num_characters: int) -> None:
         """Emit the first `num_characters` of the waiting text as part of the current state.
@@ -204,8 +224,12 @@ class AnswerReader:
         is_cut = is_cut and not rest
         num_before = len(self.calls)
         calls = syntax.read(raw, self._tools, num_before, is_cut=is_cut) if syntax else None
+        quoted_end, self._quoted_end, self._num_quoted = self._quoted_end, 0, 0
         if calls is None:
-            self._add("answer", raw + rest)
+            whole = raw + rest
+            end = quoted_end or len(whole)
+            self._add("answer", whole[:end])
+            self._waiting = whole[end:] + self._waiting
             self._drops_space = False
         else:
             self.calls += calls

@@ -26,6 +26,7 @@ NUMBERED_ID = "call{:05}"
 KEY_AGAIN = "\0"
 QUOTED = ("<![CDATA[", "]]>")
 """XML's quotes around text that may contain tags."""
+STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 BEGINNING = re.compile(r"[{\[]")
 SURE_BEGINNING = re.compile(r'\{\s*+"|\[\s*+\{\s*+"')
 """A start that must be JSON, not a bracket in prose."""
@@ -46,6 +47,11 @@ class CallSyntax:
     begin: str
     end: str
     extract: "Callable[[str, Tools], list[Call] | None]"
+
+    @property
+    def is_json(self) -> bool:
+        """True if the arguments are JSON."""
+        return self.extract is read_json or isinstance(self.extract, NamedJson)
 
     @property
     def is_bare(self) -> bool:
@@ -115,6 +121,12 @@ def read_json(raw: str, tools: Tools) -> list[Call] | None:
     """Return calls written as JSON objects: alone, in a list, or inside another object."""
     found = [call for value in json_values(raw) for call in _calls_in(value, tools)]
     return found or None
+
+
+def in_string(text: str) -> bool:
+    """Return True if a text ends within a string of JSON that begins somewhere in it."""
+    start = text.find("{")
+    return start >= 0 and '"' in STRING.sub("", text[start:])
 
 
 def json_values(text: str) -> Iterator[Any]:

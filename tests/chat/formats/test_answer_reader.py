@@ -314,3 +314,48 @@ def test_a_call_cut_after_its_name_has_not_empty_arguments() -> None:
 def test_text_in_place_of_a_header_is_shown(form: ChatFormat, text: str, answer: str) -> None:
     """A header that never ends is dropped after other parts only if it is short."""
     assert parts_of(AnswerReader(form, form.first_state), list(text))[1] == answer
+
+
+QUOTING = (
+    '<tool_call>{"name": "f", "arguments": {"a": "</tool_call> \\" </tool_call>"}}</tool_call>'
+)
+BROKEN = '<tool_call>{"name": "f, "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize(
+    ("text", "answer", "calls"),
+    [
+        (QUOTING, "", ['{"a": "</tool_call> \\" </tool_call>"}']),
+        (
+            f"Look: {QUOTING}{CALL}",
+            "Look: ",
+            ['{"a": "</tool_call> \\" </tool_call>"}', '{"a": "<"}'],
+        ),
+        (f"{BROKEN}Hm. {CALL}", f"{BROKEN}Hm. ", ['{"a": "<"}']),
+        (f"{BROKEN}Hm.", f"{BROKEN}Hm.", []),
+    ],
+)
+def test_a_mark_within_a_string_does_not_end_a_call(
+    size: int, text: str, answer: str, calls: list[str]
+) -> None:
+    """If the call cannot be read, the mark did end it: nothing after it is lost."""
+    reader = AnswerReader(PLAIN, "answer")
+    parts = [
+        part
+        for start in range(0, len(text), size)
+        for part in reader.read(text[start : start + size])
+    ]
+    parts += reader.finish()
+
+    assert [call.arguments for call in reader.calls] == calls
+    assert "".join(part for kind, part in parts if kind == "answer") == answer
+
+
+def test_many_marks_within_a_string_take_little_time() -> None:
+    """A model may repeat itself for ever."""
+    text = '<tool_call>{"name": "f", "arguments": {"a": "' + "</tool_call>" * 20_000
+    reader = AnswerReader(PLAIN, "answer")
+    parts = reader.read(text) + reader.finish()
+
+    assert "".join(part for kind, part in parts if kind == "answer") == text
