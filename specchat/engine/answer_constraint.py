@@ -128,7 +128,8 @@ def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -
     """Return the phases of an answer, whose last one is what was asked for."""
     begin = form.content.begin.strip()
     if form.decide and begin:  # headers name the parts: the answer's comes last
-        return {"before": Free({begin: "text"}), "text": Constrained(start)}
+        whole = form.content.begin.lstrip()  # a line break may end a header
+        return {"before": Free({whole: "text"}), "text": Constrained(start)}
     openings = {begin: "text"} if begin else {}
     answer, text = Constrained(start, openings=openings), Constrained(start)
     end = form.reasoning.end.strip() if form.reasoning else ""

@@ -124,7 +124,9 @@ class LocalEngine(Engine):
         target = self.context if request.is_exact else self.pacing.target(self.context, pacer)
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
         if prompt.form is not None and isinstance(request, ChatRequest):
-            form, state = prompt.form, prompt.state
+            calls_none = request.structure is not None and not request.may_call
+            form = prompt.form.without_calls() if calls_none else prompt.form
+            state = prompt.state
             reader = AnswerReader(form, state, request.offered_tools, goes_on=prompt.goes_on)
             chunks = read_parts(chunks, reader, self.stats)
         return self._answer(chunks, drafter, pacer)

@@ -127,3 +127,26 @@ def test_what_a_model_says_anyway_is_allowed_where_calls_are_enforced(
     assert plain.trimmed() == ideal(kind).trimmed()
     assert plain == drafted
     assert bool(forced) == ("call" in kind)
+
+
+LOST = {"moonshotai-Kimi-K2", "LFM2.5-Instruct", "meetkai-functionary-medium-v3.2"}
+"""Parrots that begin something without an end when what they say may not come."""
+
+
+@needs_templates
+@pytest.mark.parametrize("name", [each for each in NAMES.values() if each not in LOST])
+def test_json_that_looks_like_a_call_is_the_answer(tmp_path: Path, name: str) -> None:
+    """Where no tools are offered, also for models that write calls as bare JSON."""
+    texts = [each for each in families()[name].texts if not each.has_tools]
+    text = next((each for each in texts if each.kind == "reasoned"), texts[0])
+    path = parrot_of(name, text, tmp_path / "parrot.gguf")
+    wanted = {"name": "f", "arguments": {}, "parameters": {}}
+    fields = {key: {"const": value} for key, value in wanted.items()}
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    structure = Structure("json_schema", json.dumps(schema), is_shown=False)
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 400, "think": text.think}
+    with Engine.load(path, ctx=8192, threads=1, learn=False) as engine:
+        found = message_of(engine.chat(QUESTION, structure=structure, **options))
+        assert engine.stats.is_valid
+    assert json.loads(found.answer) == wanted
+    assert found.calls == []

@@ -7,7 +7,7 @@ show every mark have a file each (see `families.py`).
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -121,6 +121,14 @@ class ChatFormat:
     decide: Callable[[str], State] | None = None
     first_state: State = "start"
     arrange: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None
+
+    def without_calls(self) -> "ChatFormat":
+        """Return the format for answers that call no tool: what looks like a call is text."""
+        marks = {
+            state: tuple(mark for mark in ends if mark.to != "call")
+            for state, ends in self.marks.items()
+        }
+        return replace(self, calls=None, marks=marks)
 
     @property
     def thinking(self) -> tuple[str, ...]:
