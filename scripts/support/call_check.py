@@ -141,6 +141,16 @@ class ByteVocabulary:
             found += [part] if isinstance(part, int) else part.encode()
         return found
 
+    def allows(self, grammar: str, tokens: Sequence[Any]) -> bool:
+        """Return True if a grammar allows these tokens as a whole answer."""
+        constraint = GrammarConstraint(grammar_of(Structure("lark", grammar)), self.grammars)
+        try:
+            for token in tokens:
+                constraint.push(token)
+        except InvalidOption:
+            return False
+        return constraint.is_complete
+
     def allowed(self, grammar: str, text: str) -> str | None:
         """Return the longest beginning of a text that a grammar allows; None if there is none."""
         constraint = GrammarConstraint(grammar_of(Structure("lark", grammar)), self.grammars)

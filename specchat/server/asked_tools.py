@@ -15,7 +15,7 @@ MODES: Mapping[str, ToolChoice] = {
     "any": "required",
 }
 """What the words of OpenAI, and of Anthropic and Mistral, mean."""
-NAMED = frozenset({"function", "tool", "custom"})
+NAMED = (None, "function", "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
         allowed = given.get("allowed_tools", given)
         listed = allowed.get("tools") if isinstance(allowed, Mapping) else None
         mode = allowed.get("mode", "auto") if isinstance(allowed, Mapping) else None
-        if isinstance(listed, list) and mode in {"auto", "required"}:
+        if isinstance(listed, list) and mode in ("auto", "required"):
             return MODES[mode], [_name_of(each) for each in listed]
-    if isinstance(given, Mapping) and (kind in NAMED or kind is None) and _name_of(given):
+    if isinstance(given, Mapping) and kind in NAMED and _name_of(given):
         return "required", [_name_of(given)]
     known = "auto, none, required or a function"
     raise ApiError(BAD_REQUEST, f"{FIELD} must be {known}, not {given!r:.60}", FIELD)

@@ -9,10 +9,12 @@ import pytest
 
 from server.conftest import Running
 from specchat.server.api_errors import ApiError
+from specchat.server.asked_tools import asked_tools
 from specchat.server.chat_body import ChatBody, chat_requests
 
 QUESTION = {"role": "user", "content": "Why?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+TOOL = {"type": "function", "function": {"name": "look"}}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "Found."}
 
@@ -103,3 +105,73 @@ def test_a_broken_call_is_named(demo_server: Running) -> None:
         reply = demo_server.client.post("/v1/chat/completions", json={"messages": messages})
         assert reply.status_code == 400, reply.text
         assert "tool call" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "mode", "names"),
+    [
+        (None, "auto", []),
+        ("auto", "auto", []),
+        ("required", "required", []),
+        ("any", "required", []),
+        ({"type": "function", "function": {"name": "look"}}, "required", ["look"]),
+        ({"type": "function", "name": "look"}, "required", ["look"]),
+        ({"type": "tool", "name": "look"}, "required", ["look"]),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "look"}}],
+                },
+            },
+            "required",
+            ["look"],
+        ),
+        (
+            {"type": "allowed_tools", "tools": [{"type": "function", "name": "look"}]},
+            "auto",
+            ["look"],
+        ),
+    ],
+    ids=str,
+)
+def test_a_choice_of_tools_is_a_mode_and_names(choice: Any, mode: str, names: list[str]) -> None:
+    """In the words of all three APIs."""
+    found = asked_tools([TOOL], choice)
+
+    assert (found.choice, found.names, list(found.tools)) == (mode, names, [TOOL])
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "some",
+        7,
+        ["auto"],
+        {},
+        {"type": ["function"]},
+        {"type": "function"},
+        {"type": "function", "function": {"name": ["look"]}},
+        {"type": "function", "function": {"name": "absent"}},
+        {"type": "allowed_tools"},
+        {"type": "allowed_tools", "allowed_tools": {"mode": ["auto"], "tools": []}},
+        {"type": "allowed_tools", "mode": "auto", "tools": [7]},
+        {"type": "custom", "custom": {"name": "look"}},
+    ],
+    ids=str,
+)
+def test_a_choice_of_no_known_form_is_refused(choice: Any) -> None:
+    """With the name of the field, whatever it is."""
+    with pytest.raises(ApiError) as refused:
+        asked_tools([TOOL], choice)
+
+    assert (refused.value.status, refused.value.param) == (400, "tool_choice")
+
+
+def test_no_tools_are_offered_that_may_not_be_called() -> None:
+    """Nor can one be required where there are none."""
+    assert list(asked_tools([TOOL], "none").tools) == []
+    assert asked_tools([], "auto").choice == "auto"
+    with pytest.raises(ApiError):
+        asked_tools([{"type": "web_search"}], "required")

@@ -70,7 +70,7 @@ class _Arguments:
     def _member(self, key: str, schema: Any, depth: int) -> str:
         """Return a rule for a key with its value, any key for ""; "" if it cannot be written."""
         rules, pattern = self._rules, self._pattern
-        name = rules.literal(key) if key else "KEY"
+        name = rules.said(key) if key else "KEY"
         found = []
         for kind, value in dict.fromkeys(self._values(schema, key, depth)):
             before = rules.literal(pattern.before[kind].replace(KEY_AGAIN, key))
@@ -169,14 +169,14 @@ class _Arguments:
         after = self._rules.literal(self._pattern.after["string"].replace(KEY_AGAIN, key))
         quotes = self._pattern.quotes
         if not quotes:
-            return f"{self._rules.literal(value)} {after}"
+            return f"{self._rules.said(value)} {after}"
         written = json.dumps(value, ensure_ascii=False) if quotes == '"' else repr(value)
-        return f"{self._rules.literal(written)} {after}"
+        return f"{self._rules.said(written)} {after}"
 
     def _word(self, word: str) -> str:
         """Return an expression for a number, a boolean or null; Python's words may fit too."""
         others = [JSON_WORDS[word]] if self._pattern.has_words and word in JSON_WORDS else []
-        return self._rules.add(" | ".join(map(self._rules.literal, [word, *others])))
+        return self._rules.add(" | ".join(map(self._rules.said, [word, *others])))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Grammars that allow tool calls only, in the exact text of a chat format, in llguidance's Lark."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ def call_grammar(
     mark. Raises InvalidOption, which names the tool, for arguments that the format cannot write.
     """
     rules = Rules(split, (pattern.comma, pattern.colon))
-    names = " | ".join(rules.literal(tool.name) for tool in tools)
+    names = " | ".join(rules.said(tool.name) for tool in tools)
     calls = rules.add(" | ".join(_call(rules, pattern, tool) for tool in tools))
     begin = rules.literal(pattern.begin.removeprefix(mark))
     if not mark:
@@ -62,7 +63,10 @@ def _rest(rules: Rules, ending: str, between: str | None, calls: str) -> str:
 
 def _call(rules: Rules, pattern: CallPattern, tool: OfferedTool) -> str:
     """Return the name of the rule for a call of a tool, from its name to its arguments' end."""
-    if pattern.arguments is None:
-        return rules.add(f"{rules.literal(tool.name + pattern.named)} {rules.json(tool.schema)}")
-    written = arguments_rule(rules, pattern.arguments, tool.name, tool.schema)
-    return rules.add(f"{rules.literal(tool.name)} {written}")
+    if pattern.arguments is not None:
+        written = arguments_rule(rules, pattern.arguments, tool.name, tool.schema)
+        return rules.add(f"{rules.said(tool.name)} {written}")
+    is_quoted = pattern.begin.endswith('"')
+    name = json.dumps(tool.name, ensure_ascii=False)[1:-1] if is_quoted else tool.name
+    named = rules.literal(pattern.named)
+    return rules.add(f"{rules.said(name)} {named} {rules.json(tool.schema)}")

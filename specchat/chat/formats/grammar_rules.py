@@ -55,6 +55,11 @@ class Rules:
         """Return an expression for a text of a pattern."""
         return _expression(self.parts(text))
 
+    @staticmethod
+    def said(text: str) -> str:
+        """Return an expression for a text of a client's, in which no special token is named."""
+        return json.dumps(text, ensure_ascii=False)
+
     def parts(self, text: str) -> list[str | int]:
         """Return the plain texts and special tokens of a text, and the places to fill in."""
         found: list[str | int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -94,6 +95,21 @@ def test_marks_are_tokens_of_their_own_where_the_vocabulary_has_them() -> None:
 
     assert vocabulary.allowed(grammar, written("find", '{"city": "Graz"}')) is not None
     assert vocabulary.allowed(grammar, text) is None
+
+
+@pytest.mark.parametrize("name", ["</tool_call>", 'a"b', "a\\b", "a\x01b", "\u00e9 \U0001f999"])
+def test_a_name_is_text_whatever_it_contains(name: str) -> None:
+    """A client's words name no special tokens, and stay a string of JSON."""
+    marks = ["<tool_call>", "</tool_call>"]
+    vocabulary = ByteVocabulary(marks)
+    tool = OfferedTool(name, {"type": "object", "properties": {}, "additionalProperties": False})
+    split = vocabulary.grammars.split
+    begin, end = map(vocabulary.grammars.split, marks)
+    said = json.dumps(name, ensure_ascii=False)
+    text = f'\n{{"name": {said}, "arguments": {{}}}}\n'
+    tokens = [*begin, *text.encode(), *end]
+
+    assert vocabulary.allows(call_grammar(HERMES, [tool], split), tokens)
 
 
 def tagged(*pairs: tuple[str, str], name: str = "plan") -> str:
