@@ -46,6 +46,20 @@ SAMPLING = {
     "verify": False,
     "ignore_eos": False,
 }
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}},
+    "required": ["a"],
+}
+NAMED_SCHEMA = {"type": "json_schema", "name": "s", "schema": SCHEMA, "strict": True}
+STRUCTURES: dict[str, Any] = {
+    "response_format": {"type": "text"},
+    "json_schema": None,
+    "grammar": None,
+    "structured_outputs": {"json": SCHEMA, "regex": None, "choice": None},
+    "guided_choice": None,
+    "show_schema": True,
+}
 OPENAI = {
     "model": "demo",
     "stream": False,
@@ -69,12 +83,14 @@ BODIES: dict[str, dict[str, Any]] = {
         "parallel_tool_calls": True,
         "reasoning_effort": "low",
         "chat_template_kwargs": {"a": 1},
-        "response_format": {"type": "text"},
+        **STRUCTURES,
+        "enforce_tools": True,
         "prediction": {"type": "content", "content": [{"type": "text", "text": "hello"}]},
     },
     COMPLETIONS: {
         **OPENAI,
         "prompt": "Once",
+        **STRUCTURES,
         "max_tokens": 2,
         "logprobs": 2,
         "echo": True,
@@ -96,7 +112,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "tools": [{"type": "function", **TOOL}, {"type": "web_search"}],
         "tool_choice": "auto",
         "reasoning": {"effort": "low"},
-        "text": {"format": {"type": "text"}},
+        "text": {"format": NAMED_SCHEMA},
         "store": False,
         "include": ["reasoning.encrypted_content"],
         "previous_response_id": None,
@@ -132,6 +148,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
         "tool_choice": {"type": "auto"},
         "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "output_config": {"format": NAMED_SCHEMA, "effort": "low"},
         "metadata": {"user_id": "u"},
     },
     "/tokenize": {"content": "hi", "add_special": True, "parse_special": True},
