@@ -53,8 +53,12 @@ class Vocabulary:
         """Return the tokens of a text that follows another one.
 
         SentencePiece tokenizers add a space before a text. To avoid that, the text is tokenized
-        after a character that never merges with others.
+        after a character that never merges with others. Not so where no space is added: rules that
+        split a text at its punctuation would take that character for some.
         """
+        tokens = self.tokenize(text, add_special=False, parse_special=parse_special)
+        if b"".join(map(self.piece, tokens)) == text.encode("utf-8", "replace"):
+            return tokens
         anchor = self.tokenize(ANCHOR, add_special=False, parse_special=False)
         tokens = self.tokenize(ANCHOR + text, add_special=False, parse_special=parse_special)
         if tokens[: len(anchor)] == anchor:

@@ -12,15 +12,20 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from specchat.errors import InvalidOption
 from specchat.structured.framing import Framed, Framing
 from specchat.structured.json_schema_grammar import json_schema_entry
-from specchat.structured.schema_faults import LIMITS
+from specchat.structured.schema_faults import LIMITS, LONGEST_EXPRESSION
 from specchat.structured.structure import Kind, Structure
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
 """Returns the parts of a text: special tokens that it names, and the texts between."""
 
-LONGEST_SOURCE = 1 << 18
+LONGEST: dict[Kind, int] = {
+    "json_schema": 1 << 18,
+    "regex": LONGEST_EXPRESSION,
+    "choices": 1 << 18,
+    "lark": 1 << 17,
+    "gbnf": 1 << 16,
+}
 """Characters of a schema or grammar, so that refusing one takes little time and memory."""
-LONGEST_GBNF = 1 << 16
 NAMES: dict[Kind, str] = {
     "json_schema": "the JSON Schema",
     "regex": "the regular expression",
@@ -102,8 +107,7 @@ def _text(entries: Sequence[dict[str, Any]]) -> str:
 def _entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:
     """Return a structure as one of llguidance's grammars, and notices of what is left out."""
     source = structure.source
-    longest = LONGEST_GBNF if structure.kind == "gbnf" else LONGEST_SOURCE
-    if len(source) > longest:
+    if len(source) > (longest := LONGEST[structure.kind]):
         raise InvalidOption(
             f"{NAMES[structure.kind]} is longer than {longest} characters: simplify it"
         )

@@ -106,8 +106,19 @@ class _Tokens:
     ) -> None:
         self.tokens = pieces
         self.special_token_ids = special
+        self._special = frozenset(special)
         self.eos_token_id = end
         self._tokenize = tokenize
 
     def __call__(self, text: bytes) -> Sequence[int]:
-        return self._tokenize(text.decode("utf-8", "replace"))
+        """Return the tokens of a text; what is named like a special token is written in parts."""
+        tokens = self._tokenize(text.decode("utf-8", "replace"))
+        if self._special.isdisjoint(tokens):
+            return tokens
+        return [part for token in tokens for part in self._parts(token)]
+
+    def _parts(self, token: int) -> Sequence[int]:
+        if token not in self._special:
+            return (token,)
+        name = self.tokens[token].decode("utf-8", "replace")
+        return (*self._tokenize(name[:1]), *self._tokenize(name[1:]))

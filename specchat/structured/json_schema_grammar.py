@@ -37,6 +37,7 @@ set, for a schema can name others."""
 RELAXED = {**ONE_LINE, "coerce_one_of": True, "lenient": True}
 MOST_DROPPED = 16
 """How many keywords a relaxed schema may leave out that llguidance does not know how to ignore."""
+DEEPEST = 110
 CANNOT = "the JSON Schema cannot be enforced"
 
 
@@ -66,11 +67,24 @@ def _read(source: str) -> Schema:
         schema = msgspec.json.decode(source)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidOption(f"the JSON Schema is not valid JSON: {error}") from None
+    if _is_deep(schema):
+        raise InvalidOption(f"{CANNOT}: it nests more than {DEEPEST} levels deep: simplify it")
     if isinstance(schema, bool):
         schema = {} if schema else {"enum": []}
     if not isinstance(schema, dict):
         raise InvalidOption('the JSON Schema must be an object, such as {"type": "object"}')
     return schema
+
+
+def _is_deep(value: Any) -> bool:
+    """Return True for a value that nests deeper than llguidance reads."""
+    level = [value]
+    for _ in range(DEEPEST):
+        held = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            part for each in held for part in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
 
 
 def _require_accepted(schema: Schema) -> None:

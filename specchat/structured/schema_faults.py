@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from time import perf_counter
 from typing import Any
 
@@ -17,9 +18,15 @@ LIMITS = LLParserLimits(
     max_grammar_size=200_000,
 )
 LONGEST_SEARCH_SECONDS = 0.3
-COSTS = {"properties": 2_000_000, "patternProperties": 5_000, "multipleOf": 100_000}
+LONGEST_EXPRESSION = 8192
+COSTS = {
+    "properties": 2_000_000,
+    "patternProperties": 5_000,
+    "multipleOf": 100_000,
+    "pattern": LONGEST_EXPRESSION,
+}
 """How much a keyword may cost in all: the square of the number of entries, whose pairs are compared
-or listed, and the size of a multiple, whose remainders are told apart."""
+or listed; the size of a multiple, whose remainders are told apart; characters."""
 UNSUPPORTED = re.compile(r"Unimplemented keys: \[(.*)\]")
 ELSEWHERE = re.compile(r"Resource '(.*)' is not present")
 UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)")
@@ -42,7 +49,7 @@ def refusal(schema: Schema, reason: str) -> str:
         keywords = found[1].replace('", "', '" and "')
         return f"{where}, {keywords} cannot be enforced: leave it out or relax the check"
     if found := UNKNOWN_FORMAT.search(reason):
-        return f'{where}, the format "{found[1]}" is unknown: leave it out or relax the check'
+        return f'{where}, the format "{found[1][:99]}" is unknown: leave it out or relax the check'
     if found := ELSEWHERE.search(reason):
         return f'{where}, a reference leads to {found[1]}: copy that schema into "$defs"'
     if reason.startswith("oneOf"):
@@ -114,9 +121,17 @@ def excess(schema: Schema) -> tuple[str, str] | None:
 
 def _cost(keyword: str, value: Any) -> int:
     """Return how much work a keyword makes."""
-    if keyword != "multipleOf":
-        return len(value) ** 2 if isinstance(value, dict) else 0
-    if not isinstance(value, int | float):
-        return 0
-    digits = f"{value:.15g}".partition("e")[0].replace(".", "").strip("-0")
-    return int(digits) if digits.isdecimal() else 0
+    if keyword == "pattern":
+        return len(value) if isinstance(value, str) else 0
+    if keyword == "multipleOf":
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return _units(value) if is_number else 0
+    return len(value) ** 2 if isinstance(value, dict) else 0
+
+
+def _units(multiple: float) -> int:
+    """Return how many of its smallest decimal units a number has: 125 for 1.25."""
+    sign_digits_exponent = Decimal(str(multiple)).normalize().as_tuple()
+    digits = int("".join(map(str, sign_digits_exponent.digits)))
+    exponent = sign_digits_exponent.exponent
+    return digits * 10 ** max(0, exponent) if isinstance(exponent, int) else 0

@@ -10,7 +10,7 @@ import pytest
 from specchat.errors import InvalidOption
 from specchat.structured.closing import close_objects
 from specchat.structured.grammar_constraint import GrammarConstraint
-from specchat.structured.grammar_source import LONGEST_SOURCE, grammar_of
+from specchat.structured.grammar_source import LONGEST, grammar_of
 from specchat.structured.structure import Check, Kind, Structure
 from structured.toy_vocabulary import TOY, written
 
@@ -128,14 +128,17 @@ REFUSED = {
     '"multipleOf" at #/items takes too long to compile: simplify it': {
         "items": {"type": "integer", "multipleOf": 999_983}
     },
+    '"multipleOf" at # takes too long': {"type": "integer", "multipleOf": 10**9},
+    '"pattern" at #/items takes too long': {"items": {"pattern": "a" * 9000}},
     '"properties" at # takes too long': {"properties": {f"p{i}": {} for i in range(2000)}},
     '"patternProperties" at # takes too long': {
         "patternProperties": {f"^p{i}": {} for i in range(100)}
     },
+    "it nests more than 110 levels deep": {"required": json.loads("[" * 300 + "]" * 300)},
     "must be an object": "[]",
     "is not valid JSON": "{",
     "is not valid JSON: maximum recursion": "[" * 100_000,
-    "is longer than 262144 characters": " " * (LONGEST_SOURCE + 1),
+    "is longer than 262144 characters": " " * (LONGEST["json_schema"] + 1),
 }  # fmt: skip
 
 
@@ -226,6 +229,7 @@ def test_a_schema_cannot_choose_how_json_is_written() -> None:
     [
         ("regex", "(", "the regular expression cannot be enforced"),
         ("regex", "(?=a)b", "look-around"),
+        ("regex", "a" * 9000, "longer than 8192 characters"),
         ("regex", "(" * 5000 + ")" * 5000, "cannot be enforced"),
         ("choices", "[]", "nothing to choose from"),
         ("choices", "[1]", "must be a JSON array of strings"),
