@@ -20,6 +20,8 @@ from specchat.passes.padded_target import PaddedTarget
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
+    NUM_ON_GPU,
+    NUM_REPEATS,
     TARGET_LENGTHS,
     PassTimes,
     measure_passes,
@@ -133,9 +135,9 @@ class PairPacing:
 
             size = context.model.vocabulary.size
             times = self._times.setdefault(name, PassTimes())
-            measure_passes(
-                context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare, times
-            )
+            repeats = NUM_ON_GPU if pair.uses_gpus else NUM_REPEATS
+            limits = (lengths, most_rows, MOST_SECONDS)
+            measure_passes(context, costs, size, *limits, on_share, prepare, times, repeats)
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
             self.knowledge.measured.add(name)

@@ -23,8 +23,9 @@ PLACES = {
     "all on the device": (ALL, ALL),
 }
 DRAFT_LENGTH = 3
-LARGEST_SHARE = 1.05
-"""Of the passes' time that a step may take."""
+LARGEST_SHARE, MOST_REST = 1.05, 0.0005
+"""Of the passes' time that a step may take, or seconds beside them: a fast GPU's passes of a tiny
+model take less than a millisecond."""
 MOST_FAULTS = 100
 """Page faults per pass: with memory that is mapped for each dispatch, there are thousands."""
 DRAFTED: dict[str, Any] = {
@@ -66,10 +67,12 @@ def test_a_step_takes_the_sum_of_its_passes(
     monkeypatch.setattr(Context, "evaluate", timed)
     ends = [(time.perf_counter(), inside) for _ in engine.generate(PROMPT, **DRAFTED)]
     assert engine.stats.acceptance_rate > 0.9
-    shares = [(end[0] - begin[0]) / (end[1] - begin[1]) for begin, end in pairwise(ends[:-1])]
-    assert len(shares) > 10
-    print(f"steps take {statistics.median(shares):.3f} of their passes' time")
-    assert statistics.median(shares) <= LARGEST_SHARE
+    steps = [(end[0] - begin[0], end[1] - begin[1]) for begin, end in pairwise(ends[:-1])]
+    assert len(steps) > 10
+    share = statistics.median(took / passes for took, passes in steps)
+    rest = statistics.median(took - passes for took, passes in steps)
+    print(f"steps take {share:.3f} of their passes' time, {1e6 * rest:.0f} us more")
+    assert share <= LARGEST_SHARE or rest <= MOST_REST
 
 
 def test_decoding_waits_once_for_each_pass(

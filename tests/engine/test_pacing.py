@@ -111,6 +111,40 @@ def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -
     assert costs.seconds(4, 0) == pytest.approx(0.004)
 
 
+class Recording(Disturbed):
+    """A GPU whose first pass of a length is launched step by step, and whose second is recorded."""
+
+    def __init__(self, factor: float) -> None:
+        """Take `factor` milliseconds for a token."""
+        super().__init__([])
+        self.factor = factor
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Let the time pass."""
+        count, alike = len(tokens), 0
+        for length in reversed(self.lengths):
+            if length != count:
+                break
+            alike += 1
+        self.lengths.append(count)
+        self.seconds += 0.001 * self.factor * count * {0: 1.3, 1: 2.0}.get(alike, 1.0)
+
+
+def test_passes_on_a_gpu_are_measured_once_they_are_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Short ones: of long ones the launch is a small part, and each takes its time."""
+    model, costs = Recording(1.0), PassCosts(33)
+    monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
+    measure_passes(model, costs, 100, (1, 4), 25, 1.0, num_repeats=4)  # type: ignore[arg-type]
+    assert model.lengths == [1, 1, 1, 1, 4, 4, 4, 4] * 4
+    assert costs.seconds(4, 0) == pytest.approx(0.004)
+
+    model = Recording(20.0)
+    measure_passes(model, costs, 100, (1, 4), 25, 10.0, num_repeats=4)  # type: ignore[arg-type]
+    assert model.lengths == [1, 1, 4, 4] * 4
+
+
 class Settling(Disturbed):
     """A model whose passes take ever less time, the more of them are alike."""
 
