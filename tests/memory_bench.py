@@ -18,8 +18,9 @@ from specchat.planning.context_shape import ModelOptions
 EXACT = ModelOptions(
     ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
 )
-TOLERANCE = 0.02
-"""Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24."""
+TOLERANCE, DEVICE_TOLERANCE = 0.02, 0.1
+"""Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24.
+CUDA's kernels for one token and for several differ by up to 0.03."""
 
 
 class Bench:
@@ -28,6 +29,7 @@ class Bench:
     def __init__(self, model: Model, options: ModelOptions, fresh_batch: int) -> None:
         """Create both contexts; the second evaluates up to `fresh_batch` tokens per pass."""
         self.abort = AbortFlag()
+        self.is_on_device = False
         self.memory = Context(model, options, self.abort)
         self._fresh = Context(model, replace(options, batch=fresh_batch))
 
@@ -42,7 +44,8 @@ class Bench:
         text = list(self.memory.tokens)
         found = np.array(self.memory.evaluate([42], 1))
         assert self.memory.tokens == [*text, 42]
-        assert found == pytest.approx(self.expected([*text, 42], 1), abs=TOLERANCE)
+        tolerance = DEVICE_TOLERANCE if self.is_on_device else TOLERANCE
+        assert found == pytest.approx(self.expected([*text, 42], 1), abs=tolerance)
         self.memory.rollback(len(text))
         assert self.memory.tokens == text
 
@@ -60,6 +63,7 @@ def bench(
     chosen = replace(EXACT, **options)
     with Model(tiny(architecture, num_layers=2), chosen) as model:
         made = Bench(model, chosen, fresh_batch)
+        made.is_on_device = "gpu_layers" in options
         try:
             yield made
         finally:

@@ -60,6 +60,8 @@ class PassCosts:
 
     longest_padded = 0
     """The most tokens of a padded pass, 0 if none may be padded."""
+    change_cost = 0.0
+    """The share of a pass that it takes more after one of another length."""
 
     def __init__(self, longest: int) -> None:
         """Know no costs yet; passes have up to `longest` tokens."""
@@ -192,12 +194,12 @@ class PassCosts:
         never be measured again.
         """
         self._catch_up()
-        row = self._bare_row(_bucket(depth))
-        at_best = self._optimistic(row)[num_tokens : num_tokens + 1]
+        row = list(self._bare_row(_bucket(depth)))
+        row[num_tokens : num_tokens + 1] = self._optimistic(row)[num_tokens : num_tokens + 1]
         longest = min(self.longest_padded, most)
-        size = padded_size(
-            [*row[:num_tokens], *at_best, *row[num_tokens + 1 :]], num_tokens, longest
-        )
+        size, last = padded_size(row, num_tokens, longest), self._padded[1]
+        if num_tokens < last <= longest and row[last] < (1 + self.change_cost) * row[size]:
+            size = last
         self._padded = (num_tokens, size)
         return size
 

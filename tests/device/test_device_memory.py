@@ -21,8 +21,10 @@ from specchat.planning.device import Device, gpus_of
 
 TEXT = [3 + 7 * place % 240 for place in range(30)]
 DRAFT = [50, 60, 70, 80, 90]
-LONG = Shape(2048, num_layers=32, width=1024, feed_forward=256, head_width=32)
-"""A text's memory of 64 KiB per token."""
+LONG = Shape(2048, num_layers=32, width=1024, feed_forward=256, head_width=64)
+"""A text's memory of 64 KiB per token. CUDA has flash attention for heads of this width."""
+OWN_MEMORY = 2**30
+"""What CUDA may take for itself in each process: about 700 MiB on an H200."""
 ARCHITECTURES = ["llama", "gemma3", "lfm2", "qwen35", "mamba", "granitehybrid"]
 
 
@@ -152,7 +154,7 @@ def test_memory_that_another_process_holds_is_not_planned_with(
     assert held > 2**27
     if now.free == device.free:
         pytest.skip(f"{device.description} does not count what other processes hold")
-    assert device.free - now.free == pytest.approx(held, rel=0.1)
+    assert 0.9 * held <= device.free - now.free <= 1.1 * held + OWN_MEMORY
 
 
 def test_passes_are_measured_once_for_a_device_and_its_layers(

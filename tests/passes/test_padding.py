@@ -111,3 +111,14 @@ def test_padding_beats_every_fixed_length(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert statistics.mean(padded) > 1.05 * best
     assert statistics.mean(padded) > 1.08 * statistics.mean(bare)
+
+
+def test_a_change_of_length_has_a_price() -> None:
+    """Where it has, a pass is padded to the last one's length if that takes little more."""
+    costs = PassCosts(16)
+    costs.longest_padded = 16
+    costs.begin_with({1: 1.0, 2: 1.0, 3: 1.1, 4: 1.12, 8: 2.0, 16: 4.0})
+    assert [costs.padded(size, 0, 16) for size in (4, 3, 2, 8, 4)] == [4, 3, 2, 8, 4]
+    costs.change_cost = 0.15
+    assert [costs.padded(size, 0, 16) for size in (4, 3, 2, 4, 8, 4)] == [4, 4, 4, 4, 8, 4]
+    assert costs.padded(3, 0, 3) == 3  # the context has no room for more
