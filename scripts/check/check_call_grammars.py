@@ -16,10 +16,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from scripts.check.check_templates import find_folder
 from scripts.setup_env.templates import PATTERN
 from scripts.support.call_check import CheckedCalls, check_calls
 from scripts.support.template_cases import families
+from scripts.support.template_folder import find_folder
 
 
 def main() -> int:
