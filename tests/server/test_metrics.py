@@ -66,6 +66,10 @@ def figures_of(server: Running) -> Figures:
     return Figures(samples)
 
 
+DRAFTED: dict[str, Any] = {"drafter": "model", "draft_length": 4}
+"""A request's fields for drafts: whether `auto` makes any depends on how busy the machine is."""
+
+
 @pytest.fixture(scope="module")
 def server(start_server: StartServer) -> Running:
     """Return a server that these tests have to themselves."""
@@ -95,8 +99,7 @@ def records_of_stream(server: Running, **fields: Any) -> Iterator[dict[str, Any]
 def mixed_requests(server: Running) -> list[dict[str, Any]]:
     """Ask in many ways; return what each answer says of itself, that of choices and checks too."""
     whole = [
-        # of fixed length: whether `auto` drafts depends on how busy the machine is
-        server.chat(QUESTION, max_tokens=20, temperature=0, drafter="model", draft_length=4),
+        server.chat(QUESTION, temperature=0, max_tokens=20, **DRAFTED),
         server.chat(QUESTION, max_tokens=20, temperature=0),  # from the cache
         server.chat("What is a draft?", max_tokens=24, seed=3),
         server.chat(QUESTION, max_tokens=12, model="demo:plain"),
@@ -169,7 +172,7 @@ def test_the_figures_of_all_replies_add_up_to_the_metrics(server: Running) -> No
 
 def test_vllms_counters_hold_together(server: Running) -> None:
     """Accepted tokens by position add up to all, and no position has more than those before it."""
-    server.chat(QUESTION, max_tokens=30, temperature=0, drafter="model", draft_length=4)
+    server.chat(QUESTION, temperature=0, max_tokens=30, **DRAFTED)
     figures = figures_of(server)
     name = "vllm:spec_decode_num_accepted_tokens"
     by_position = figures.by(f"{name}_per_pos_total", "position")
@@ -242,7 +245,7 @@ def test_open_metrics_is_spoken_too(server: Running) -> None:
 
 def test_the_dashboard_asks_for_nothing_that_is_not_there(server: Running) -> None:
     """Every figure in its queries is in `/metrics`; the server hands the dashboard out."""
-    server.chat(QUESTION, max_tokens=24, temperature=0)
+    server.chat(QUESTION, temperature=0, max_tokens=24, **DRAFTED)
     dashboard = server.client.get("/grafana.json").json()
     assert dashboard == json.loads(DASHBOARD.read_text("utf-8"))
     targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
@@ -261,7 +264,7 @@ def test_the_dashboard_asks_for_nothing_that_is_not_there(server: Running) -> No
 
 def test_the_page_about_the_server_names_what_is_there(server: Running) -> None:
     """Every figure in its text is in `/metrics`, and every endpoint answers."""
-    server.chat(QUESTION, max_tokens=24, temperature=0)
+    server.chat(QUESTION, temperature=0, max_tokens=24, **DRAFTED)
     names = figures_of(server).names
     spans = re.findall(r"`([^`\n]+)`", read("server"))
     named = {each for span in spans for each in METRIC.findall(span)}
