@@ -31,8 +31,8 @@ from scripts.support.schema_corpora import (
     DRAFTS,
     SUITE,
     Group,
-    call_schemas,
     fetch,
+    function_calls,
     suite_of,
 )
 from specchat.errors import InvalidOption
@@ -58,7 +58,8 @@ def main() -> int:
     suite = options.suite.read_bytes() if options.suite else fetch(SUITE, "--no-binary", ":all:")
     num_wrong = check_suite(suite)
     calls = options.calls.read_bytes() if options.calls else fetch(CALLS)
-    schemas = random.Random(1).sample(call_schemas(calls), options.schemas)
+    schemas = [call.schema for call in function_calls(calls)]
+    schemas = random.Random(1).sample(schemas, options.schemas)
     num_wrong += check_calls(schemas, vocabulary_of(options.model) if options.model else BYTES)
     return int(num_wrong > 0)
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from scripts.support.counts import positive
-from scripts.support.function_schemas import FunctionCall, function_calls
 from scripts.support.llama_server import ask, running_server
 from scripts.support.machine_line import machine_line
+from scripts.support.schema_corpora import CALLS, FunctionCall, fetch, function_calls
 from specchat.decoding.constraint import Walk
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
@@ -118,7 +118,9 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--threads", type=positive, default=os.cpu_count())
     given = parser.parse_args()
-    calls = function_calls(given.schemas, given.wheel)
+    wheel = given.wheel.read_bytes() if given.wheel else fetch(CALLS)
+    found_calls = function_calls(wheel, given.schemas)  # of each kind
+    calls = found_calls[:: len(found_calls) // given.schemas][: given.schemas]
     found: dict[str, list[Answer]] = defaultdict(list)
     with ExitStack() as stack:
         loading = Loading(given.target, given.draft, ctx=CONTEXT, threads=given.threads)

