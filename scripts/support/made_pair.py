@@ -7,7 +7,6 @@ real model; both are found by decoding with llama.cpp. Speed does not depend on 
 so such a pair measures decoding without anything to download.
 """
 
-import ctypes
 import json
 import math
 import os
@@ -28,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.gguf.reader import read_part
+from specchat.llama.library import start
 
 Logits = NDArray[np.float32]
 Probabilities = NDArray[np.float64]
@@ -487,10 +487,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-SILENCE = LogCallback(lambda *_: None)  # must outlive every call into llama.cpp
-
-
 def make_pair(
     folder: Path,
     shape: Shape,
@@ -515,7 +511,7 @@ def make_pair(
     record = folder / "pair.json"
     if kept := kept_report(record, wanted):
         return kept
-    llama_cpp.llama_log_set(SILENCE, ctypes.c_void_p(0))
+    start()  # its log goes to a file
     folder.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     target, draft = folder / "target.gguf", folder / "draft.gguf"

@@ -7,22 +7,16 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from specchat.llama.library import start
+
 CONTEXT = 2048
-
-
-def _say_nothing(_level: int, _text: bytes, _user: ctypes.c_void_p) -> None:
-    """Keep llama.cpp's log off the screen."""
-
-
-_SILENT = llama_cpp.llama_log_callback(_say_nothing)
 
 
 class LlamaModel:
     """A GGUF file with one context, whose memory can be cut back to any length."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        llama_cpp.llama_log_set(_SILENT, ctypes.c_void_p())
-        llama_cpp.llama_backend_init()
+        start()
         self._model = llama_cpp.llama_model_load_from_file(
             str(path).encode(), llama_cpp.llama_model_default_params()
         )
