@@ -20,6 +20,7 @@ from scripts.support.made_pair import (
     rescale,
     write_model,
 )
+from specchat.llama import library
 
 SHAPE = Shape(
     layers=3, width=64, heads=2, kv_heads=1, feed_forward=96, vocabulary=600, draft_layers=1
@@ -87,3 +88,19 @@ def test_a_pair_that_is_there_is_not_made_again(
     with pytest.raises(InterruptedError):
         make_pair(tmp_path, SHAPE, agreement=0.6, tokens=128, gpu_layers=99)
     assert not (tmp_path / "pair.json").exists()  # the files are no longer that pair's
+
+
+def test_specchat_still_hears_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that silenced it took the reasons out of every later message of the process."""
+    library.start()
+
+    def write_nothing(*_: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(made_pair, "write_model", write_nothing)
+    with pytest.raises(InterruptedError):
+        make_pair(tmp_path, SHAPE)
+    library.last_errors()
+    parameters = library.api.llama_model_default_params()
+    assert library.api.llama_model_load_from_file(b"missing.gguf", parameters) is None
+    assert "missing.gguf" in " ".join(library.last_errors())
