@@ -147,8 +147,9 @@ def check(
     )  # fmt: skip
     with LocalEngine(loading) as engine:
         engine.prepare()
-        is_exact = options.exact == "on" and bool(engine.facts.exact_draft)
-        report = Report(is_exact=is_exact)
+        if options.exact == "on" and not engine.facts.exact_draft:
+            raise SystemExit("no draft seems to be exact here: try again when the machine is idle")
+        report = Report(is_exact=options.exact == "on")
         num_asked = num_refused = 0
         next_report = monotonic() + REPORT_SECONDS
         with suppress(KeyboardInterrupt):
