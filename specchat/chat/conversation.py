@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 from specchat.decoding.chunk import Piece, ToolCall
@@ -49,7 +50,8 @@ class Message:
     `text` is a question, or an answer without its `reasoning` and `tool_calls`. `finish` is why an
     answer ended; None while it is being written. An answer has `statistics`, with the field names
     of `specchat ask --json`, and `pieces`, the texts of its tokens with their origins. A question
-    may have `attachments`. `mark` says what is special about it.
+    may have `attachments`. `mark` says what is special about it. `schema` is the JSON Schema that
+    an answer was asked to follow, empty for none.
     """
 
     id: int
@@ -64,6 +66,24 @@ class Message:
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     mark: Mark = ""
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSchema:
+    """What the answers of a conversation look like, as the user typed it and as JSON Schema.
+
+    A file that the user named was read once: what answers follow does not change with it.
+    """
+
+    typed: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """What to show where there is little room: of a file, the name alone."""
+        path = Path(self.typed)
+        return path.name if path.is_absolute() else self.typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,7 @@ class Conversation:
 
     `leaf` is the last message of the current branch, `preset` the name of the preset used last.
     The title was given by the "user" or the "model", or is the first question if `titled_by` is
-    empty.
+    empty. The next answers follow the `schema`, unless it is None.
     """
 
     id: int
@@ -84,6 +104,7 @@ class Conversation:
     leaf: int | None = None
     preset: str = ""
     titled_by: str = ""
+    schema: ChatSchema | None = None
 
 
 class Tree(dict[int, Message]):

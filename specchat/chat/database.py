@@ -31,11 +31,11 @@ WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 """The error of a statement that does not match the schema, which must then be damaged."""
 SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset,"
-    " titled_by",
+    " titled_by, schema",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
-    " attachments, reasoning, tool_calls, mark",
+    " attachments, reasoning, tool_calls, mark, schema",
     "steps": "message, target, data",
-    "preset": "name, system_prompt, sampling",
+    "preset": "name, system_prompt, sampling, schema",
     "found": "text, reasoning",
 }
 """The columns of each table; opening a file checks that they can be read and written."""

@@ -37,6 +37,7 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
         "title": conversation.title,
         "date": date_text(conversation.created),
         "pair": conversation.pair,
+        "schema": conversation.schema.typed if conversation.schema else "",
         "tokens_per_second": round(totals.tokens_per_second or 0.0, 1),
         "acceptance_rate": round(totals.acceptance_rate or 0.0, 3),
     }

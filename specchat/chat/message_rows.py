@@ -26,10 +26,11 @@ TITLE_SOURCE_LENGTH = 5000
 def message_of(row: tuple[Any, ...]) -> Message:
     """Return the message in a row of the query `MESSAGES`."""
     found = dict(zip(COLUMNS, row, strict=True))
-    found["statistics"] = _parsed(found["statistics"], {})
-    found["pieces"] = tuple(_piece(*each) for each in _parsed(found["pieces"], []))
-    found["tool_calls"] = tuple(ToolCall(**each) for each in _parsed(found["tool_calls"], []))
-    attachments = _parsed(found["attachments"], [])
+    found["statistics"] = parsed_column(found["statistics"], {})
+    found["pieces"] = tuple(_piece(*each) for each in parsed_column(found["pieces"], []))
+    calls = parsed_column(found["tool_calls"], [])
+    found["tool_calls"] = tuple(ToolCall(**each) for each in calls)
+    attachments = parsed_column(found["attachments"], [])
     found["attachments"] = tuple(Attachment(**each) for each in attachments)
     found["mark"] = found["mark"] if found["mark"] in MARKS else ""
     return Message(**found)
@@ -40,7 +41,7 @@ def _piece(text: str, letter: str, kind: str = "") -> Piece:
     return Piece(text, origin, KINDS.get(kind, "answer"))
 
 
-def _parsed(column: str | None, default: Any) -> Any:
+def parsed_column(column: str | None, default: Any) -> Any:
     """Return the value of a JSON column; the default if it is empty or damaged."""
     with suppress(ValueError, RecursionError):
         return json.loads(column) if column else default

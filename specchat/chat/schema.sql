@@ -99,3 +99,10 @@ ALTER TABLE message ADD COLUMN mark TEXT NOT NULL DEFAULT '';
 -- next version
 
 ALTER TABLE conversation ADD COLUMN titled_by TEXT NOT NULL DEFAULT '';
+
+-- next version
+
+-- A preset has the schema as it was typed, a message as JSON Schema, a conversation both, as JSON.
+ALTER TABLE conversation ADD COLUMN schema TEXT;
+ALTER TABLE message ADD COLUMN schema TEXT NOT NULL DEFAULT '';
+ALTER TABLE preset ADD COLUMN schema TEXT NOT NULL DEFAULT '';

@@ -9,7 +9,16 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, Conversation, Mark, Message, Role, Tree
+from specchat.chat.conversation import (
+    Attachment,
+    ChatSchema,
+    Conversation,
+    Mark,
+    Message,
+    Role,
+    Tree,
+)
+from specchat.chat.conversation_rows import CONVERSATIONS, conversation_of, schema_column
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.memory_folder import delete_memories
 from specchat.chat.message_rows import (
@@ -21,6 +30,7 @@ from specchat.chat.message_rows import (
     storable_calls,
     title_of,
 )
+from specchat.chat.preset import ADD_PRESET, PRESETS, Preset, preset_of
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
@@ -31,10 +41,6 @@ UNDO_SECONDS = 24 * 3600.0
 MAX_RECALLED_LENGTH = 5000
 MAX_INTEGER = 2**63 - 1
 """SQLite's largest integer, which limits the numbers of conversations and the length of lists."""
-CONVERSATIONS = (
-    "SELECT id, title, created, changed, system_prompt, pair, leaf, preset, titled_by"
-    " FROM conversation"
-)
 
 REMOVE_OLD_STEPS = (
     "DELETE FROM steps WHERE message IN (SELECT message FROM (SELECT message,"
@@ -75,15 +81,6 @@ class SearchResult:
     in_reasoning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """A system prompt and sampling options under a name."""
-
-    name: str
-    system_prompt: str
-    sampling: Mapping[str, Any]
-
-
 class Store(Database, AbstractContextManager["Store"]):
     """Conversations on disk, or only in memory if `path` is None. For use in one thread.
 
@@ -103,15 +100,22 @@ class Store(Database, AbstractContextManager["Store"]):
 
     # --- conversations
 
-    def begin(self, system_prompt: str = "", pair: str = "", preset: str = "") -> Conversation:
+    def begin(
+        self,
+        system_prompt: str = "",
+        pair: str = "",
+        preset: str = "",
+        schema: ChatSchema | None = None,
+    ) -> Conversation:
         """Create a conversation and return it."""
         now = time()
         row = self.run(
-            "INSERT INTO conversation (title, created, changed, system_prompt, pair, preset)"
-            " VALUES ('', ?, ?, ?, ?, ?)",
-            (now, now, storable(system_prompt), pair, preset),
+            "INSERT INTO conversation"
+            " (title, created, changed, system_prompt, pair, preset, schema)"
+            " VALUES ('', ?, ?, ?, ?, ?, ?)",
+            (now, now, storable(system_prompt), pair, preset, schema_column(schema)),
         )
-        return Conversation(row, "", now, now, system_prompt, pair, preset=preset)
+        return Conversation(row, "", now, now, system_prompt, pair, preset=preset, schema=schema)
 
     def conversation(self, number: int) -> Conversation:
         """Return a conversation by its number; raises ConversationNotFound."""
@@ -120,7 +124,7 @@ class Store(Database, AbstractContextManager["Store"]):
             (number if abs(number) <= MAX_INTEGER else None,),
         )
         for row in rows:
-            return Conversation(*row)
+            return conversation_of(row)
         raise ConversationNotFound(
             f"no conversation {number}: `specchat history list` shows all numbers"
         )
@@ -132,7 +136,7 @@ class Store(Database, AbstractContextManager["Store"]):
             + " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
             (min(limit, MAX_INTEGER),),
         )
-        return [Conversation(*row) for row in rows]
+        return [conversation_of(row) for row in rows]
 
     def rename(self, number: int, title: str, titled_by: str = "user") -> None:
         """Set a conversation's title, and who gave it."""
@@ -146,6 +150,10 @@ class Store(Database, AbstractContextManager["Store"]):
         for column, value in columns.items():
             kept = storable(value) if isinstance(value, str) else value
             self.run(f"UPDATE conversation SET {column} = ? WHERE id = ?", (kept, number))  # noqa: S608
+
+    def set_schema(self, number: int, schema: ChatSchema | None) -> None:
+        """Set what the answers of a conversation look like; None for any text."""
+        self.change(number, schema=schema_column(schema))
 
     def delete(self, number: int) -> None:
         """Delete a conversation; `restore` can undo that for a day."""
@@ -185,18 +193,20 @@ class Store(Database, AbstractContextManager["Store"]):
         reasoning: str = "",
         tool_calls: Sequence[ToolCall] = (),
         mark: Mark = "",
+        schema: str = "",
     ) -> Message:
         """Add a message below its parent and make it the end of the current branch."""
         now, text, reasoning = time(), storable(text), storable(reasoning)
-        calls = storable_calls(tool_calls)
+        calls, schema = storable_calls(tool_calls), storable(schema)
         files = [Attachment(storable(each.name), storable(each.content)) for each in attachments]
         kept = json.dumps([asdict(each) for each in files]) if files else None
+        values = conversation, parent, role, text, now, kept, reasoning, calls_column(calls)
         with self.transaction() as database:
             row = database.execute(
                 "INSERT INTO message"
                 " (conversation, parent, role, text, created, attachments, reasoning, tool_calls,"
-                " mark) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (conversation, parent, role, text, now, kept, reasoning, calls_column(calls), mark),
+                " mark, schema) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, mark, schema),
             ).lastrowid
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"
@@ -213,6 +223,7 @@ class Store(Database, AbstractContextManager["Store"]):
             reasoning=reasoning,
             tool_calls=calls,
             mark=mark,
+            schema=schema,
         )
 
     def mark(self, message: int, mark: Mark) -> None:
@@ -353,14 +364,12 @@ class Store(Database, AbstractContextManager["Store"]):
 
     def presets(self) -> list[Preset]:
         """Return all presets by name."""
-        rows = self.rows("SELECT name, system_prompt, sampling FROM preset ORDER BY name", ())
-        return [Preset(name, prompt, json.loads(sampling)) for name, prompt, sampling in rows]
+        return [preset_of(row) for row in self.rows(PRESETS + " ORDER BY name", ())]
 
     def save_preset(self, preset: Preset) -> None:
         """Save a preset, replacing any with the same name."""
-        sampling = json.dumps(preset.sampling)
-        values = (storable(preset.name), storable(preset.system_prompt), sampling)
-        self.run("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)
+        texts = preset.name, preset.system_prompt, json.dumps(preset.sampling), preset.schema
+        self.run(ADD_PRESET, [storable(text) for text in texts])
 
     def delete_preset(self, name: str) -> None:
         """Delete a preset."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat
@@ -21,6 +22,8 @@ from specchat.structured.grammar_vocabulary import GrammarVocabulary
 from specchat.structured.phases import Constrained, Free, Phase, PhasedConstraint
 from specchat.structured.structure import Structure
 from specchat.structured.structure_prompt import description_of
+
+Request = TypeVar("Request", bound=AnswerRequest)
 
 NUM_KEPT = 16
 """Compiled structures that are kept: programs ask for the same ones again and again."""
@@ -72,7 +75,7 @@ class AnswerConstraints:
         return PhasedConstraint(phases, self._texts), notices
 
     @staticmethod
-    def described(request: AnswerRequest) -> AnswerRequest:
+    def described(request: Request) -> Request:
         """Return a request with a line that tells the model what its answer must look like."""
         structure = request.structure
         if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):

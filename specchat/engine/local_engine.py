@@ -167,6 +167,8 @@ class LocalEngine(Engine):
     def size(self, request: ChatRequest) -> PromptSize:
         """Return how much of the context a conversation would take."""
         self._require_idle()
+        if request.structure:
+            request = self._constraints.described(request)
         return size_of(self.model, request, self.context.capacity)
 
     def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:

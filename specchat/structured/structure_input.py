@@ -25,12 +25,25 @@ GBNF_RULE = re.compile(r"^[ \t]*[\w-]+[ \t]*::=", re.MULTILINE)
 def structure_of_schema(text: str, *, is_list: bool = False) -> Structure:
     """Return the structure of a schema that a user typed.
 
-    That is a file, JSON text, the short form `name, age int`, or the word `json` for any object.
+    That is a file, whose path may begin with ~, JSON text, the short form `name, age int`, or the
+    word `json` for any object.
     With `is_list`, the answer is an object whose `items` are a list of what the schema describes.
     Raises InvalidOption for a file that cannot be read and for text that is none of these.
     """
     schema = _typed_schema(text)
     return structure_of_json_schema(_listed(schema) if is_list else schema)
+
+
+def schema_file(text: str) -> Path | None:
+    """Return the absolute path of the file that a typed schema names; None for any other text."""
+    typed = text.strip()
+    if typed == JSON or typed.startswith("{"):
+        return None
+    try:
+        path = Path(typed).expanduser().absolute()
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):
+        return None  # too long for a name, with a zero, or in the home of a user who is not known
 
 
 def structure_of_json_schema(schema: object) -> Structure:
@@ -79,7 +92,7 @@ def _typed_schema(text: str) -> Any:
         return json.loads(ANY_OBJECT)
     if typed.startswith("{"):
         return _parsed(typed, "the JSON Schema")
-    if _is_file(path := Path(typed)):
+    if path := schema_file(typed):
         return _parsed(_read(path), str(path))
     if typed.endswith(".json") or "/" in typed.partition(":")[0]:
         raise InvalidOption(
@@ -102,13 +115,6 @@ def _parsed(text: str, name: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidOption(f"{name} is not valid JSON: {error}") from None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a text may be too long for a name, or hold a zero
-        return False
 
 
 def _read(path: Path) -> str:

@@ -161,7 +161,7 @@ class ChatApp(App[None]):
         self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
         self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
         self.think_switch = ThinkSwitch(view, answers, pair)
-        self.schema_switch = SchemaSwitch(view, answers)
+        self.schema_switch = SchemaSwitch(view, chat)
         self.serve_actions = ServeActions(view, self.serving, answers)
         self.code_saver = CodeSaver(view, chat)
         self.external_editor = ExternalEditor(view)

@@ -13,7 +13,7 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
 
 QUEUED_WIDTH, NAME_WIDTH = 40, 20
-"""Columns shown of a queued question and of the name of a preset."""
+"""Columns shown of a queued question and of the name of a preset or a schema."""
 
 
 def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
@@ -27,7 +27,7 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
     if answers.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
-    settings = [_thinking(chat), _schema(answers), _prompting(chat), _temperature(answers)]
+    settings = [_thinking(chat), _schema(chat), _prompting(chat), _temperature(answers)]
     return _joined([Content("Message"), *settings])
 
 
@@ -64,10 +64,10 @@ def _thinking(chat: ChatState) -> Content | None:
     return _clickable(f"thinking {word}", "think") if has_switch or word != AUTO_THINK else None
 
 
-def _schema(answers: Answers) -> Content | None:
+def _schema(chat: ChatState) -> Content | None:
     """Return the schema that answers follow, if there is one."""
-    shown = in_one_line(answers.schema)
-    return _clickable(f"schema {_cut(shown, NAME_WIDTH)}", "schema") if shown else None
+    schema = chat.conversations.schema
+    return _clickable(f"schema {_cut(schema.name, NAME_WIDTH)}", "schema") if schema else None
 
 
 def _prompting(chat: ChatState) -> Content | None:

@@ -13,7 +13,8 @@ from typing import TypeVar
 import pytest
 
 from specchat.chat.conversation import Role
-from specchat.chat.store import Preset, Store
+from specchat.chat.preset import Preset
+from specchat.chat.store import Store
 from specchat.errors import StoreBusy, StoreFailed
 
 T = TypeVar("T")
@@ -142,10 +143,15 @@ def test_text_that_is_not_utf8_is_damage_at_most(path: Path) -> None:
 
 
 def test_damaged_columns_are_left_out(path: Path) -> None:
-    """Statistics and tokens that are no JSON do not hide the text."""
+    """Statistics, tokens and other parts that are no JSON do not hide the rest."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE message SET statistics = '{', pieces = '[[', attachments = '[ '")
+        database.execute("UPDATE conversation SET schema = '{'")
+        database.execute("UPDATE preset SET sampling = '{'")
+        database.execute("INSERT INTO preset VALUES ('other', '', '[1]', '')")
     with Store(path) as store:
+        assert [each.sampling for each in store.presets()] == [{}, {}]
+        assert [each.schema for each in store.conversations()] == [None] * NUM_CONVERSATIONS
         assert all(not each.statistics and not each.pieces for each in store.tree(1).values())
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from specchat.chat.conversation import Attachment
+from specchat.chat.conversation import Attachment, ChatSchema
 from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
@@ -133,6 +133,21 @@ def test_an_answer_without_text_is_exported() -> None:
 
     fold = "<details><summary>Reasoning</summary>\n\n```\nHm\n```\n\n</details>"
     assert f"## Assistant\n\n{fold}\n\n## User\n\nGo on\n" in page
+
+
+def test_exports_have_the_schema() -> None:
+    """As it was typed where people read it; in JSON also what each answer followed."""
+    schema = ChatSchema('<b>, "x": y', '{"type": "object"}')
+    with Store(None) as store:
+        number = store.begin(schema=schema).id
+        store.add(number, "assistant", "{}", schema=schema.source)
+        asked = store.conversation(number), store.tree(number)
+        pages = [form(*asked) for form in (as_markdown, as_html, as_json)]
+    assert r'schema: "<b>, \"x\": y"' in pages[0]
+    assert "schema &lt;b&gt;, &#34;x&#34;: y" in pages[1]
+    found = json.loads(pages[2])
+    assert found["schema"] == {"typed": schema.typed, "source": schema.source}
+    assert found["messages"][0]["schema"] == schema.source
 
 
 def test_markdown_has_a_line_of_figures_for_each_answer() -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from specchat.chat.conversation import Attachment, Tree
+from specchat.chat.conversation import Attachment, ChatSchema, Tree
 from specchat.chat.database import MIGRATIONS
-from specchat.chat.store import Preset, Store
+from specchat.chat.preset import Preset
+from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreFailed
 
@@ -53,6 +54,7 @@ for number in range(40):
     Store(Path(sys.argv[1]) / f"{number}.db").close()
 """
 
+SCHEMA = ChatSchema("name", '{"type": "object"}')
 CALLS = (ToolCall("look_up", '{"word": "draft"}', "call_1", "<tool_call>…</tool_call>"),)
 PIECES = (
     Piece("A question", "target", "reasoning"),
@@ -201,7 +203,9 @@ def test_the_file_of_every_older_version_is_migrated(path: Path, version: int) -
         assert [found.message for found in store.search("greetings")] == [2]
         store.add(1, "user", "Again", 2, (Attachment("a.txt", "A"),))
         store.change(1, preset="poet")
+        store.set_schema(1, SCHEMA)
     with Store(path) as store:
+        assert store.conversation(1).schema == SCHEMA
         assert store.conversation(1).preset == "poet"
         assert store.tree(1)[3].attachments == (Attachment("a.txt", "A"),)
     assert not list(path.parent.glob("*damaged*"))
@@ -306,8 +310,26 @@ def test_presets_are_saved_by_name(path: Path) -> None:
         store.save_preset(Preset("coder", "Code only.", {}))
         assert [preset.name for preset in store.presets()] == ["coder", "poet"]
         assert store.presets()[1].system_prompt == "In rhyme."
+        store.save_preset(Preset("poet", "In rhyme.", {}, "rhyme, \0metre"))
+        assert store.presets()[1].schema == "rhyme, \ufffdmetre"
         store.delete_preset("poet")
         assert [preset.name for preset in store.presets()] == ["coder"]
+
+
+def test_a_conversation_keeps_its_schema(path: Path) -> None:
+    """From the first, or set later; answers keep the one that they were asked to follow."""
+    with Store(path) as store:
+        number = store.begin(schema=SCHEMA).id
+        store.add(number, "user", "A dog?")
+        answer = store.add(number, "assistant", "", 1, schema=SCHEMA.source)
+        assert answer.schema == SCHEMA.source
+        store.set_schema(number, None)
+        assert store.conversation(number).schema is None
+        store.set_schema(number, SCHEMA)
+    with Store(path) as store:
+        (conversation,) = store.conversations()
+        assert conversation.schema == SCHEMA
+        assert [each.schema for each in store.tree(number).values()] == ["", SCHEMA.source]
 
 
 def test_any_text_can_be_stored(path: Path) -> None:

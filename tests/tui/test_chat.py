@@ -13,7 +13,8 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import STEP_SECONDS, Script, chat
 from specchat.chat.conversation import Role
-from specchat.chat.store import Preset, Store, default_path
+from specchat.chat.preset import Preset
+from specchat.chat.store import Store, default_path
 from specchat.docs import topics
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from scripted_chat import Script, chat
-from specchat.chat.store import Preset
+from specchat.chat.preset import Preset
 from specchat.settings.schema import find_setting
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.setting_names import setting_title
@@ -62,6 +64,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert await write(pilot, "Sampling", "top_k = many") == ""
         await until(pilot, lambda: "top_k must be" in screen_text(app))
         assert await write(pilot, "Sampling", "top_k = 7\nseed = random\n") == "top_k = many"
+        assert await write(pilot, "Schema of poet") == ""
         await until(pilot, lambda: "poet" in frame_text(app))
         (kept,) = app.conversations.store.presets()
         assert kept == Preset("poet\ufffd", "Answer in verse.", {"top_k": 7, "seed": None})
@@ -79,6 +82,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         await choose(pilot, "edit")
         await write(pilot, "System prompt", "Answer in prose.")
         assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
+        assert await write(pilot, "Schema") == ""
         await until(pilot, lambda: app.conversations.store.presets()[0].sampling == {"top_k": 9})
         app.run_worker(app.conversation_actions.choose_preset())
         await choose(pilot, "poet")
@@ -137,6 +141,84 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
             assert (options.get("temperature") == 0.0) == is_cold
             assert "drafter" not in options
             assert (turns[0]["content"] == "Be brief.") == is_cold
+
+
+def schema_of(script: Script) -> Any:
+    """Return the JSON Schema that the engine was asked to enforce last, None for none."""
+    structure = script.asked[-1][1]["structure"]
+    return structure and json.loads(structure.source)
+
+
+async def test_a_preset_has_the_schema_of_the_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is kept by its whole path and read when the preset is chosen; others end it."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "dog.json"
+    file.write_text('{"type": "object", "properties": {"name": {"type": "string"}}}')
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "/schema dog.json", wait=False)
+        await until(pilot, lambda: "schema dog.json" in frame_text(app))
+        app.run_worker(app.conversation_actions.choose_preset())
+        await choose(pilot, "new preset")
+        await write(pilot, "Name", "dogs")
+        await write(pilot, "System prompt")
+        await write(pilot, "Sampling")
+        assert await write(pilot, "Schema of dogs", "{") == str(file)
+        await until(pilot, lambda: "not valid JSON" in screen_text(app))
+        assert await write(pilot, "Schema of dogs", "./dog.json") == "{"
+        await until(pilot, lambda: "preset dogs" in frame_text(app))
+        (kept,) = app.conversations.store.presets()
+        assert kept.schema == str(file)
+        await say(pilot, "/schema off", wait=False)
+        await until(pilot, lambda: "schema" not in frame_text(app))
+        file.write_text('{"enum": ["woof"]}')
+        app.conversation_actions.use_preset(kept)
+        await say(pilot, "one")
+        assert schema_of(script) == {"enum": ["woof"]}
+        app.conversation_actions.use_preset(Preset("plain", "", {}))
+        assert "schema" not in frame_text(app)
+        await say(pilot, "two")
+        assert schema_of(script) is None
+        app.run_worker(app.conversation_actions.choose_preset())
+        await until(pilot, lambda: f"schema {file}"[:40] in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("gone/dog.json", "no file gone/dog.json"),
+        ("gone/\ndog.json", "no file gone/ dog.json"),
+        ("{", "not valid JSON"),
+        ('{"not": {}}', '"not" cannot be enforced'),
+        ("age nonsense", "unknown type"),
+    ],
+)
+async def test_a_wrong_schema_in_a_preset_is_one_line(
+    tmp_path: Path, schema: str, reason: str
+) -> None:
+    """It names the preset, the field and what to do; nothing of the preset is used."""
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        app.conversations.store.save_preset(Preset("poet", "In verse.", {"top_k": 3}, schema))
+        await type_keys(pilot, "ctrl+p")
+        await type_keys(pilot, *"preset: poet")
+        await until(pilot, lambda: "Preset: poet" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app._notices))
+        (notice,) = [each.message for each in app._notices]
+        assert "\n" not in notice
+        assert notice.startswith("Preset poet cannot be used. Its schema: ")
+        assert notice.endswith(". /presets edits it.")
+        assert reason in notice
+        await say(pilot, "one")
+    turns, options = script.asked[-1]
+    assert [turn["role"] for turn in turns] == ["user"]
+    assert schema_of(script) is None
+    assert "top_k" not in options
 
 
 async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:

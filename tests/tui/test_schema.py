@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.widgets import Static
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT
+from scripted_chat import Script, chat
+from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
+from specchat.chat.conversation import ChatSchema
+from specchat.chat.store import Store
 from specchat.drafter_registry import GRAMMAR
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
-from tui.driving import say, until
+from tui.driving import frame_text, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +60,7 @@ async def test_answers_follow_the_schema(app: ChatApp) -> None:
         assert list(json.loads(texts[0])) == ["ok", "colour"]
         assert app.answers.figures.origins[GRAMMAR.name] > 8
         await say(pilot, "/schema off", wait=False)
-        await until(pilot, lambda: not app.answers.schema)
+        await until(pilot, lambda: not app.conversations.schema)
         await say(pilot, "A pet, please.")
         assert not last_text(app).startswith('{"ok"')
 
@@ -63,7 +69,7 @@ async def test_steps_show_what_was_forced(app: ChatApp) -> None:
     """As chips with a mark of their own, with a sentence that says so."""
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "/schema ok bool", wait=False)
-        await until(pilot, lambda: bool(app.answers.schema))
+        await until(pilot, lambda: bool(app.conversations.schema))
         await say(pilot, "A pet, please.")
         await pilot.press("f6")
         await until(pilot, lambda: len(app.screen_stack) > 1)
@@ -74,12 +80,172 @@ async def test_steps_show_what_was_forced(app: ChatApp) -> None:
         assert "forced by the grammar" in chips
 
 
-@pytest.mark.parametrize("typed", ["{broken", "missing.json", "age nonsense"])
-async def test_what_is_no_schema_is_put_back(app: ChatApp, typed: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        ("{broken", "not valid JSON"),
+        ("missing.json", "no file missing.json"),
+        ("~nobody-here/a.json", "no file ~nobody-here/a.json"),
+        ("age nonsense", "nonsense"),
+        ('{"not": {"type": "string"}}', '"not" cannot be enforced'),
+        ('{"properties": {"a": {"pattern": "("}}}', '"pattern"'),
+        ("[" * 9, "is not a name"),
+    ],
+)
+async def test_what_is_no_schema_is_put_back(app: ChatApp, typed: str, reason: str) -> None:
     """With the reason; nothing is set."""
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, f"/schema {typed}", wait=False)
         await until(pilot, lambda: bool(notices(app)))
-        assert app.answers.schema == ""
-        assert any(word in notices(app) for word in ("not valid JSON", "missing.json", "nonsense"))
+        assert app.conversations.schema is None
+        assert reason in notices(app)
         assert app.query_one(Composer).text == f"/schema {typed}"
+
+
+def opened(history: Path, tiny: WriteModel, max_tokens: int = 80) -> ChatApp:
+    """Return a chat with a tiny pair that has a chat template, on a store."""
+    target = tiny("llama", vocabulary=Vocabulary(chat_template=CHAT_TEMPLATE))
+    options = {"temperature": 0.0, "max_tokens": max_tokens, "drafter": "none"}
+    setup = Setup(PairChoice("tiny", "", Loading(target, **EXACT), options), list, history)
+    return ChatApp(setup, load=LocalEngine)
+
+
+async def test_a_conversation_is_reopened_with_its_schema(tiny: WriteModel, tmp_path: Path) -> None:
+    """Shown and ended as before; a file it came from may be gone. Other chats have none."""
+    path, file = tmp_path / "history.db", tmp_path / "pets.json"
+    file.write_text('{"type": "object", "properties": {"ok": {"type": "boolean"}}}')
+    app = opened(path, tiny)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, f"/schema {file}", wait=False)
+        await until(pilot, lambda: "schema pets.json" in frame_text(app))
+        await say(pilot, "A pet, please.")
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "schema" not in frame_text(app))
+        await say(pilot, "A pet, please.")
+        assert not last_text(app).startswith("{")
+    file.unlink()
+    app = opened(path, tiny)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await app.conversation_actions.open(2)
+        assert "schema" not in frame_text(app)
+        await app.conversation_actions.open(1)
+        assert "schema pets.json" in frame_text(app)
+        await say(pilot, "Another one.")
+        assert set(json.loads(last_text(app))) <= {"ok"}
+        await say(pilot, "/schema", wait=False)
+        await until(pilot, lambda: f"follow the schema {file}" in notices(app))
+        await say(pilot, "/schema off", wait=False)
+        await until(pilot, lambda: "schema" not in frame_text(app))
+    app = opened(path, tiny)
+    async with app.run_test(size=(120, 40)):
+        await app.conversation_actions.open(1)
+        assert "schema" not in frame_text(app)
+
+
+@pytest.mark.parametrize("then", ["off", "name, age int"])
+async def test_an_answer_goes_on_with_its_own_schema(
+    tiny: WriteModel, tmp_path: Path, then: str
+) -> None:
+    """In a later session, and though the conversation has no schema any more, or another one."""
+    path = tmp_path / "history.db"
+    app = opened(path, tiny, max_tokens=5)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "/schema ok bool, colour bool", wait=False)
+        await say(pilot, "A pet, please.")
+        begun = last_text(app)
+        assert begun
+        assert not begun.endswith("}")
+    again = opened(path, tiny)
+    async with again.run_test(size=(120, 40)) as pilot:
+        await again.conversation_actions.open(1)
+        await say(pilot, f"/schema {then}", wait=False)
+        await until(pilot, lambda: "ok bool" not in frame_text(again))
+        await say(pilot, "/continue", wait=False)
+        await until(pilot, lambda: again.answers.current is None and last_text(again)[-1] == "}")
+        assert last_text(again).startswith(begun)
+        assert list(json.loads(last_text(again))) == ["ok", "colour"]
+
+
+def structures(script: Script) -> list[Any]:
+    """Return the JSON Schemas that the engine was asked to enforce, None for none."""
+    found = [options["structure"] for _, options in script.asked]
+    return [each and json.loads(each.source)["required"] for each in found]
+
+
+async def test_a_summary_has_no_schema() -> None:
+    """Nor has a summary that is written again."""
+    script = Script(["One.", "Two.", "Sum.", "Sum again."])
+    app = chat(script)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "/schema ok bool", wait=False)
+        await say(pilot, "first")
+        await say(pilot, "second")
+        await say(pilot, "/compact", wait=False)
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 3)
+        await pilot.press("f5")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 4)
+    assert structures(script) == [["ok"], ["ok"], None, None]
+
+
+async def test_a_race_and_a_branch_follow_the_answers_own_schema() -> None:
+    """They are about that answer; one that is written again follows the schema of now."""
+    script = Script(["one two three four five six seven eight"], alternatives=((9, " six", 0.4),))
+    app = chat(script)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "/schema old", wait=False)
+        await say(pilot, "first")
+        await say(pilot, "/schema new", wait=False)
+        await until(pilot, lambda: "schema new" in frame_text(app))
+        await app.races.run(lambda _: None)
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) >= 3)
+        num_raced = len(script.asked)
+        answer = app.conversations.last
+        assert answer is not None
+        known = app.answers.steps_of(answer.id)
+        assert known is not None
+        await app.answers.branch_off(answer.id, known.steps[:1], known.target)
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) > num_raced)
+        await pilot.press("f5")
+        await until(pilot, lambda: app.answers.current is None)
+    assert structures(script) == [["old"]] * (num_raced + 1) + [["new"]]
+
+
+@pytest.mark.parametrize(("typed", "num_left_out"), [("ok bool", 0), ("ok: " + "b " * 1000, 2)])
+async def test_a_schema_counts_as_part_of_the_prompt(
+    tiny: WriteModel, tmp_path: Path, typed: str, num_left_out: int
+) -> None:
+    """Where it takes the place of older messages, that is said while a message is written."""
+    app = opened(tmp_path / "history.db", tiny)
+
+    def is_counted() -> bool:
+        size = app.message_size.size
+        return not app.message_size.is_estimate and size is not None and size.num_left_out >= 0
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "A pet, please.")
+        await say(pilot, f"/schema {typed}", wait=False)
+        await until(pilot, lambda: "schema ok" in frame_text(app))
+        app.query_one(Composer).text = "Another"
+        await until(pilot, is_counted)
+        assert app.message_size.size is not None
+        assert app.message_size.size.num_left_out == num_left_out
+
+
+async def test_a_damaged_schema_is_left_out(tmp_path: Path) -> None:
+    """The conversation opens without it; a hostile one is shown as plain text and refused."""
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        for column in ("{", "[]", '{"typed": 1, "source": ""}'):
+            number = store.begin().id
+            store.add(number, "user", "Hi")
+            store.change(number, schema=column)
+        number = store.begin(schema=ChatSchema("[@click=app.quit]\x1b[2J\n", "{broken")).id
+        store.add(number, "user", "Hi")
+    app = chat(Script(), path)
+    async with app.run_test(size=(120, 40)):
+        for each in (1, 2, 3):
+            await app.conversation_actions.open(each)
+            assert "schema" not in frame_text(app)
+        await app.conversation_actions.open(4)
+        assert "schema [@click=app.quit]" in frame_text(app)
+        assert "\x1b" not in screen_text(app)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripted_chat import Script, chat
-from specchat.chat.store import Preset
+from specchat.chat.preset import Preset
 from specchat.options.declarations import ScreenOptions
 from tui.driving import say, screen_text, type_keys, until
 

@@ -1,25 +1,29 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from specchat.chat.export import NAMES
-from specchat.chat.safe_text import harmless
-from specchat.chat.store import Preset, SearchResult
+from specchat.chat.preset import Preset
+from specchat.chat.safe_text import harmless, in_one_line
+from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
+from specchat.tui.schema_text import in_list, read_schema
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen, deletion
 from specchat.tui.widgets.sidebar import when
 
 NEW = "new"
+PROMPT_TITLE = "System prompt of {}"
 SAMPLING_TITLE = (
     "Sampling options of {}\nOne per line, such as temperature = 0.7; others keep their defaults"
 )
+SCHEMA_TITLE = "Schema of {}\nA file, JSON, or fields such as name, age int; leave empty for none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +129,8 @@ class ConversationActions:
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
         presets = {f"preset {each.name}": each for each in self.conversations.store.presets()}
-        listed = [
-            ListEntry(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
-            for key, each in presets.items()
-        ]
-        listed.append(ListEntry(NEW, "New preset", "from this system prompt and sampling"))
+        listed = [ListEntry(key, each.name, _described(each)) for key, each in presets.items()]
+        listed.append(ListEntry(NEW, "New preset", "from this system prompt, sampling and schema"))
         chosen = await self.view.ask(ChoiceScreen("Presets", listed))
         if chosen == NEW:
             await self._create_preset()
@@ -137,8 +138,15 @@ class ConversationActions:
             await self._act_on(presets[chosen])
 
     def use_preset(self, preset: Preset) -> None:
-        """Use a preset in this conversation from now on."""
-        self.conversations.use_preset(preset)
+        """Use a preset in this conversation from now on. Raises InvalidOption for its schema."""
+        try:
+            schema = read_schema(preset.schema) if preset.schema.strip() else None
+        except InvalidOption as error:
+            raise InvalidOption(
+                f"Preset {preset.name} cannot be used. Its schema: {in_one_line(str(error))}."
+                " /presets edits it."
+            ) from None
+        self.conversations.use_preset(preset, schema)
         self.view.show_state()
         self.view.notify(f"This conversation now uses preset {preset.name}.")
 
@@ -151,7 +159,7 @@ class ConversationActions:
     async def _act_on(self, preset: Preset) -> None:
         choices = [
             ListEntry("use", "Use", "in this conversation, from now on"),
-            ListEntry("change", "Edit", "its system prompt and its sampling"),
+            ListEntry("change", "Edit", "its system prompt, sampling and schema"),
             ListEntry("delete", "Delete"),
         ]
         chosen = await self.view.ask(ChoiceScreen(f"Preset {preset.name}", choices))
@@ -164,27 +172,32 @@ class ConversationActions:
             self.view.notify(f"Deleted preset {preset.name}.")
 
     async def _create_preset(self) -> None:
-        """Create a preset from the current system prompt and sampling options."""
+        """Create a preset from the current system prompt, sampling options and schema."""
         chat = self.conversations
         sampling = {**self.answers.changed, **(chat.preset.sampling if chat.preset else {})}
         name = await self.view.ask(LineScreen("Name of the preset", check=_check_name))
         name = " ".join(harmless(name or "").split())
         if name:
-            await self._edit_preset(Preset(name, chat.system_prompt, sampling))
+            schema = chat.schema.typed if chat.schema else ""
+            await self._edit_preset(Preset(name, chat.system_prompt, sampling, schema))
 
     async def _edit_preset(self, preset: Preset) -> None:
-        """Ask for both parts of a preset, then save and use it; cancelling changes nothing."""
-        screen = TextScreen(f"System prompt of {preset.name}", harmless(preset.system_prompt))
-        prompt = await self.view.ask(screen)
+        """Ask for the parts of a preset, then save and use it; cancelling changes nothing."""
+        name, show = preset.name, self.view.ask
+        prompt = await show(TextScreen(PROMPT_TITLE.format(name), harmless(preset.system_prompt)))
         if prompt is None:
             return
-        title = SAMPLING_TITLE.format(preset.name)
-        screen = TextScreen(title, in_lines(preset.sampling), read_sampling)
-        text = await self.view.ask(screen)
-        if text is not None:
-            edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
-            self.conversations.store.save_preset(edited)
-            self.use_preset(edited)
+        title = SAMPLING_TITLE.format(name)
+        sampling = await show(TextScreen(title, in_lines(preset.sampling), read_sampling))
+        if sampling is None:
+            return
+        title = SCHEMA_TITLE.format(name)
+        schema = await show(TextScreen(title, harmless(preset.schema), _typed_schema))
+        if schema is None:
+            return
+        edited = Preset(name, prompt.strip(), read_sampling(sampling), _typed_schema(schema))
+        self.conversations.store.save_preset(edited)
+        self.use_preset(edited)
 
     async def search(
         self, title: str = "Search all conversations", within: int | None = None
@@ -210,6 +223,17 @@ class ConversationActions:
 
 def _source(found: SearchResult) -> str:
     return "Reasoning" if found.in_reasoning else NAMES[found.role]
+
+
+def _described(preset: Preset) -> str:
+    """Return what a preset sets, for the list."""
+    parts = in_line(preset.sampling), in_list(preset.schema), preset.system_prompt
+    return " ".join(filter(None, parts))
+
+
+def _typed_schema(text: str) -> str:
+    """Return a preset's schema to be kept; InvalidOption if it cannot be enforced."""
+    return read_schema(text).typed if text.strip() else ""
 
 
 def _check_name(name: str) -> None:

@@ -1,11 +1,12 @@
-"""The schema switch: what answers look like in this session, as JSON Schema or fields."""
+"""The schema switch: what the answers of this conversation look like, as JSON Schema or fields."""
 
 from dataclasses import dataclass
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
-from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
+from specchat.tui.schema_text import read_schema
 
 OFF = "off"
 
@@ -15,7 +16,7 @@ class SchemaSwitch:
     """Sets what the next answers look like."""
 
     view: MainView
-    answers: Answers
+    conversations: Conversations
 
     def act(self, text: str = "") -> None:
         """Set the schema from the next answer on, or leave it out; without a text, say what is set.
@@ -24,17 +25,22 @@ class SchemaSwitch:
         """
         text = text.strip()
         if not text:
-            shown = in_one_line(self.answers.schema)
-            state = f"Answers follow the schema {shown}." if shown else "Answers have no schema."
-            self.view.notify(f"{state} /schema name, age int sets one, /schema off leaves it out.")
-            self.view.put_back("/schema ")
+            self._say()
             return
         try:
-            self.answers.set_schema("" if text.lower() == OFF else text)
+            schema = None if text.lower() == OFF else read_schema(text)
         except InvalidOption as error:
             self.view.put_back(f"/schema {text}")
             self.view.notify(str(error), severity="warning")
             return
+        self.conversations.set_schema(schema)
         self.view.show_state()
-        what = "follow this schema" if self.answers.schema else "have no schema"
+        what = "follow this schema" if schema else "have no schema"
         self.view.notify(f"Answers {what} from the next one on.")
+
+    def _say(self) -> None:
+        schema = self.conversations.schema
+        shown = f"follow the schema {in_one_line(schema.typed)}" if schema else "have no schema"
+        hint = "/schema name, age int sets one, /schema off leaves it out."
+        self.view.notify(f"Answers {shown}. {hint}")
+        self.view.put_back("/schema ")

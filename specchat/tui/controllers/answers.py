@@ -14,7 +14,6 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, SpecchatError
 from specchat.options.declarations import AUTO_THINK, GenerateOptions
-from specchat.structured.structure import Structure
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
@@ -34,6 +33,7 @@ from specchat.tui.figures import (
 )
 from specchat.tui.mentions import named_files
 from specchat.tui.sampling_text import only_sampling
+from specchat.tui.schema_text import structure_of
 
 SHOW_INTERVAL = 0.05
 """Seconds between two updates of the text; steps that arrive in between are shown in one batch."""
@@ -66,9 +66,6 @@ class Answers:
         """Questions waiting for the current answer to end, as arguments of `ask`."""
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
-        self.schema = ""
-        """The schema that answers follow, as the user typed it; empty for none."""
-        self._structure: Structure | None = None
         self.figures = Figures()
         self.on_end: Callable[[], None] = lambda: None
         """Called after an answer has ended."""
@@ -79,16 +76,6 @@ class Answers:
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
         self._gains = Gains(conversations.saved_seconds)
-
-    def set_schema(self, text: str) -> None:
-        """Have the next answers follow a schema as typed; empty for none. Raises InvalidOption."""
-        if text:
-            from specchat.structured.structure_input import structure_of_schema
-
-            self._structure = structure_of_schema(text)
-        else:
-            self._structure = None
-        self.schema = text
 
     @property
     def options(self) -> dict[str, Any]:
@@ -147,14 +134,15 @@ class Answers:
             await self._view.show_branch()
         else:
             await self._view.add(question.id)
-        await self._answer(question.id)
+        await self._answer(question.id, self._conversations.schema_for(question.id))
 
     async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
         """Ask for another version of the answer to a question, with options for it alone."""
         if not self.is_busy():
             self._conversations.leaf = question
             await self._view.show_branch()
-            await self._answer(question, options=options)
+            schema = self._conversations.schema_for(question)
+            await self._answer(question, schema, options=options)
 
     def can_regenerate(self) -> bool:
         """Return True if there is a question to answer again; otherwise notify the user."""
@@ -186,7 +174,9 @@ class Answers:
         parts, before = AnswerParts.of(last), last.statistics
         writing = Writing(last.id, display, parts, steps, before, last.finish)
         writing.is_joined = not parts.is_empty
-        self.send(writing, last.parent or 0, **only_sampling(before.get(SAMPLED_WITH, {})))
+        structure = structure_of(last.schema)  # its own, which may have been changed since
+        sampling = only_sampling(before.get(SAMPLED_WITH, {}))
+        self.send(writing, last.parent or 0, structure=structure, **sampling)
         writing.wait(self._view.later)
 
     def steps_of(self, answer: int) -> StoredSteps | None:
@@ -198,7 +188,8 @@ class Answers:
 
     async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
         """Write another version of an answer, which begins with these steps of that target."""
-        question, facts = self._conversations.tree[answer].parent, self._pair_controller.facts
+        message, facts = self._conversations.tree[answer], self._pair_controller.facts
+        question = message.parent
         if question is None or self.is_busy():
             return
         if not target:
@@ -215,7 +206,7 @@ class Answers:
         else:
             self._conversations.leaf = question
             await self._view.show_branch()
-            await self._answer(question, begun)
+            await self._answer(question, message.schema, begun)
 
     def _known_steps(self, writing: Writing) -> StoredSteps:
         """Return an answer's steps, without a target where its tokens cannot be continued."""
@@ -302,13 +293,17 @@ class Answers:
     async def _answer(
         self,
         question: int,
+        schema: str,
         begun: Sequence[Chunk] = (),
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Ask the pair to answer a question, once it is loaded; the answer may begin with steps."""
-        message = self._conversations.answer(question)
+        """Ask the pair to answer a question, once it is loaded.
+
+        The answer follows a JSON Schema unless that is empty, and may begin with steps.
+        """
+        message = self._conversations.answer(question, schema)
         writing = Writing(message.id, await self._view.add(message.id), begun=begun)
-        self.send(writing, question, **options)
+        self.send(writing, question, structure=structure_of(schema), **options)
         writing.wait(self._view.later)
         self._view.show_conversations()
 
@@ -328,7 +323,7 @@ class Answers:
             self.figures.begin()
             self._gains.begin(self.figures, self._drafting)
             options["alternatives"] = NUM_ALTERNATIVES
-        options = {"make_room": True, **self.options, "structure": self._structure, **options}
+        options = {"make_room": True, **self.options, **options}
         if pinned := self._conversations.pinned_turns(leaf):
             options["pinned"] = pinned
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)

@@ -12,6 +12,7 @@ from typing import Any
 
 from specchat.chat.conversation import (
     Attachment,
+    ChatSchema,
     Conversation,
     Mark,
     Message,
@@ -21,7 +22,8 @@ from specchat.chat.conversation import (
     is_pinned,
 )
 from specchat.chat.export import EXPORTS, write_export
-from specchat.chat.store import Preset, Store
+from specchat.chat.preset import Preset
+from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.tui.answer_parts import AnswerParts
@@ -44,6 +46,8 @@ class Conversations:
         """The system prompt of new conversations."""
         self.system_prompt = system_prompt
         self.preset: Preset | None = None
+        self.schema: ChatSchema | None = None
+        """What the next answers look like; None for any text."""
         self.conversation: Conversation | None = None
         self.tree = Tree()
         self.leaf: int | None = None
@@ -83,6 +87,14 @@ class Conversations:
         """The sampling options of the preset."""
         return only_sampling(self.preset.sampling) if self.preset else {}
 
+    def schema_for(self, question: int) -> str:
+        """Return the JSON Schema that a new answer to a question follows; empty for any text.
+
+        A summary is text in any case.
+        """
+        is_summary = self.tree[question].mark == "summary"
+        return "" if is_summary or self.schema is None else self.schema.source
+
     @property
     def trouble(self) -> str:
         """What is wrong with the store; empty if nothing is, or if the store is only busy."""
@@ -106,14 +118,14 @@ class Conversations:
     def begin(self) -> None:
         """Start a new conversation."""
         self.conversation, self.tree, self.leaf = None, Tree(), None
-        self.system_prompt, self.preset = self.usual_prompt, None
+        self.system_prompt, self.preset, self.schema = self.usual_prompt, None, None
 
     def open(self, number: int, message: int | None = None) -> None:
         """Open a conversation; with `message`, switch it to the branch of that message."""
         self.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
-        self.system_prompt = conversation.system_prompt
+        self.system_prompt, self.schema = conversation.system_prompt, conversation.schema
         presets = {preset.name: preset for preset in self.store.presets()}
         self.preset = presets.get(conversation.preset)
         self.leaf = conversation.leaf if conversation.leaf in tree else tree.newest_leaf(None)
@@ -167,9 +179,9 @@ class Conversations:
             self.store.mark(message, mark)
             self.tree.put(replace(self.tree[message], mark=mark))
 
-    def answer(self, question: int) -> Message:
-        """Add an empty answer to a question."""
-        return self._add("assistant", "", question)
+    def answer(self, question: int, schema: str = "") -> Message:
+        """Add an empty answer to a question, which follows a JSON Schema unless that is empty."""
+        return self._add("assistant", "", question, schema=schema)
 
     def write(self, message: int, parts: AnswerParts) -> None:
         """Store an unfinished answer, with any incomplete call, once per `WRITE_INTERVAL`."""
@@ -295,15 +307,22 @@ class Conversations:
             self.store.change(self.conversation.id, system_prompt=text.strip())
         self.system_prompt = text.strip()
 
+    def set_schema(self, schema: ChatSchema | None) -> None:
+        """Have answers follow a schema from the next one on; None for any text."""
+        if self.conversation is not None:
+            self.store.set_schema(self.conversation.id, schema)
+        self.schema = schema
+
     def use_default_prompt(self, text: str) -> None:
         """Use another system prompt for new conversations, and for this one while it is empty."""
         self.usual_prompt = text
         if self.conversation is None:
             self.system_prompt = text
 
-    def use_preset(self, preset: Preset) -> None:
-        """Use a preset from the next answer on."""
+    def use_preset(self, preset: Preset, schema: ChatSchema | None) -> None:
+        """Use a preset, whose schema has been read, from the next answer on."""
         self.set_system_prompt(preset.system_prompt)
+        self.set_schema(schema)
         if self.conversation is not None:
             self.store.change(self.conversation.id, preset=preset.name)
         self.preset = preset
@@ -332,7 +351,7 @@ class Conversations:
         """Return the conversation's number, storing it first if it is new."""
         if self.conversation is None:
             preset = self.preset.name if self.preset else ""
-            self.conversation = self.store.begin(self.system_prompt, self.pair, preset)
+            self.conversation = self.store.begin(self.system_prompt, self.pair, preset, self.schema)
         return self.conversation.id
 
     def _add(
@@ -341,9 +360,12 @@ class Conversations:
         text: str,
         parent: int | None,
         attachments: Sequence[Attachment] = (),
+        *,
         mark: Mark = "",
+        schema: str = "",
     ) -> Message:
-        message = self.store.add(self._stored_number(), role, text, parent, attachments, mark=mark)
+        number = self._stored_number()
+        message = self.store.add(number, role, text, parent, attachments, mark=mark, schema=schema)
         self.tree.put(message)
         self.leaf = message.id
         if self.conversation is not None and not self.conversation.title:

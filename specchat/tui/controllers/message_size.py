@@ -16,6 +16,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import Post, Sizing
 from specchat.tui.mentions import named_files
+from specchat.tui.schema_text import structure_of
 
 QUIET_SECONDS = 0.25
 """A message is counted once nothing was typed for this long."""
@@ -103,6 +104,7 @@ class MessageSize:
             "think": answers.thinking,
             "max_tokens": answers.options.get("max_tokens"),
             "pinned": chat.pinned_turns(before),
+            "structure": structure_of(chat.schema.source) if chat.schema else None,
         }
         asked: ChatMessage = {"role": "user", "content": content}
         return Sizing([*turns, asked], options, partial(self._counted, number))

@@ -15,6 +15,7 @@ from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
+from specchat.tui.schema_text import structure_of
 
 MIN_TOKENS = 16
 NUM_SEEDS = 2**32
@@ -82,7 +83,10 @@ class Races:
     def _decode(self, lane: Writing, answer: Message, **options: Any) -> None:
         """Decode as many tokens as the answer has, within limits."""
         tokens = min(max(answer.statistics.get("generated_tokens", 0), MIN_TOKENS), MAX_TOKENS)
-        self.answers.send(lane, answer.parent or 0, max_tokens=tokens, **options)
+        structure = structure_of(answer.schema)
+        self.answers.send(
+            lane, answer.parent or 0, max_tokens=tokens, structure=structure, **options
+        )
 
     def _both_ended(
         self,

@@ -1,0 +1,35 @@
+"""A schema as the user types it in the chat; no widgets here."""
+
+from specchat.chat.conversation import ChatSchema
+from specchat.chat.safe_text import in_one_line
+from specchat.structured.structure import Structure
+
+LONGEST_SHOWN = 60
+"""Characters of a schema in a list."""
+
+
+def read_schema(typed: str) -> ChatSchema:
+    """Return the schema that a text stands for: a file, JSON, fields, or the word `json`.
+
+    Raises InvalidOption for any other text, and for a schema that cannot be enforced.
+    """
+    # these load llguidance, which the chat needs for nothing else
+    from specchat.structured.grammar_source import grammar_of
+    from specchat.structured.structure_input import schema_file, structure_of_schema
+
+    structure = structure_of_schema(typed)
+    grammar_of(structure)
+    file = schema_file(typed)
+    return ChatSchema(str(file) if file else typed.strip(), structure.source)
+
+
+def structure_of(source: str) -> Structure | None:
+    """Return what an answer must look like by a stored JSON Schema; None if that is empty."""
+    return Structure("json_schema", source) if source else None
+
+
+def in_list(typed: str) -> str:
+    """Return a schema for a list of presets, cut off if it is long; empty for none."""
+    line = in_one_line(typed)
+    shown = f"{line[:LONGEST_SHOWN].rstrip()}…" if len(line) > LONGEST_SHOWN else line
+    return f"schema {shown}" if shown else ""
