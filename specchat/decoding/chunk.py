@@ -40,6 +40,8 @@ class Chunk(NamedTuple):
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens that the step drafted, `rejected` the texts of the rejected ones.
+    What a grammar forces within a draft counts as drafted by it if it was kept, and not at all if a
+    token before it was rejected.
     `finish` is set on the last chunk, which may hold no tokens, and `stop_string` if one ended the
     answer. `seconds` is the decoding time from
     the end of the prompt to the end of the step. `chances` holds the target's and the drafter's

@@ -116,6 +116,17 @@ class Walk:
         self._walk(drafted)
         return self._masks[len(drafted)] if len(drafted) < len(self._masks) else None
 
+    def forced_after(self, drafted: Sequence[int]) -> Sequence[int]:
+        """Return the tokens that must follow the answer and these drafted tokens."""
+        if self._constraint is None:
+            return ()
+        self._walk(drafted)
+        length = len(drafted)
+        if len(self._path) < length:  # an end, or a token that may not come
+            return ()
+        self._shorten(length)
+        return () if self._constraint.is_over else self._constraint.forced()
+
     def num_allowed(self, drafted: Sequence[int]) -> int:
         """Return how many leading tokens of a draft may come."""
         if self._constraint is None:
@@ -165,9 +176,7 @@ class Walk:
             num_common += 1
         if num_common == len(drafted):
             return
-        if num_common < len(path):
-            constraint.pop(len(path) - num_common)
-            del path[num_common:], masks[num_common + 1 :]
+        self._shorten(num_common)
         for token in drafted[num_common:]:
             mask = masks[-1]
             is_end = token in self._ends or constraint.is_over
@@ -176,6 +185,12 @@ class Walk:
             constraint.push(token)
             path.append(token)
             masks.append(None if constraint.is_over else constraint.mask())
+
+    def _shorten(self, length: int) -> None:
+        """Go back to this length of the path."""
+        if self._constraint is not None and length < len(self._path):
+            self._constraint.pop(len(self._path) - length)
+            del self._path[length:], self._masks[length + 1 :]
 
     def _return(self) -> None:
         """Go back to the end of the answer."""

@@ -59,6 +59,10 @@ class FixedPacer:
         self.room -= len(likely)
         return len(likely)
 
+    def make_room(self, num_forced: int) -> None:
+        """Count them: a draft with them is no longer than one without."""
+        self.room -= num_forced
+
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Do nothing."""
 

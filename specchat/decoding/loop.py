@@ -16,7 +16,7 @@ from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
 from specchat.decoding.own_probabilities import OwnProbabilities
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
-from specchat.decoding.proposal import DraftToken
+from specchat.decoding.proposal import DraftToken, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
@@ -206,8 +206,8 @@ class _Answer:
             statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            draw, mask_after = self._draw_draft, self._walk.mask_after
-            task = DraftTask(tokens, request.sampling, draw, is_soon, is_ever, mask_after)
+            sampling, draw = request.sampling, self._draw_draft
+            task = DraftTask(tokens, sampling, draw, is_soon, is_ever, self._walk)
             drafter.begin(task)
         finally:
             statistics.prompt_s += perf_counter() - began
@@ -220,9 +220,10 @@ class _Answer:
         self._num_before += len(tokens)
         if not tokens:
             return None
+        origins = (GRAMMAR.name,) * len(tokens)
         return Chunk(
-            "".join(texts), tokens, (GRAMMAR.name,) * len(tokens), texts, finish=self.finish,
-            alternatives=self._certain(tokens), stop_string=self._text.stop_string,
+            "".join(texts), tokens, origins, texts, finish=self.finish,
+            alternatives=self._alternatives(tokens, origins), stop_string=self._text.stop_string,
         )  # fmt: skip
 
     def step(self, drafter: Drafter) -> Chunk:
@@ -238,7 +239,7 @@ class _Answer:
         if self._request.longest_pass and num_unread > 1:
             limit = min(limit, self._request.longest_pass - num_unread)
         self._pacer.begin_step(depth, limit, num_unread - 1)
-        draft = self._cut(drafter.propose(self._pacer))
+        draft = self._extended(self._cut(drafter.propose(self._pacer)), limit)
         drafted = perf_counter()
         if draft:
             self._target.mark()
@@ -263,6 +264,17 @@ class _Answer:
         length = self._walk.num_allowed([each.token for each in draft])
         is_certain = length < len(draft) and len(draft[length].distribution) == 1
         return draft[:length] if is_certain else draft
+
+    def _extended(self, draft: Sequence[DraftToken], limit: int) -> Sequence[DraftToken]:
+        """Append the tokens that must follow a draft, up to `limit` in all.
+
+        They are accepted if the draft is, and the target's own token then follows them. Without
+        them its place would be that of the first one, which comes in any case.
+        """
+        if not draft:
+            return draft
+        run = self._walk.forced_after([each.token for each in draft])
+        return [*draft, *map(forced_token, run[: max(0, limit - len(draft))])]
 
     def _read_ahead(self) -> int:
         """Read forced tokens that are too many for one pass; return how many are left for it."""
@@ -308,22 +320,22 @@ class _Answer:
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
-    def _alternatives(self, tokens: Sequence[int], rows: Rows) -> Alternatives:
-        """Return the most likely tokens in the place of each emitted one, if asked for."""
-        count = self._request.num_alternatives
-        return tuple(
-            [
-                tuple([(each, self._text.piece(each), share) for each, share in found])
-                for token, row in zip(tokens, rows if count else (), strict=False)
-                for found in [self._own.likeliest(row, token, count)]
-            ]
-        )
+    def _alternatives(
+        self, tokens: Sequence[int], origins: Sequence[str], rows: Rows = ()
+    ) -> Alternatives:
+        """Return the most likely tokens in the place of each emitted one, if asked for.
 
-    def _certain(self, tokens: Sequence[int]) -> Alternatives:
-        """Return forced tokens as the only likely ones in their places, if these are asked for."""
-        if not self._request.num_alternatives:
-            return ()
-        return tuple([((token, self._text.piece(token), 1.0),) for token in tokens])
+        In that of a forced one, it is the only one.
+        """
+        count, piece = self._request.num_alternatives, self._text.piece
+        found: list[tuple[Alternative, ...]] = []
+        for index, token in enumerate(tokens if count else ()):
+            if origins[index] == GRAMMAR.name:
+                found.append(((token, piece(token), 1.0),))
+            else:
+                likely = self._own.likeliest(rows[index], token, count)
+                found.append(tuple([(each, piece(each), share) for each, share in likely]))
+        return tuple(found)
 
     def _emit(
         self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows
@@ -337,22 +349,31 @@ class _Answer:
         tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
         self._tokens += tokens
         proposers = [each.origin for each in draft]
-        self._statistics.count_step(len(draft), num_kept, len(tokens), proposers)
-        alternatives = self._alternatives(tokens, rows)
+        self._count(proposers, num_kept, len(tokens))
+        origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
+        alternatives = self._alternatives(tokens, origins, rows)
         if draft:  # a rollback may evaluate tokens again, which overwrites the rows
             self._target.rollback(len(self._tokens) - 1)
-        origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
-        rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
+        wrong = [each.token for each in draft[num_kept:] if each.origin != GRAMMAR.name]
+        rejected = tuple(map(self._text.piece, wrong))
         forced, more_texts = self._forced() if self.finish is None else ((), ())
         self._num_unread = 1 + len(forced)
         if forced:
-            tokens, texts = tokens + forced, texts + more_texts
-            origins += (GRAMMAR.name,) * len(forced)
-            alternatives += self._certain(forced)
+            names = (GRAMMAR.name,) * len(forced)
+            alternatives += self._alternatives(forced, names)
+            tokens, texts, origins = tokens + forced, texts + more_texts, origins + names
         return Chunk(
-            "".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish,
-            alternatives=alternatives, stop_string=self._text.stop_string,
+            "".join(texts), tokens, origins, texts, (*proposed[:num_kept], *wrong), rejected,
+            self.finish, alternatives=alternatives, stop_string=self._text.stop_string,
         )  # fmt: skip
+
+    def _count(self, proposers: Sequence[str], num_kept: int, num_emitted: int) -> None:
+        """Count a step, and the forced tokens of its draft apart."""
+        drafted = [name for name in proposers if name != GRAMMAR.name]
+        num_forced = list(proposers[:num_kept]).count(GRAMMAR.name)
+        num_accepted, num_own = num_kept - num_forced, num_emitted - num_forced
+        self._statistics.count_step(len(drafted), num_accepted, num_own, drafted)
+        self._statistics.count_forced(num_forced)
 
     def _forced(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Add the tokens that must follow now to the answer; return them and their texts."""

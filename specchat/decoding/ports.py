@@ -1,10 +1,10 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from specchat.decoding.constraint import Mask
+from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
@@ -15,9 +15,6 @@ Rows: TypeAlias = Sequence[Logits]
 
 Draw: TypeAlias = Callable[[Distribution, int], int]
 """Draws a token from a distribution, for an index in the answer: 0 for its first token."""
-
-MaskAfter: TypeAlias = Callable[[Sequence[int]], Mask | None]
-"""Returns what may follow the answer and these drafted tokens; None for everything."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens evaluated so far, and the number of all."""
@@ -60,10 +57,6 @@ class LanguageModel(Protocol):
         """Keep the first `length` tokens, at least as many as at a valid mark."""
 
 
-def _everything(_: Sequence[int]) -> Mask | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class DraftTask:
     """What a drafter needs to know about the next answer: prompt, sampling, how to draw.
@@ -72,9 +65,10 @@ class DraftTask:
     draw the same token. `is_soon` means that proposals are likely to be wanted from the start, so
     preparing pays; `is_ever`, that they may be wanted at all.
 
-    A token that `mask_after` does not allow behind those drafted before it is never accepted. The
+    A token that the `walk` does not allow behind those drafted before it is never accepted. The
     distribution that a token is drawn from is better masked first; tokens that are certain need
-    not be looked at, for a draft is cut before one that may not come.
+    not be looked at, for a draft is cut before one that may not come. Tokens that must come where
+    a draft ends are appended to it, so a drafter need not make passes for them either.
     """
 
     tokens: Sequence[int]
@@ -82,7 +76,7 @@ class DraftTask:
     draw: Draw
     is_soon: bool = True
     is_ever: bool = True
-    mask_after: MaskAfter = _everything
+    walk: Walk = field(default_factory=lambda: Walk(None))
 
 
 class BlockModel(LanguageModel, Protocol):
@@ -133,6 +127,9 @@ class Pacer(Protocol):
 
         Returns 0 if the draft passes of `rival` promise more.
         """
+
+    def make_room(self, num_forced: int) -> None:
+        """Let so many tokens that a grammar forces follow what is drafted; they take its room."""
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from a verification which tokens were accepted."""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
+from specchat.drafter_registry import GRAMMAR
 
 
 class DraftToken(NamedTuple):
@@ -12,6 +13,11 @@ class DraftToken(NamedTuple):
     token: int
     distribution: Distribution
     origin: Origin
+
+
+def forced_token(token: int) -> DraftToken:
+    """Return a token that a grammar forces where a draft has come to."""
+    return DraftToken(token, Distribution.certain(token), GRAMMAR.name)
 
 
 class Hint(NamedTuple):

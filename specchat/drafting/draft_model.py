@@ -3,9 +3,10 @@
 import math
 from collections.abc import Collection, Sequence
 
+from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, MaskAfter, Pacer
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
+from specchat.decoding.proposal import DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.drafting.token_map import TokenMap
@@ -47,7 +48,7 @@ class DraftModelDrafter(Drafter):
         self._first: Distribution  # of the token drafted first
         self._sampler = Sampler(Sampling())
         self._draw: Draw
-        self._mask_after: MaskAfter
+        self._walk: Walk
         self._index = 0  # of the next token in the answer
 
     @property
@@ -60,7 +61,7 @@ class DraftModelDrafter(Drafter):
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
-        self._draw, self._mask_after, self._index = task.draw, task.mask_after, 0
+        self._draw, self._walk, self._index = task.draw, task.walk, 0
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
@@ -69,12 +70,14 @@ class DraftModelDrafter(Drafter):
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens that follow the text and `after` (drafted by others) while that pays."""
-        drafted = self._map.read(after)
+        draft, named = list[DraftToken](), list(after)
+        self._add_forced(pacer, draft, named)
+        drafted = self._map.read(named)
         if not self._has_room(len(drafted)):
             self._shorten(self._model.capacity // 2)
         if not (self._has_room(len(drafted)) and self._catch_up(pacer, len(drafted))):
             return []
-        return self._drawn(pacer, drafted, after)
+        return self._drawn(pacer, draft, named, drafted)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the accepted tokens in memory, and roll back the rest."""
@@ -95,27 +98,29 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 
-    def _drawn(self, pacer: Pacer, drafted: list[int], after: Sequence[int]) -> list[DraftToken]:
-        """Alternate passes and draws after tokens of others, as long as the pacer wants both.
+    def _drawn(
+        self, pacer: Pacer, draft: list[DraftToken], named: list[int], drafted: list[int]
+    ) -> list[DraftToken]:
+        """Alternate passes and draws, as long as the pacer wants both, and return the draft.
 
-        `drafted` are those tokens as the draft model reads them.
+        `named` is all that is drafted so far, others' tokens included, and `drafted` the same as
+        the draft model reads it.
         """
-        draft: list[DraftToken] = []
-        named = list(after)  # all that is drafted, in the target's tokens
+        is_first = True
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
         while True:
             self._model.mark()
             logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
-            mask = self._mask_after(named)
+            mask = self._walk.mask_after(named)
             try:
                 own = self._sampler.distribution(logits, past, self._map.mask(mask))
             except NothingAllowed:  # of what the draft model has in common with the target
                 break
             distribution = self._map.named(own)
-            if not draft:
-                self._first = distribution
+            if is_first:
+                self._first, is_first = distribution, False
             is_sure = not pacer.needs_confidence or (mask is not None and mask.is_single)
             confidence = 1.0 if is_sure else confidence_of(logits, own)
             hint = Hint(confidence, distribution)
@@ -124,17 +129,26 @@ class DraftModelDrafter(Drafter):
             token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
             named.append(token)
-            pending = self._map.read([token])
+            run = self._add_forced(pacer, draft, named)
+            pending = self._map.read([token, *run])
             drafted += pending
             is_over = token in self._end_tokens or not self._has_room(len(drafted))
-            if is_over or not self._wants_another(pacer):
+            if is_over or not self._wants_another(pacer, len(pending)):
                 break
             past += pending
         return draft
 
-    def _wants_another(self, pacer: Pacer) -> bool:
-        """Whether the pacer wants the pass for one more token."""
-        return pacer.wants_pass(self.origin, 1)
+    def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
+        """Add the tokens that must follow to the draft, without passes, and return them."""
+        if run := self._walk.forced_after(named)[: max(0, pacer.room)]:
+            pacer.make_room(len(run))
+            draft += map(forced_token, run)
+            named += run
+        return run
+
+    def _wants_another(self, pacer: Pacer, num_pending: int) -> bool:
+        """Whether the pacer wants the pass over these tokens for one more."""
+        return pacer.wants_pass(self.origin, num_pending)
 
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity

@@ -59,6 +59,11 @@ class HeadDrafter(DraftModelDrafter):
         is_due = self._num_blind >= TRIAL_INTERVAL and not self._fit.is_known
         return draft if self._is_ahead or not is_due else super().propose(_TrialPacer(1))
 
+    def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
+        """Add nothing: the head has no hidden states to read them with, so each takes a pass."""
+        del pacer, draft, named
+        return ()
+
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Also count whether the head was right."""
         self._is_forced = len(emitted) > num_accepted + 1
@@ -80,7 +85,8 @@ class BlockDrafter(HeadDrafter):
         self._model.room = pacer.room
         return super().propose(pacer, after)
 
-    def _wants_another(self, pacer: Pacer) -> bool:
+    def _wants_another(self, pacer: Pacer, num_pending: int) -> bool:
+        del num_pending
         return pacer.room > 0  # it takes no pass
 
     def _has_room(self, num_drafted: int) -> bool:

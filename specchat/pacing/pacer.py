@@ -20,6 +20,7 @@ from time import perf_counter
 
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
+from specchat.drafter_registry import GRAMMAR
 from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.exploration import Exploration
@@ -27,6 +28,8 @@ from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import outcomes
 from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN
 from specchat.wording import percent
+
+FORCED = (GRAMMAR.name, Hint(1.0))
 
 
 class LearningPacer:
@@ -87,14 +90,15 @@ class LearningPacer:
             self._learn_plain(seconds)
             self._exploration.end_unasked_step(seconds)
             return seconds
+        num_decided = len(emitted) - step.drafted[: len(emitted)].count(FORCED)
         if step.has_drafted:
             target.observe(len(step.drafted) + 1, step.depth, seconds)
             if step.is_exploration:
                 plain = target.seconds(PLAIN, step.depth)
-                self._exploration.pay(len(emitted), self._seconds_of(step), plain)
+                self._exploration.pay(num_decided, self._seconds_of(step), plain)
         else:
             self._learn_plain(seconds)
-        self._exploration.end_step(step, len(emitted), seconds)
+        self._exploration.end_step(step, num_decided, seconds)
         if not step.draft_seconds:
             self._passes.decay()
         return target.seconds(PLAIN, step.depth)
@@ -120,13 +124,15 @@ class LearningPacer:
         """
         if (step := self._planned) is None:
             return
-        del step.drafted[len(draft) :]  # a grammar may have cut the draft: the pass was shorter
-        known, proposed = step.drafted[: len(draft)], [each.distribution for each in draft]
+        step.drafted = known = _aligned(step.drafted, draft)
+        proposed = [each.distribution for each in draft]
         if step.declined and step.declined[1].distribution:
             known = [*known, step.declined]
             proposed.append(step.declined[1].distribution)
         for place, chance, reached in outcomes(proposed, len(draft), target, verdict):
             origin, hint = known[place]
+            if origin == GRAMMAR.name:  # certain, whoever drafts
+                continue
             position = position_feature(place) if origin in self._knowledge.drafts else 0.0
             self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
@@ -180,6 +186,10 @@ class LearningPacer:
         else:
             step.declined = (origin, hint)
         return is_wanted
+
+    def make_room(self, num_forced: int) -> None:
+        """Let so many tokens that a grammar forces follow what is drafted; they take its room."""
+        self._step.drafted += [FORCED] * num_forced
 
     def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
         """Return how many of these tokens to draft, none of which costs a draft pass.
@@ -347,3 +357,11 @@ class LearningPacer:
             return False
         seconds = self._draft_seconds(min(exploration.num_missed, LONGEST_KNOWN))
         return exploration.affords(seconds / target.seconds(PLAIN, depth))
+
+
+def _aligned(
+    known: Sequence[tuple[str, Hint]], draft: Sequence[DraftToken]
+) -> list[tuple[str, Hint]]:
+    """Return what is known of each token of a draft, whose end a grammar may have changed."""
+    own = iter([each for each in known if each != FORCED])
+    return [FORCED if each.origin == GRAMMAR.name else next(own) for each in draft]

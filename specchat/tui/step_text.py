@@ -55,11 +55,16 @@ def heading(steps: Sequence[Chunk], place: int, width: int) -> Content:
 
 def story(step: Chunk) -> str:
     """Return what happened in a step, in a sentence or two."""
-    forced = _num_forced(step)
+    forced = step.origins.count(GRAMMAR.name)
     if forced == len(step.texts):
         return f"The grammar forced the first {_tokens(forced)}: that took no pass."
-    more = f" The grammar forced the next {_tokens(forced)}." if forced else ""
-    return f"{_own_story(step)}{more}"
+    within = step.origins[: _num_kept(step)].count(GRAMMAR.name)
+    parts = [_own_story(step)]
+    if within:
+        parts.append(f"The grammar forced {within} in between.")
+    if forced > within:
+        parts.append(f"The grammar forced the next {_tokens(forced - within)}.")
+    return " ".join(parts)
 
 
 def _tokens(count: int) -> str:
@@ -68,7 +73,7 @@ def _tokens(count: int) -> str:
 
 def _own_story(step: Chunk) -> str:
     """Return what drafter and target did in a step."""
-    kept = _num_kept(step)
+    kept = _num_accepted(step)
     drafted = kept + len(step.rejected)
     if step.origins[-1] == CHOSEN:
         return "You chose the last token; the answer went on from there."
@@ -168,10 +173,14 @@ def chips(step: Chunk, cursor: int) -> Iterator[Content]:
 def marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
     """Return the mark, text and origin of each token.
 
-    The draft comes first, in order, then the target's own token and what a grammar forces.
+    The draft comes first, in order, then the target's own token. A grammar may force some within
+    the draft and others behind it.
     """
-    kept, rest = _num_kept(step), len(step.texts) - _num_forced(step)
-    marks = [KEPT] * kept + [OWN] * (rest - kept) + [FORCED] * (len(step.texts) - rest)
+    kept = _num_kept(step)
+    marks = [
+        FORCED if name == GRAMMAR.name else KEPT if index < kept else OWN
+        for index, name in enumerate(step.origins)
+    ]
     found = list(zip(marks, step.texts, step.origins, strict=True))
     return [*found[:kept], *((DROPPED, piece, "") for piece in step.rejected), *found[kept:]]
 
@@ -205,7 +214,7 @@ def _kind(step: Chunk, name: str) -> str:
         return "forced by the grammar: no other token may come here"
     if step.rejected:
         return "correction: replaces the first rejected token"
-    if _num_kept(step):
+    if _num_accepted(step):
         return "free token: all draft tokens accepted"
     return "plain decoding: no drafts"
 
@@ -230,7 +239,7 @@ def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
 
 def has_draft(step: Chunk) -> bool:
     """Return True if tokens were drafted in a step, kept or not."""
-    return bool(step.rejected) or _num_kept(step) > 0
+    return bool(step.rejected) or _num_accepted(step) > 0
 
 
 def _is_own(step: Chunk) -> bool:
@@ -238,14 +247,20 @@ def _is_own(step: Chunk) -> bool:
     return any(name in {TARGET.name, CHOSEN} for name in step.origins)
 
 
-def _num_forced(step: Chunk) -> int:
-    """Return how many tokens a grammar forced, at the end of the step."""
-    return step.origins.count(GRAMMAR.name)
-
-
 def _num_kept(step: Chunk) -> int:
-    """Return how many drafted tokens were accepted, at the beginning of the step."""
-    return len(step.texts) - _is_own(step) - _num_forced(step)
+    """Return how many tokens of the draft were kept, those that a grammar forced there included.
+
+    They are at the beginning of the step, and the target's own token is behind them.
+    """
+    own = [index for index, name in enumerate(step.origins) if name in {TARGET.name, CHOSEN}]
+    if own:
+        return own[0]
+    return len(step.texts) if _num_accepted(step) else 0
+
+
+def _num_accepted(step: Chunk) -> int:
+    """Return how many drafted tokens were accepted."""
+    return len(step.texts) - _is_own(step) - step.origins.count(GRAMMAR.name)
 
 
 def index_in_answer(step: Chunk, chip: int) -> int:

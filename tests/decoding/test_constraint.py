@@ -25,7 +25,7 @@ from specchat.decoding import loop
 from specchat.decoding.constraint import Mask, Walk
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
-from specchat.decoding.proposal import DraftToken
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import ToyGrammar, random_logits
 from specchat.decoding.verification import Verifier, verify_by_block
@@ -35,6 +35,8 @@ from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import InvalidOption, NothingAllowed
 from specchat.options.declarations import Sampling
+from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pacer import LearningPacer
 
 RULES = (
     {0: 1, 1: 2, 2: 2, 4: 6},
@@ -232,7 +234,7 @@ def test_masks_of_wrong_places_are_caught(
 def test_dropping_drawn_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """It favours what the draft proposes."""
     monkeypatch.setattr(loop._Answer, "_cut", drop_drawn)
-    assert broken_p_value(WHOLE, wrap="outside", num_seeds=200) < 1e-12
+    assert broken_p_value(WHOLE, wrap="outside", num_seeds=400) < 1e-12
 
 
 def test_a_mask_after_top_k_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +288,70 @@ def test_forced_runs_are_read_in_passes_of_the_longest_size(longest: int) -> Non
             sizes.append(size - held)
         held = size
     assert max(sizes) <= longest
+
+
+@pytest.mark.parametrize("is_greedy", [True, False])
+def test_forced_tokens_within_a_draft_take_no_draft_pass(is_greedy: bool) -> None:
+    """The draft model reads them with its next pass, and the target's own token comes behind them.
+
+    Every third place has a choice, and both models are the same. Two choices and what follows them
+    fill a draft of six; the third choice is the target's own.
+    """
+    rules = [{0: 1, 1: 1}, {2: 2}, {3: 0}]
+    pair = ToyPair(random_logits(5, 1), random_logits(5, 1))
+    chunks = pair.chunks(
+        PROMPT, GREEDY if is_greedy else WHOLE, constraint=ToyGrammar(rules), draft_length=6,
+        max_tokens=63, is_seeded=True,
+    )  # fmt: skip
+    drafted = ("draft", "grammar", "grammar")
+    assert [each.origins for each in chunks] == 7 * [(*drafted, *drafted, "target", *drafted[1:])]
+    assert pair.draft
+    assert len(pair.draft.ledger) == 2 * 7
+    statistics = pair.statistics
+    assert (statistics.drafted, statistics.accepted, statistics.forced) == (14, 14, 42)
+    assert statistics.drafted_by_position == [7, 7]
+    assert all(not each.rejected and len(each.proposed) == 6 for each in chunks)
+
+
+class Eager(LearningPacer):
+    """A pacer that drafts all it may and learns from it."""
+
+    def wants_pass(self, origin: str, num_tokens: int) -> bool:
+        """Whether there is room."""
+        return self.room > 0
+
+    def wants_token(self, origin: str, hint: Hint) -> bool:
+        """Take it."""
+        self._step.take(origin, hint, 0.5)
+        return True
+
+
+def test_pacing_learns_of_drafted_tokens_what_there_is_to_learn() -> None:
+    """Nothing from forced ones, two of three tokens here, which would make a draft seem right."""
+    right, wrong = random_logits(5, 1), random_logits(5, 2)
+    rules = [dict.fromkeys(range(5), 1), {2: 2}, {3: 0}]
+    knowledge = Knowledge()
+    pair = ToyPair(right, lambda text: 0.6 * right(text) + 0.4 * wrong(text))
+    pacer = Eager(knowledge, is_greedy=False, pass_origin="draft")
+    options: dict[str, Any] = {"sampling": WHOLE, "max_tokens": 300}
+    pair.answer(PROMPT, constraint=ToyGrammar(rules), draft_length=7, pacer=pacer, **options)
+    statistics = pair.statistics
+    assert statistics.forced > statistics.accepted > 20
+    assert set(knowledge.acceptance) == {"draft sampled"}
+    learned = knowledge.acceptance_of("draft", is_greedy=False)
+    drafted, accepted = statistics.by_origin["draft"]
+    assert learned.num_observed == drafted
+    assert learned.predict(0.5, 0.0) == pytest.approx(accepted / drafted, abs=0.2)
+
+
+def test_what_follows_a_rejected_token_is_not_counted() -> None:
+    """As drafted or rejected: nobody chose it."""
+    rules = [{0: 1, 1: 1, 2: 1, 4: 1}, {3: 2}, {3: 0}]
+    pair = ToyPair(random_logits(5, 1), lambda text: -random_logits(5, 1)(text))
+    chunks = pair.chunks(PROMPT, constraint=ToyGrammar(rules), draft_length=2, max_tokens=30)
+    assert {each.origins for each in chunks} == {("target", "grammar", "grammar")}
+    assert all(len(each.proposed) == len(each.rejected) == 1 for each in chunks)
+    assert (pair.statistics.drafted, pair.statistics.accepted) == (len(chunks), 0)
 
 
 def test_an_answer_ends_with_its_grammar() -> None:

@@ -13,7 +13,17 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.tui.screens.steps_screen import StepsScreen
-from specchat.tui.step_text import sentence, story
+from specchat.tui.step_text import (
+    DROPPED,
+    KEPT,
+    OWN,
+    fate,
+    index_in_answer,
+    marked_tokens,
+    sentence,
+    story,
+)
+from specchat.tui.step_text import FORCED as MARK_FORCED
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -124,6 +134,11 @@ DRAFTED = Chunk(
     chances=((0.9, 0.8), (0.5, 1.0), (0.1, 0.7)), alternatives=((*OTHERS, *OTHERS),) * 3,
 )  # fmt: skip
 
+FORCED = Chunk(
+    "abcde", (1, 2, 3, 4, 5), ("draft", "grammar", "target", "grammar", "grammar"), tuple("abcde"),
+    (1, 2, 9), ("no",), chances=((0.9, 0.8), (1.0, 1.0), (0.1, 0.7)),
+)  # fmt: skip
+
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
 async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -> None:
@@ -160,11 +175,29 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
             "the target kept none and wrote its own.",
         ),
         (Chunk("a", (1,), ("chosen",), ("a",)), "You chose the last token"),
+        (FORCED, "2 tokens were drafted and checked in one pass: the target kept 1 and replaced"),
+        (
+            FORCED,
+            "The grammar forced 1 in between. The grammar forced the next 2 tokens.",
+        ),
     ],
 )
 def test_what_a_step_did_is_said_in_a_sentence(step: Chunk, words: str) -> None:
     """In numbers that agree with its tokens."""
     assert words in story(step)
+
+
+def test_what_a_grammar_forces_is_told_from_what_was_drafted() -> None:
+    """Within a draft and behind it; what a token is replaced by has that one's place."""
+    marks = [(mark, text) for mark, text, _ in marked_tokens(FORCED)]
+    assert marks == [
+        (KEPT, "a"), (MARK_FORCED, "b"), (DROPPED, "no"), (OWN, "c"), (MARK_FORCED, "d"),
+        (MARK_FORCED, "e"),
+    ]  # fmt: skip
+    assert [index_in_answer(FORCED, chip) for chip in range(6)] == [0, 1, 2, 2, 3, 4]
+    assert "forced by the grammar" in fate(FORCED, 1).plain
+    assert "rejected" in fate(FORCED, 2).plain
+    assert "correction" in fate(FORCED, 3).plain
 
 
 def test_the_text_around_a_step_is_cut_at_both_ends() -> None:
