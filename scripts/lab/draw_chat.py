@@ -41,7 +41,7 @@ async def draw(words: argparse.Namespace) -> str:
     app = ChatApp(Setup(choice, list, None, system_prompt=words.system, screen=screen))
     async with app.run_test(size=tuple(words.size)) as pilot:
         for _ in range(ROUNDS):
-            await app.conversation_actions.new()
+            await app.actions.conversations.new()
             for question in words.question or QUESTIONS:
                 await pilot.press(*question, "enter")
                 await pilot.pause(0.5)  # a quick answer may be over by now

@@ -133,7 +133,7 @@ async def measure_opening(num_messages: int) -> float:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause()
             begun = perf_counter()
-            await app.conversation_actions.open(conversation.id)
+            await app.actions.conversations.open(conversation.id)
             await pilot.pause()
             return perf_counter() - begun
 

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -30,25 +30,13 @@ from specchat.chat.store import Store
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
-from specchat.tui.actions.code_saver import CodeSaver
-from specchat.tui.actions.context_actions import ContextActions
-from specchat.tui.actions.conversation_actions import ConversationActions
-from specchat.tui.actions.external_editor import ExternalEditor
-from specchat.tui.actions.hint_actions import HintActions
-from specchat.tui.actions.message_actions import MessageActions
-from specchat.tui.actions.pair_actions import PairActions
-from specchat.tui.actions.race_actions import RaceActions
-from specchat.tui.actions.regeneration import Regeneration
-from specchat.tui.actions.schema_switch import SchemaSwitch
-from specchat.tui.actions.serve_actions import ServeActions
-from specchat.tui.actions.settings_dialogs import SettingsDialogs
-from specchat.tui.actions.think_switch import ThinkSwitch
+from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.clipboard import copy_by_program
 from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
 from specchat.tui.controllers.adviser import Adviser
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
-from specchat.tui.controllers.context_report import ContextReport
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.idle import IdleUnloader
@@ -88,8 +76,8 @@ TWICE_SECONDS = 2.0
 class ChatApp(App[None]):
     """A chat with a pair of models, with statistics of its speculative decoding beside it.
 
-    `commands.py` lists the commands that keys, slash commands and the palette run;
-    `_command_calls` maps each of them to a method.
+    `commands.py` lists the commands that keys, slash commands and the palette run, and
+    `actions/chat_actions.py` says what each of them does.
     """
 
     TITLE = "specchat"
@@ -119,8 +107,9 @@ class ChatApp(App[None]):
         self._error_until = self._interrupted_at = 0.0
         self.view = MainView(self, setup)
         self._compose_controllers(setup, load)
-        self._compose_actions(setup)
-        self._calls = self._command_calls()
+        self.actions = ChatActions(
+            self.view, setup, self.view.state, self.races, self.idle, self.exit
+        )
 
     def _compose_controllers(self, setup: Setup, load: Load) -> None:
         """Create the controllers, which hold the state, and connect the view to them."""
@@ -133,38 +122,20 @@ class ChatApp(App[None]):
         )  # fmt: skip
         self.pulls = Pulls(view, post)
         self.hint = Hint(self.pulls, key_of, is_first_run=setup.is_first_run)
-        self.answers = Answers(view, chat, pair, key_of)
-        self.adviser = Adviser(view, self.answers, pair, setup.other_drafts, post, key_of)
-        self.races = Races(view, chat, pair, self.answers)
+        self.options = options = AnswerOptions(chat, pair)
+        self.answers = answers = Answers(view, chat, pair, options, key_of)
+        self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
+        self.races = Races(view, chat, pair, answers, options)
         self.serving = serving = Serving(view, pair, post, setup.server)
-        self.idle = IdleUnloader(view, self.answers, pair, serving, setup.idle_minutes)
-        self.message_size = size = MessageSize(view, chat, self.answers, pair, post)
+        self.idle = IdleUnloader(view, answers, pair, serving, setup.idle_minutes)
+        self.message_size = size = MessageSize(view, chat, answers, options, pair, post)
         size.written = lambda: self.view.composer.written
-        answers, adviser = self.answers, self.adviser
-        titles = Titles(view, chat, self.answers, pair)
-        self.titles = titles
+        self.titles = titles = Titles(view, chat, answers, pair)
         if setup.screen.model_titles:
-            self.answers.on_end = titles.answered
-        view.state = ChatState(chat, pair, self.pulls, self.hint, answers, adviser, size, serving)
-
-    def _compose_actions(self, setup: Setup) -> None:
-        """Create the groups of actions, each with the controllers it acts on."""
-        view, chat, pair, key_of = self.view, self.conversations, self.pair_controller, setup.key_of
-        answers, pulls, hint = self.answers, self.pulls, self.hint
-        report = ContextReport(chat, answers, self.pair_controller)
-        self.context_actions = ContextActions(view, chat, answers, report, key_of)
-        self.message_actions = MessageActions(view, chat, answers, self.context_actions, key_of)
-        self.conversation_actions = ConversationActions(view, chat, answers, key_of)
-        self.race_actions = RaceActions(view, self.races, answers)
-        self.pair_actions = PairActions(view, setup, chat, answers, pair, pulls, hint, self.adviser)
-        self.regeneration = Regeneration(view, answers, self.pair_actions, key_of)
-        self.hint_actions = HintActions(view, hint, pulls, answers, self.pair_actions, key_of)
-        self.settings_dialogs = SettingsDialogs(view, chat, answers, pair, self.idle)
-        self.think_switch = ThinkSwitch(view, answers, pair)
-        self.schema_switch = SchemaSwitch(view, chat)
-        self.serve_actions = ServeActions(view, self.serving, answers)
-        self.code_saver = CodeSaver(view, chat)
-        self.external_editor = ExternalEditor(view)
+            answers.on_end = titles.answered
+        view.state = ChatState(
+            chat, pair, self.pulls, self.hint, options, answers, self.adviser, size, serving
+        )
 
     def compose(self) -> ComposeResult:
         """Yield the header, the sidebar, the conversation, the panel and the footer."""
@@ -203,7 +174,7 @@ class ChatApp(App[None]):
         self.pair_controller.require_session()
         self.idle.watch()
         if self.setup.is_first_run:
-            self.view.run(self.hint_actions.find_first_pairs(), "offers")
+            self.view.run(self.actions.hints.find_first_pairs(), "offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
         gc.enable()
 
@@ -283,7 +254,7 @@ class ChatApp(App[None]):
         if action == "message" and parameters not in UNARMED:
             return isinstance(self.focused, MessageView) and self.focused.is_armed
         if action in OFFER_COMMANDS:
-            return self.hint_actions.accepts(OFFER_COMMANDS.index(action))
+            return self.actions.hints.accepts(OFFER_COMMANDS.index(action))
         return super().check_action(action, parameters)
 
     async def run_action(
@@ -303,7 +274,7 @@ class ChatApp(App[None]):
             _, _, arguments = parse(action)
             self._drop_notices()
             with self.reporting():
-                result = self._calls[command.id](*arguments)
+                result = self.actions.calls[command.id](*arguments)
                 if isawaitable(result):
                     await result
         return True
@@ -344,7 +315,7 @@ class ChatApp(App[None]):
                 yield SystemCommand(title, words, run)
         for preset in self.conversations.store.presets():
             title = escape(f"Preset: {harmless(preset.name)}")
-            use = partial(self.conversation_actions.use_preset, preset)
+            use = partial(self.actions.conversations.use_preset, preset)
             yield SystemCommand(title, "Use it in this conversation", use)
         for command in super().get_system_commands(screen):
             if command.title not in REPLACED_COMMANDS:
@@ -353,50 +324,9 @@ class ChatApp(App[None]):
     def _is_of_use(self, action: str) -> bool:
         """Return False for what can do nothing now: accepting an offer that was not made."""
         is_offer = action in OFFER_COMMANDS
-        return not is_offer or self.hint_actions.accepts(OFFER_COMMANDS.index(action))
+        return not is_offer or self.actions.hints.accepts(OFFER_COMMANDS.index(action))
 
-    # --- commands ---
-
-    def _command_calls(self) -> dict[str, Callable[..., Any]]:
-        return {
-            "help": self.message_actions.show_help,
-            "models": self.pair_actions.show,
-            "conversations": self.view.toggle_conversations,
-            "panel": self.view.toggle_panel,
-            "origins": self.view.toggle_origins,
-            "regenerate": self.regeneration.act,
-            "go_on": self.answers.go_on,
-            "steps": self.message_actions.show_last_steps,
-            "compare": self.race_actions.act,
-            "statistics": self.message_actions.show_statistics,
-            "settings": lambda: self.view.run(self.settings_dialogs.change()),
-            "theme": lambda: self.view.run(self.settings_dialogs.choose_theme()),
-            "copy": self.message_actions.copy_last,
-            "system": lambda: self.view.run(self.conversation_actions.edit_system_prompt()),
-            "think": self.think_switch.act,
-            "schema": self.schema_switch.act,
-            "presets": lambda: self.view.run(self.conversation_actions.choose_preset()),
-            "edit": self.external_editor.act,
-            "new": self.conversation_actions.new,
-            "rename": lambda: self.view.run(self.conversation_actions.rename()),
-            "search": lambda: self.view.run(self.conversation_actions.search()),
-            "search_here": lambda: self.view.run(self.conversation_actions.search_here()),
-            "context": self.context_actions.show,
-            "pin": self.context_actions.pin,
-            "compact": self.context_actions.compact,
-            "export": self.conversation_actions.export,
-            "save": self.code_saver.save,
-            "undo": self.conversation_actions.undo,
-            "improve": self.pair_actions.improve,
-            "restart": self.pair_actions.restart,
-            "unload": self.pair_actions.unload,
-            "serve": self.serve_actions.act,
-            "hide": self.hint_actions.hide,
-            "accept": partial(self.hint_actions.accept, 0),
-            "accept_second": partial(self.hint_actions.accept, 1),
-            "stop": self.answers.stop,
-            "quit": self.exit,
-        }
+    # --- keys ---
 
     def action_help_quit(self) -> None:
         """Stop the answer on Ctrl+C, otherwise leave if it is pressed twice."""
@@ -436,11 +366,11 @@ class ChatApp(App[None]):
 
     @on(Prose.SaveRequested)
     def _save_requested(self, event: Prose.SaveRequested) -> None:
-        self.code_saver.save_block(event.block)
+        self.actions.code_saver.save_block(event.block)
 
     @on(FigureView.Explain)
     def _explain_requested(self, event: FigureView.Explain) -> None:
-        self.message_actions.explain(event)
+        self.actions.messages.explain(event)
 
     async def action_latest(self) -> None:
         """Scroll to the newest message."""
@@ -450,12 +380,12 @@ class ChatApp(App[None]):
         """Open, rename or delete the conversation highlighted in the list."""
         number = self.query_one(Sidebar).marked
         if number is not None:
-            self.call_later(self.conversation_actions.act, what, number)
+            self.call_later(self.actions.conversations.act, what, number)
 
     def action_message(self, what: str) -> None:
         """Run an action of `MessageActions.act` on the focused message."""
         if isinstance(self.focused, MessageView):
-            self.call_later(self.message_actions.act, what, self.focused)
+            self.call_later(self.actions.messages.act, what, self.focused)
 
     def action_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""

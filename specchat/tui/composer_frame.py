@@ -7,9 +7,8 @@ from textual.content import Content
 from textual.style import Style
 
 from specchat.chat.safe_text import harmless, in_one_line
-from specchat.options.declarations import AUTO_THINK, GenerateOptions
+from specchat.options.declarations import AUTO_THINK
 from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
 
 QUEUED_WIDTH, NAME_WIDTH = 40, 20
@@ -27,7 +26,7 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
     if answers.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
-    settings = [_thinking(chat), _schema(chat), _prompting(chat), _temperature(answers)]
+    settings = [_thinking(chat), _schema(chat), _prompting(chat), _temperature(chat)]
     return _joined([Content("Message"), *settings])
 
 
@@ -59,7 +58,7 @@ def _size(chat: ChatState) -> Content | None:
 
 def _thinking(chat: ChatState) -> Content | None:
     """Return the value of the thinking switch, if the model has one or the user has set it."""
-    facts, word = chat.pair_controller.facts, chat.answers.thinking
+    facts, word = chat.pair_controller.facts, chat.options.thinking
     has_switch = facts is not None and bool(facts.thinking)
     return _clickable(f"thinking {word}", "think") if has_switch or word != AUTO_THINK else None
 
@@ -77,9 +76,8 @@ def _prompting(chat: ChatState) -> Content | None:
     return _clickable("own system prompt", "system") if chat.conversations.system_prompt else None
 
 
-def _temperature(answers: Answers) -> Content:
-    temperature = answers.options.get("temperature", GenerateOptions().temperature)
-    return _clickable(f"temperature {temperature:g}", "settings")
+def _temperature(chat: ChatState) -> Content:
+    return _clickable(f"temperature {chat.options.temperature:g}", "settings")
 
 
 def _joined(parts: Iterable[Content | None]) -> Content:

@@ -84,7 +84,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         if away == "new":
             await pilot.press("ctrl+n")
         elif away == "other":
-            await app.conversation_actions.open(1)
+            await app.actions.conversations.open(1)
         else:
             await agree(pilot, "shift+up", "up", "d")
         await pilot.pause()
@@ -129,7 +129,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
         assert [turn["content"].count("NOTES") for turn in script.asked[1][0]] == [87_000]
         assert script.asked[1][0][0]["content"].startswith("Read it again: @notes.txt\n\nnotes.txt")
 
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         await pilot.pause()
         assert len(app.query(TextFold)) == 1
         assert app.conversations.conversation is not None
@@ -164,7 +164,7 @@ async def test_a_title_cannot_command_the_terminal(
         store.add(conversation.id, "assistant", "Answer", question.id)
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.conversation_actions.open(conversation.id)
+        await app.actions.conversations.open(conversation.id)
         await pilot.press("f2")
         await pilot.pause()
         assert "PWNED" in header_text(app)
@@ -353,7 +353,7 @@ async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_pat
             parent = store.add(number, "assistant" if each % 2 else "user", words, parent).id
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.open(number)
         await pilot.pause()
         await pilot.press("ctrl+t")
         await pilot.pause()

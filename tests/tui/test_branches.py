@@ -42,9 +42,9 @@ async def test_the_branch_that_a_search_opens_is_exported_and_opened_again(
         await say(pilot, "/export md")
         await until(pilot, lambda: "about pears" in exported(tmp_path))
         number = app.conversations.number
-        await app.conversation_actions.new()
+        await app.actions.conversations.new()
         assert number is not None
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.open(number)
         await until(pilot, lambda: "about pears" in screen_text(app))
 
 
@@ -58,5 +58,5 @@ async def test_a_search_keeps_the_branch_that_holds_what_it_found(tmp_path: Path
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         question = app.conversations.branch[0].id
         app.conversations.turn_to(app.conversations.branch[1].id, -1)
-        await app.conversation_actions.open(app.conversations.number or 0, question)
+        await app.actions.conversations.open(app.conversations.number or 0, question)
         await until(pilot, lambda: "about apples" in screen_text(app))

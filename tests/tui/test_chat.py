@@ -397,7 +397,7 @@ async def test_a_long_conversation_shows_its_end_first(tmp_path: Path) -> None:
             parent = store.add(conversation.id, role, f"message {number}", parent).id
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.conversation_actions.open(conversation.id)
+        await app.actions.conversations.open(conversation.id)
         await pilot.pause()
         assert len(views(app)) < 100
         assert "message 4999" in screen_text(app)
@@ -529,7 +529,7 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
         app.conversations.store.save_preset(
             Preset("poet", "Answer in verse.", {"temperature": 1.5})
         )
-        app.conversation_actions.use_preset(app.conversations.store.presets()[0])
+        app.actions.conversations.use_preset(app.conversations.store.presets()[0])
         await say(pilot, "Hello")
 
     assert script.asked[0][0][0] == {"role": "system", "content": "Answer in verse."}
@@ -543,7 +543,7 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
         for form in ("md", "json", "html"):
-            app.conversation_actions.export(form)
+            app.actions.conversations.export(form)
     written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
 
     assert [name for name in written if name] == [".html", ".json", ".md"]

@@ -227,7 +227,7 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
     app = chat(Script())
     async with app.run_test(size=WIDE, notifications=True):
         ran: list[str] = []
-        app._calls = {each.id: partial(ran.append, each.id) for each in COMMANDS}
+        app.actions.calls = {each.id: partial(ran.append, each.id) for each in COMMANDS}
         app.answers.is_busy = lambda: True  # type: ignore[method-assign]
         offers = [Offer("one", "", is_recommended=True), Offer("two", "", is_trial=True)]
         app.hint.begin_with(offers)  # without them their keys belong to the composer

@@ -128,7 +128,7 @@ async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.M
 def test_every_command_is_an_action_of_the_chat() -> None:
     """Each of them can be run."""
     app = chat(Script())
-    assert set(app._calls) == {command.id for command in COMMANDS}
+    assert set(app.actions.calls) == {command.id for command in COMMANDS}
     app.conversations.store.close()
 
 
@@ -162,7 +162,7 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
     async with app.run_test(size=SIZE) as pilot:
         with Store(path) as store:
             (conversation,) = store.conversations()
-        await app.conversation_actions.open(conversation.id)
+        await app.actions.conversations.open(conversation.id)
         await say(pilot, "Two")
         await type_keys(pilot, *"/stats", "enter")
         await until(pilot, lambda: isinstance(app.screen, StatisticsScreen))

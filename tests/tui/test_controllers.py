@@ -23,6 +23,7 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ContextFull, EngineFailed, ModelWontLoad
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import key_of
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
@@ -138,8 +139,10 @@ class Chat:
         CHATS.append(self)
         self.conversations = Conversations(self.store, "scripted")
         self.pair_controller = PairController(self.view, choice, self.post, script.load, key_of)
-        self.answers = Answers(self.view, self.conversations, self.pair_controller, key_of)
-        self.races = Races(self.view, self.conversations, self.pair_controller, self.answers)
+        controller, conversations = self.pair_controller, self.conversations
+        self.options = AnswerOptions(conversations, controller)
+        self.answers = Answers(self.view, conversations, controller, self.options, key_of)
+        self.races = Races(self.view, conversations, controller, self.answers, self.options)
 
     def post(self, act: Callable[..., object], *arguments: object) -> None:
         """Remember a call, as the app does until it has time."""
@@ -301,7 +304,7 @@ async def test_a_race_speculates_though_it_is_switched_off_since(
     script = Script(["abcdefghijkl"])
     chat = Chat(script)
     await chat.ask("Race")
-    chat.answers.changed.update(options)
+    chat.options.changed.update(options)
     shown: list[Race] = []
     await chat.races.run(shown.append)
     chat.follow_until(lambda: bool(shown))

@@ -72,7 +72,7 @@ async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.Mon
         raise SettingsError("config.toml cannot be read")
 
     app = chat(Script())
-    monkeypatch.setitem(app._calls, "help", lambda: app.run_worker(fail()))
+    monkeypatch.setitem(app.actions.calls, "help", lambda: app.run_worker(fail()))
     async with app.run_test(notifications=True) as pilot:
         await pilot.press("f1")
         await until(pilot, lambda: len(app._notifications) == 1)

@@ -310,9 +310,9 @@ async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) ->
         await pilot.press("left")
         await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
         number = app.conversations.number or 0
-        await app.conversation_actions.new()
+        await app.actions.conversations.new()
         assert "drafted" not in panel_text(app)
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.open(number)
         await until(pilot, lambda: "67 % of 30 drafted" in panel_text(app))
         assert re.search(r"with +█+ 25\.0", panel_text(app))
         assert "▱ 2 %" in screen_text(app)

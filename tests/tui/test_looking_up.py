@@ -98,8 +98,8 @@ async def test_every_answer_names_its_pair(tmp_path: Path) -> None:
         await say(pilot, "A question")
         assert str(app.query(".note").last(Static).render()).startswith("scripted · ")
         number = app.conversations.number or 0
-        await app.conversation_actions.new()
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.new()
+        await app.actions.conversations.open(number)
         assert str(app.query(".note").last(Static).render()).startswith("scripted · ")
 
 

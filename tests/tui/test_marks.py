@@ -126,8 +126,8 @@ async def test_a_stopped_answer_stays_marked(tmp_path: Path) -> None:
         await pilot.press("left")
         await until(pilot, lambda: note(app).startswith("stopped"))
         number = app.conversations.number or 0
-        await app.conversation_actions.new()
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.new()
+        await app.actions.conversations.open(number)
         await until(pilot, lambda: note(app).startswith("stopped"))
 
 
@@ -143,7 +143,7 @@ async def test_an_answer_cut_by_a_crash_is_marked(
         store.write(answer.id, "one two")
     app = chat(Script([" three"]), tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.open(number)
         await until(pilot, lambda: "interrupted" in note(app))
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "one two three" in screen_text(app))

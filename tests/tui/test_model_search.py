@@ -149,7 +149,7 @@ async def test_an_answer_of_another_chat_is_not_called_interrupted(
         other.write(answer.id, "one two")
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await app.conversation_actions.open(number)
+        await app.actions.conversations.open(number)
         await until(pilot, lambda: "another chat is writing this answer" in screen_text(app))
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "Another chat is still writing" in screen_text(app))

@@ -185,7 +185,7 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     async with app.run_test(size=(110, 120)) as pilot:
         await open_models(pilot)
         (name,) = [
-            each.name for each in app.pair_actions.offers() if each.description == "from LM Studio"
+            each.name for each in app.actions.pairs.offers() if each.description == "from LM Studio"
         ]
         shown = screen_text(app)
         assert shown.index("Downloaded") < shown.index("answers") < shown.index("To download")
@@ -301,7 +301,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(app.pair_actions, app.pulls, "none")
+        screen = ModelScreen(app.actions.pairs, app.pulls, "none")
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening
@@ -347,7 +347,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     happens(hub, monkeypatch)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
-        (offer,) = [each for each in app.pair_actions.offers() if each.name == "one"]
+        (offer,) = [each for each in app.actions.pairs.offers() if each.name == "one"]
         app.pulls.start(offer)
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))

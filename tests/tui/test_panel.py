@@ -206,7 +206,7 @@ async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
     script = Script(["abcdefghijkl" * 10])
     app = chat(script, path)
     async with app.run_test(size=(150, 40), notifications=True) as pilot:
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         (figure,) = (each for each in app.query(FigureView) if each.figure == "speedup")
         assert "estimated" in str(figure.content)
         await race(pilot)
@@ -235,7 +235,7 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
         assert "Speedup" not in screen_text(app)
     again = chat(script, path)
     async with again.run_test(size=(150, 40), notifications=True) as pilot:
-        await again.conversation_actions.open(1)
+        await again.actions.conversations.open(1)
         await pilot.press("f7")
         await until(pilot, lambda: len(notes(again)) == 1)
         assert "no speedup to measure" in notes(again)[0]

@@ -55,7 +55,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.conversations.set_system_prompt("Answer in verse.")
-        app.run_worker(app.conversation_actions.choose_preset())
+        app.run_worker(app.actions.conversations.choose_preset())
         await choose(pilot, "new preset")
         await write(pilot, "Name", " ")
         await until(pilot, lambda: "needs a name" in screen_text(app))
@@ -77,14 +77,14 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert "top_k" not in script.asked[1][1]
         assert [turn["role"] for turn in script.asked[1][0]] == ["user"]
 
-        app.run_worker(app.conversation_actions.choose_preset())
+        app.run_worker(app.actions.conversations.choose_preset())
         await choose(pilot, "poet")
         await choose(pilot, "edit")
         await write(pilot, "System prompt", "Answer in prose.")
         assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
         assert await write(pilot, "Schema") == ""
         await until(pilot, lambda: app.conversations.store.presets()[0].sampling == {"top_k": 9})
-        app.run_worker(app.conversation_actions.choose_preset())
+        app.run_worker(app.actions.conversations.choose_preset())
         await choose(pilot, "poet")
         await choose(pilot, "delete")
         await until(pilot, lambda: app.conversations.store.presets() == [])
@@ -126,15 +126,15 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
             Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"})
         )
         (preset,) = app.conversations.store.presets()
-        app.conversation_actions.use_preset(preset)
+        app.actions.conversations.use_preset(preset)
         await say(pilot, "one")
-        await app.conversation_actions.new()
+        await app.actions.conversations.new()
         assert "cold" not in frame_text(app)
         await say(pilot, "two")
     for opened, is_cold in ((1, True), (2, False)):
         again = chat(script, path)
         async with again.run_test(size=SIZE) as pilot:
-            await again.conversation_actions.open(opened)
+            await again.actions.conversations.open(opened)
             assert ("preset cold" in frame_text(again)) == is_cold
             await say(pilot, "more")
             turns, options = script.asked[-1]
@@ -161,7 +161,7 @@ async def test_a_preset_has_the_schema_of_the_chat(
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "/schema dog.json", wait=False)
         await until(pilot, lambda: "schema dog.json" in frame_text(app))
-        app.run_worker(app.conversation_actions.choose_preset())
+        app.run_worker(app.actions.conversations.choose_preset())
         await choose(pilot, "new preset")
         await write(pilot, "Name", "dogs")
         await write(pilot, "System prompt")
@@ -175,14 +175,14 @@ async def test_a_preset_has_the_schema_of_the_chat(
         await say(pilot, "/schema off", wait=False)
         await until(pilot, lambda: "schema" not in frame_text(app))
         file.write_text('{"enum": ["woof"]}')
-        app.conversation_actions.use_preset(kept)
+        app.actions.conversations.use_preset(kept)
         await say(pilot, "one")
         assert schema_of(script) == {"enum": ["woof"]}
-        app.conversation_actions.use_preset(Preset("plain", "", {}))
+        app.actions.conversations.use_preset(Preset("plain", "", {}))
         assert "schema" not in frame_text(app)
         await say(pilot, "two")
         assert schema_of(script) is None
-        app.run_worker(app.conversation_actions.choose_preset())
+        app.run_worker(app.actions.conversations.choose_preset())
         await until(pilot, lambda: f"schema {file}"[:40] in screen_text(app))
 
 
@@ -227,11 +227,11 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=SIZE) as pilot:
-        app.conversation_actions.use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
+        app.actions.conversations.use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
         await say(pilot, "one")
     again = chat(script, path)
     async with again.run_test(size=SIZE) as pilot:
-        await again.conversation_actions.open(1)
+        await again.actions.conversations.open(1)
         assert "gone" not in frame_text(again)
         await say(pilot, "more")
         turns, options = script.asked[-1]
@@ -244,7 +244,7 @@ async def test_a_name_in_the_frame_is_no_markup(name: str) -> None:
     """It is shown as it is, and a click opens the presets."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
-        app.conversation_actions.use_preset(Preset(name, "Be brief.", {}))
+        app.actions.conversations.use_preset(Preset(name, "Be brief.", {}))
         shown = f"preset {name[:19]}"
         await until(pilot, lambda: shown in screen_text(app))
         rows = screen_text(app).splitlines()

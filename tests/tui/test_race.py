@@ -70,7 +70,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert "race" in store.tree(kept.id)[kept.leaf or 0].statistics
     app = chat(script, path)
     async with app.run_test(size=(100, 30)) as pilot:
-        await app.conversation_actions.open(kept.id)
+        await app.actions.conversations.open(kept.id)
         await race(pilot, call)
         assert len(script.asked) == 3
 

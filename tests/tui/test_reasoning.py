@@ -188,7 +188,7 @@ async def test_a_stored_answer_shows_its_reasoning_again(tmp_path: Path) -> None
         await say(pilot, "Think")
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         await pilot.pause()
         assert title(app) == "▸ thought <1 s · 8 tokens"
         last(app).arm()
@@ -218,7 +218,7 @@ async def test_reasoning_and_answer_are_tinted_apart(tmp_path: Path, *, is_store
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Colours")
         if is_stored:
-            await app.conversation_actions.open(1)
+            await app.actions.conversations.open(1)
         await pilot.press("f4")
         await pilot.pause()
         assert marks(app, "efghabcd") == [draft, suffix]
@@ -236,7 +236,7 @@ async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> 
         await say(pilot, "Think")
         assert "8 reasoning" in panel_text(app)
         before = app.answers.figures.origins
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         assert "8 reasoning" in panel_text(app)
         assert app.answers.figures.origins == before
 
@@ -308,7 +308,7 @@ async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
     script = Script(["The answer."], thinking=("on", "off"))
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.answers.changed["think"] = "low"
+        app.options.changed["think"] = "low"
         await say(pilot, "Think")
         first = [note.message for note in app._notifications]
         await say(pilot, "Again")

@@ -126,9 +126,9 @@ async def test_a_conversation_is_reopened_with_its_schema(tiny: WriteModel, tmp_
     file.unlink()
     app = opened(path, tiny)
     async with app.run_test(size=(120, 40)) as pilot:
-        await app.conversation_actions.open(2)
+        await app.actions.conversations.open(2)
         assert "schema" not in frame_text(app)
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         assert "schema pets.json" in frame_text(app)
         await say(pilot, "Another one.")
         assert set(json.loads(last_text(app))) <= {"ok"}
@@ -138,7 +138,7 @@ async def test_a_conversation_is_reopened_with_its_schema(tiny: WriteModel, tmp_
         await until(pilot, lambda: "schema" not in frame_text(app))
     app = opened(path, tiny)
     async with app.run_test(size=(120, 40)):
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         assert "schema" not in frame_text(app)
 
 
@@ -157,7 +157,7 @@ async def test_an_answer_goes_on_with_its_own_schema(
         assert not begun.endswith("}")
     again = opened(path, tiny)
     async with again.run_test(size=(120, 40)) as pilot:
-        await again.conversation_actions.open(1)
+        await again.actions.conversations.open(1)
         await say(pilot, f"/schema {then}", wait=False)
         await until(pilot, lambda: "ok bool" not in frame_text(again))
         await say(pilot, "/continue", wait=False)
@@ -244,8 +244,8 @@ async def test_a_damaged_schema_is_left_out(tmp_path: Path) -> None:
     app = chat(Script(), path)
     async with app.run_test(size=(120, 40)):
         for each in (1, 2, 3):
-            await app.conversation_actions.open(each)
+            await app.actions.conversations.open(each)
             assert "schema" not in frame_text(app)
-        await app.conversation_actions.open(4)
+        await app.actions.conversations.open(4)
         assert "schema [@click=app.quit]" in frame_text(app)
         assert "\x1b" not in screen_text(app)

@@ -36,7 +36,7 @@ async def test_names_are_not_markup(name: str, tmp_path: Path) -> None:
     app = chat(Script(), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.conversations.store.save_preset(Preset(name, "Answer in verse.", {}))
-        app.conversation_actions.use_preset(app.conversations.store.presets()[0])
+        app.actions.conversations.use_preset(app.conversations.store.presets()[0])
         await until(pilot, lambda: f"now uses preset {name}." in screen_text(app))
         app.screen.notify(f"{name} again")
         await until(pilot, lambda: f"{name} again" in screen_text(app))

@@ -37,7 +37,7 @@ async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int])
         await until(pilot, lambda: all(words in screen_text(app) for words in shown))
         await say(pilot, "My own")
         assert not app.query_one(Welcome).display
-        await app.conversation_actions.new()
+        await app.actions.conversations.new()
         await until(pilot, lambda: QUESTIONS[0] in screen_text(app))
 
 

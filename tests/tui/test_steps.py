@@ -41,7 +41,7 @@ async def test_steps_are_there_after_a_restart(tmp_path: Path) -> None:
         store.write(store.add(1, "assistant", "", question.id).id, "old answer", finish="stop")
     app = chat(Script(), path)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await app.conversation_actions.open(1)
+        await app.actions.conversations.open(1)
         await pilot.press("f6")
         await until(pilot, lambda: bool(app._notifications))
         assert "has no stored steps" in next(iter(app._notifications)).message

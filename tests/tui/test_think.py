@@ -76,7 +76,7 @@ async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
         await load(pilot, app)
         await say(pilot, "/think off")
         assert "/think does not accept off: use auto, low or high." in notes(app)
-        assert app.answers.thinking == "auto"
+        assert app.options.thinking == "auto"
 
 
 async def test_a_model_may_take_a_number_of_tokens() -> None:
@@ -103,9 +103,9 @@ async def test_a_model_without_a_switch_says_so(command: str) -> None:
         await load(pilot, app)
         await say(pilot, command)
         assert "The chat template of Scripted 8B cannot switch reasoning." in notes(app)
-        assert app.answers.thinking == "high"
+        assert app.options.thinking == "high"
         await say(pilot, "/think auto")
-        assert app.answers.thinking == "auto"
+        assert app.options.thinking == "auto"
 
 
 async def test_before_a_model_is_loaded_its_words_are_unknown() -> None:

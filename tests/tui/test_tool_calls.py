@@ -37,7 +37,7 @@ async def test_calls_stand_below_the_answer(tmp_path: Path) -> None:
         await say(pilot, "Weather?")
         for is_stored in (False, True):
             if is_stored:
-                await app.conversation_actions.open(1)
+                await app.actions.conversations.open(1)
                 await pilot.pause()
             shown = screen_text(app)
             places = [

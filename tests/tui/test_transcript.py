@@ -40,7 +40,7 @@ def texts(app: ChatApp) -> list[str]:
 
 async def reveal(app: ChatApp, pilot: Pilot[None], number: int) -> None:
     """Open the conversation at a message, as a search does."""
-    await app.conversation_actions.open(1, number)
+    await app.actions.conversations.open(1, number)
     await until(pilot, lambda: f"message {number}\n" in screen_text(app) + "\n")
 
 
@@ -125,7 +125,7 @@ async def test_another_version_far_from_the_end_stays_in_sight(history: Path) ->
         store.add(1, "assistant", "message 101, said otherwise", 100)
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.conversation_actions.open(1, 401)
+        await app.actions.conversations.open(1, 401)
         await until(pilot, lambda: "said otherwise" in screen_text(app))
         await pilot.press("left")
         await until(pilot, lambda: f"message {FAR}\n" in screen_text(app) + "\n")

@@ -44,7 +44,7 @@ async def test_letters_after_a_search_are_text(tmp_path: Path) -> None:
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A dragon")
-        await app.conversation_actions.open(1, app.conversations.branch[0].id)
+        await app.actions.conversations.open(1, app.conversations.branch[0].id)
         await until(pilot, lambda: isinstance(app.focused, MessageView))
         await pilot.press(*WORDS)
         await pilot.pause()

@@ -148,7 +148,7 @@ async def test_a_chat_keeps_its_model_until_the_setting_says_otherwise(
         clock.now += 1e6
         await pilot.pause(0.1)
         assert script.num_closed == 0
-        app.settings_dialogs.idle.minutes = 5
+        app.actions.settings.idle.minutes = 5
         await until(pilot, lambda: script.num_closed == 1)
 
 
@@ -163,7 +163,7 @@ async def test_what_needs_the_model_loads_it_again() -> None:
         await say(pilot, "/think off", wait=False)
         await loaded(pilot, app)
         await say(pilot, "/think off", wait=False)
-        await until(pilot, lambda: app.answers.thinking == "off")
+        await until(pilot, lambda: app.options.thinking == "off")
 
 
 async def test_unloading_waits_for_no_answer_and_says_when_there_is_nothing() -> None:

@@ -10,6 +10,7 @@ from specchat.chat.safe_text import harmless, in_one_line
 from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
 from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
@@ -33,6 +34,7 @@ class ConversationActions:
     view: MainView
     conversations: Conversations
     answers: Answers
+    options: AnswerOptions
     key_of: KeyOf
 
     async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
@@ -174,7 +176,7 @@ class ConversationActions:
     async def _create_preset(self) -> None:
         """Create a preset from the current system prompt, sampling options and schema."""
         chat = self.conversations
-        sampling = {**self.answers.changed, **(chat.preset.sampling if chat.preset else {})}
+        sampling = {**self.options.changed, **(chat.preset.sampling if chat.preset else {})}
         name = await self.view.ask(LineScreen("Name of the preset", check=_check_name))
         name = " ".join(harmless(name or "").split())
         if name:

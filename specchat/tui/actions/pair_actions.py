@@ -8,6 +8,7 @@ from specchat.chat.answer_statistics import Totals, measured_pairs
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.controllers.adviser import Adviser
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
@@ -29,6 +30,7 @@ class PairActions:
     setup: Setup
     conversations: Conversations
     answers: Answers
+    options: AnswerOptions
     pair_controller: PairController
     pulls: Pulls
     hint: Hint
@@ -95,7 +97,7 @@ class PairActions:
 
     def improve(self) -> None:
         """Follow the advice of the stats panel."""
-        advice, changed = self.adviser.advice(), self.answers.changed
+        advice, changed = self.adviser.advice(), self.options.changed
         if advice is None:
             self.view.notify("Nothing to improve now: the panel gives advice when it has some.")
             return

@@ -10,7 +10,7 @@ from specchat.settings.editor import write_setting
 from specchat.settings.schema import find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.actions.think_switch import NUMBER, thinking_words
-from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.pair_controller import PairController
@@ -38,7 +38,7 @@ class SettingsDialogs:
 
     view: MainView
     conversations: Conversations
-    answers: Answers
+    options: AnswerOptions
     pair_controller: PairController
     idle: IdleUnloader
 
@@ -118,7 +118,7 @@ class SettingsDialogs:
     def _apply(self, setting: Option, value: Any) -> None:
         name = setting.name
         if setting.table in {"sampling", "decoding"} or name == THINK:
-            self.answers.changed[setting.key] = value
+            self.options.changed[setting.key] = value
             self.view.show_state()
         elif name == PROMPT:
             self.conversations.use_default_prompt(str(value or ""))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
-from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
@@ -31,7 +31,7 @@ class ThinkSwitch:
     """Sets the switch to a value that the loaded model supports."""
 
     view: MainView
-    answers: Answers
+    options: AnswerOptions
     pair_controller: PairController
 
     def act(self, word: str = "") -> None:
@@ -53,7 +53,7 @@ class ThinkSwitch:
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
-        marked = self.answers.thinking
+        marked = self.options.thinking
         screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
         word = await self.view.ask(screen)
         if word == NUMBER:
@@ -62,6 +62,6 @@ class ThinkSwitch:
             self._set(word)
 
     def _set(self, word: str) -> None:
-        self.answers.changed["think"] = word
+        self.options.changed["think"] = word
         self.view.show_state()
         self.view.notify(f"Reasoning: {word} from the next answer.")

@@ -9,6 +9,7 @@ from typing import Any
 from specchat.drafter_registry import AUTO, DRAFTERS, PLAIN, automatic
 from specchat.errors import SpecchatError
 from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
@@ -36,6 +37,7 @@ class Adviser:
 
     view: ChatView
     answers: Answers
+    options: AnswerOptions
     pair_controller: PairController
     find: Callable[[PairChoice], Sequence[Offer]]
     """Finds other drafts for a pair's target; may take a moment."""
@@ -75,7 +77,7 @@ class Adviser:
         return advice if is_given else None
 
     def _find(self) -> Advice | None:
-        options = self.answers.options
+        options = self.options.current
         if not self.answers.figures.statistics.generated_tokens:
             return None
         if options.get("drafter") == PLAIN:

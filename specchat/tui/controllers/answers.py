@@ -13,12 +13,12 @@ from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, SpecchatError
-from specchat.options.declarations import AUTO_THINK, GenerateOptions
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.gains import Drafting, Gains
+from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
@@ -57,6 +57,7 @@ class Answers:
         view: ChatView,
         conversations: Conversations,
         pair_controller: PairController,
+        options: AnswerOptions,
         key_of: KeyOf,
     ) -> None:
         self.current: Writing | None = None
@@ -64,30 +65,17 @@ class Answers:
         """The question that is being edited."""
         self.queued: list[tuple[str, str]] = []
         """Questions waiting for the current answer to end, as arguments of `ask`."""
-        self.changed: dict[str, Any] = {}
-        """Options changed in this session of the chat."""
         self.figures = Figures()
         self.on_end: Callable[[], None] = lambda: None
         """Called after an answer has ended."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
+        self._options = options
         self._key_of = key_of
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
         self._gains = Gains(conversations.saved_seconds)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the next answer."""
-        own = self._pair_controller.pair.options
-        return {**own, **self.changed, **self._conversations.sampling}
-
-    @property
-    def thinking(self) -> str:
-        """The `think` value of the next answer; "auto" if the model does not support the choice."""
-        word, facts = str(self.options.get("think", AUTO_THINK)), self._pair_controller.facts
-        return word if facts is None or facts.takes_think(word) else AUTO_THINK
 
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
@@ -249,7 +237,7 @@ class Answers:
         writing.display.say(*words, has_failed=bool(reason))
         steps = self._known_steps(writing) if has_arrived else None
         self._conversations.finish(writing.message, writing.parts, finish, figures, steps)
-        self._gains.count(self.figures, self._drafting, figures["saved_s"])
+        self._gains.count(self.figures, self._options.drafting, figures["saved_s"])
         self._view.show_state()
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
@@ -259,12 +247,6 @@ class Answers:
     async def _ask_queued(self) -> None:
         if self.queued and self.current is None:
             await self.ask(*self.queued.pop(0))
-
-    @property
-    def _drafting(self) -> Drafting:
-        """What the next answer's gain depends on besides its text."""
-        options, pair = self.options, self._pair_controller.pair
-        return pair.name, options.get("drafter"), options.get("draft_length")
 
     def line_below(self, finish: str | None, figures: Mapping[str, Any]) -> LineBelow:
         """Return the line below an answer of this conversation."""
@@ -318,12 +300,11 @@ class Answers:
         self.current = writing
         if writing.message is not None:
             writing.sampling = only_sampling(options)
-            default = GenerateOptions().temperature
-            writing.temperature = {**self.options, **options}.get("temperature", default)
+            writing.temperature = options.get("temperature", self._options.temperature)
             self.figures.begin()
-            self._gains.begin(self.figures, self._drafting)
+            self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
-        options = {"make_room": True, **self.options, **options}
+        options = {"make_room": True, **self._options.current, **options}
         if pinned := self._conversations.pinned_turns(leaf):
             options["pinned"] = pinned
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
@@ -388,8 +369,8 @@ class Answers:
             " them (/context)"
         )
         self._view.say(words if left_out else "", "context")
-        word = str(self.options.get("think", AUTO_THINK))
-        if word != self.thinking:
+        word = self._options.wanted_thinking
+        if word != self._options.thinking:
             refused = f"This model does not support think = {word}: using auto."
             self._notify_once(f"{refused} /think lists its values.")
         for notice in statistics.notices:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specchat.tui.controllers.adviser import Adviser
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
@@ -20,6 +21,7 @@ class ChatState:
     pair_controller: PairController
     pulls: Pulls
     hint: Hint
+    options: AnswerOptions
     answers: Answers
     adviser: Adviser
     message_size: MessageSize

@@ -10,6 +10,7 @@ from specchat.chat.conversation import ChatMessage, with_attachments
 from specchat.engine.api import PromptSize
 from specchat.errors import SpecchatError
 from specchat.tui.commands import is_slash
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
@@ -34,6 +35,7 @@ class MessageSize:
     view: ChatView
     conversations: Conversations
     answers: Answers
+    options: AnswerOptions
     pair_controller: PairController
     post: Post
     written: Callable[[], tuple[str, str]] = lambda: ("", "")
@@ -101,8 +103,8 @@ class MessageSize:
         if turns and turns[-1]["role"] == "user":  # its answer is empty so far
             turns.pop()
         options = {
-            "think": answers.thinking,
-            "max_tokens": answers.options.get("max_tokens"),
+            "think": self.options.thinking,
+            "max_tokens": self.options.current.get("max_tokens"),
             "pinned": chat.pinned_turns(before),
             "structure": structure_of(chat.schema.source) if chat.schema else None,
         }

@@ -10,6 +10,7 @@ from specchat.bench.race_record import MAX_TOKENS, Lane, Race, Rounds
 from specchat.chat.conversation import Message
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, PLAIN
+from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
@@ -34,6 +35,7 @@ class Races:
     conversations: Conversations
     pair_controller: PairController
     answers: Answers
+    options: AnswerOptions
 
     @property
     def last(self) -> Race | None:
@@ -49,7 +51,7 @@ class Races:
         elif answer.statistics.get("drafted") == 0:  # any difference would be chance
             self.view.notify("That answer used no drafts, so there is no speedup to measure.")
         else:
-            seed = self.answers.options.get("seed")
+            seed = self.options.current.get("seed")
             seed = randbelow(NUM_SEEDS) if seed is None else seed
             display = await self.view.last_answer()
             self._next_round(answer, seed, show, Rounds(), display)
@@ -78,7 +80,7 @@ class Races:
         plain = Lane.of(lane.steps, statistics)
         then = partial(self._both_ended, answer, seed, plain, show, rounds)
         ours = Writing(display=lane.display, words="race, now with speculation", then=then)
-        self._decode(ours, answer, seed=seed, **_speculation_options(self.answers.options))
+        self._decode(ours, answer, seed=seed, **_speculation_options(self.options.current))
 
     def _decode(self, lane: Writing, answer: Message, **options: Any) -> None:
         """Decode as many tokens as the answer has, within limits."""
