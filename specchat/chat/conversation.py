@@ -81,9 +81,9 @@ class ChatSchema:
 
     @property
     def name(self) -> str:
-        """What to show where there is little room: of a file, the name alone."""
+        """What to show where there is little room: on one line, and of a file the name alone."""
         path = Path(self.typed)
-        return path.name if path.is_absolute() else self.typed
+        return path.name if path.is_absolute() else " ".join(self.typed.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The chat's commands: keys, footer, palette, F1 and slash commands all come from this table.
 
-To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
+To add a command, add it to `COMMANDS` and to `ChatActions.calls`. No Textual here.
 """
 
 import re
@@ -30,6 +30,8 @@ class Command:
     """The arguments it accepts; the first one is the default."""
     takes_text: bool = False
     """Whether free text may follow its slash command."""
+    takes_lines: bool = False
+    """Whether that text may have several lines."""
     in_footer: bool = False
     is_priority: bool = True
     """Whether its key is handled before the focused widget sees it."""
@@ -94,7 +96,7 @@ COMMANDS = (
     Command(
         "schema", "Schema",
         "Have answers follow a JSON Schema, or fields such as name, age int; off ends that",
-        slash=("schema",), takes_text=True,
+        slash=("schema",), takes_text=True, takes_lines=True,
     ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
@@ -188,7 +190,7 @@ KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""
 
 SLASHES = {word: command for command in COMMANDS for word in command.slash}
-_SLASH = re.compile(r"/(\w*)(?:\s+(.*))?")
+_SLASH = re.compile(r"/(\w*)(?:\s+(.*))?", re.DOTALL)
 _KEYS = {command.id: command.key for command in (*COMMANDS, *COMPOSER_COMMANDS)}
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
@@ -237,11 +239,19 @@ def key_names(keys: str) -> str:
 
 
 def is_slash(text: str) -> bool:
-    """Return True for a slash command: one line that starts with a slash and a word.
+    """Return True for a slash command: a line that starts with a slash and a word.
 
-    A path such as /usr/bin is not one, as a second slash follows the first name.
+    A path such as /usr/bin is not one, as a second slash follows the first name. Further lines may
+    follow only the commands that take them.
     """
-    return bool(_SLASH.fullmatch(text))
+    return bool(_SLASH.fullmatch(text)) and ("\n" not in text or takes_lines(text))
+
+
+def takes_lines(text: str) -> bool:
+    """Return True for a slash command, so far, that takes several lines."""
+    found = _SLASH.fullmatch(text)
+    command = SLASHES.get(found[1].lower()) if found else None
+    return command is not None and command.takes_lines
 
 
 def matching(text: str) -> dict[str, Command]:

@@ -1,9 +1,12 @@
 """A schema as the user types it in the chat; no widgets here."""
 
+import re
+
 from specchat.chat.conversation import ChatSchema
 from specchat.chat.safe_text import in_one_line
 from specchat.structured.structure import Structure
 
+MENTION = re.compile(r'^@(?:"([^"\n]+)"|(\S+))$')
 LONGEST_SHOWN = 60
 """Characters of a schema in a list."""
 
@@ -11,16 +14,18 @@ LONGEST_SHOWN = 60
 def read_schema(typed: str) -> ChatSchema:
     """Return the schema that a text stands for: a file, JSON, fields, or the word `json`.
 
-    Raises InvalidOption for any other text, and for a schema that cannot be enforced.
+    The name of a file may follow an @, with which the composer completes it. Raises InvalidOption
+    for any other text, and for a schema that cannot be enforced.
     """
     # these load llguidance, which the chat needs for nothing else
     from specchat.structured.grammar_source import grammar_of
     from specchat.structured.structure_input import schema_file, structure_of_schema
 
+    typed = MENTION.sub(r"\1\2", typed.strip())
     structure = structure_of_schema(typed)
     grammar_of(structure)
     file = schema_file(typed)
-    return ChatSchema(str(file) if file else typed.strip(), structure.source)
+    return ChatSchema(str(file) if file else typed, structure.source)
 
 
 def structure_of(source: str) -> Structure | None:

@@ -134,10 +134,21 @@ def test_every_command_is_an_action_of_the_chat() -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_command"),
-    [("/stats", True), ("/", True), ("/export md", True), ("/a/b", False), ("a /b", False)],
+    [
+        ("/stats", True),
+        ("/", True),
+        ("/export md", True),
+        ("/a/b", False),
+        ("a /b", False),
+        ("/stats\nof whom?", False),
+        ("/home\nis full", False),
+        ("/schema {\n}", True),
+        ("/schema\n{\n}", True),
+        ("/SCHEMA {\n\n}", True),
+    ],
 )
 def test_what_a_command_looks_like(text: str, is_command: bool) -> None:
-    """A slash and a word at the beginning."""
+    """A slash and a word at the beginning, on one line unless the command takes several."""
     assert is_slash(text) == is_command
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key, Paste
+from textual.keys import _character_to_key
 from textual.widgets import Static
 
 from conftest import WriteModel
@@ -21,7 +23,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
-from tui.driving import frame_text, say, screen_text, until
+from tui.driving import frame_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 
@@ -102,6 +104,57 @@ async def test_what_is_no_schema_is_put_back(app: ChatApp, typed: str, reason: s
         assert app.query_one(Composer).text == f"/schema {typed}"
 
 
+LINES = json.dumps({"type": "object", "properties": {"ok": {"type": "boolean"}}}, indent=1)
+MANY_LINES = LINES.replace("\n", "\n\n\n")
+
+
+@pytest.mark.parametrize("text", [LINES, MANY_LINES])
+async def test_a_schema_of_several_lines_is_pasted(text: str) -> None:
+    """It is a command as it is on one line, also where many lines are folded."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await type_keys(pilot, *"/schema ")
+        app.post_message(Paste(text))
+        await until(pilot, lambda: app.query_one(Composer).text != "/schema ")
+        assert ("[pasted " in app.query_one(Composer).text) == (text == MANY_LINES)
+        assert "token" not in frame_text(app)
+        await type_keys(pilot, "enter")
+        await until(pilot, lambda: "schema {" in frame_text(app))
+        assert app.conversations.schema is not None
+        assert json.loads(app.conversations.schema.source) == json.loads(text)
+        assert script.asked == []
+
+
+async def test_lines_that_are_not_marked_as_pasted_are_one_schema() -> None:
+    """Terminals without bracketed paste send an Enter for each of them, at once."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for character in f"/schema {LINES}\n".replace("\n", "\r"):
+            name = "enter" if character == "\r" else _character_to_key(character)
+            app.post_message(Key(name, character))
+        await until(pilot, lambda: "schema {" in frame_text(app))
+        assert app.query_one(Composer).text == ""
+        assert script.asked == []
+
+
+@pytest.mark.parametrize("name", ["pets.json", "my pets.json"])
+async def test_the_name_of_a_file_is_completed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an @, as in a message."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(LINES)
+    app = chat(Script())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await type_keys(pilot, *"/schema @", *name[:2])
+        await pilot.press("tab")
+        await until(pilot, lambda: "json" in app.query_one(Composer).text)
+        await pilot.press("enter")
+        await until(pilot, lambda: f"schema {name}" in frame_text(app))
+
+
 def opened(history: Path, tiny: WriteModel, max_tokens: int = 80) -> ChatApp:
     """Return a chat with a tiny pair that has a chat template, on a store."""
     target = tiny("llama", vocabulary=Vocabulary(chat_template=CHAT_TEMPLATE))
@@ -164,6 +217,25 @@ async def test_an_answer_goes_on_with_its_own_schema(
         await until(pilot, lambda: again.answers.current is None and last_text(again)[-1] == "}")
         assert last_text(again).startswith(begun)
         assert list(json.loads(last_text(again))) == ["ok", "colour"]
+
+
+async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_path: Path) -> None:
+    """The steps offer what the model itself would write; one line says why that cannot be."""
+    app = opened(tmp_path / "history.db", tiny)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "/schema ok bool", wait=False)
+        await say(pilot, "A pet, please.")
+        answer = app.conversations.last
+        assert answer is not None
+        known = app.answers.steps_of(answer.id)
+        assert known is not None
+        (first, *_) = known.steps
+        forbidden = first._replace(tokens=(first.tokens[0] + 1,), texts=("",), origins=("target",))
+        await app.answers.branch_off(answer.id, [forbidden], known.target)
+        await until(pilot, lambda: app.answers.current is None)
+        assert "The schema does not allow that token there. F6 has others" in screen_text(app)
+        await say(pilot, "Another one.")
+        assert json.loads(last_text(app)).keys() == {"ok"}
 
 
 def structures(script: Script) -> list[Any]:

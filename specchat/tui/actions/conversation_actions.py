@@ -230,7 +230,7 @@ def _source(found: SearchResult) -> str:
 def _described(preset: Preset) -> str:
     """Return what a preset sets, for the list."""
     parts = in_line(preset.sampling), in_list(preset.schema), preset.system_prompt
-    return " ".join(filter(None, parts))
+    return " · ".join(filter(None, parts))
 
 
 def _typed_schema(text: str) -> str:

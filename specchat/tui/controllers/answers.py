@@ -12,7 +12,7 @@ from specchat.chat.safe_text import harmless
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import ContextFull, SpecchatError
+from specchat.errors import ContextFull, InvalidOption, SpecchatError
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import AnswerOptions
@@ -308,7 +308,8 @@ class Answers:
         if pinned := self._conversations.pinned_turns(leaf):
             options["pinned"] = pinned
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
-        asked = Question(turns, options, arrived, ended, self._explain, writing.is_lane)
+        explain = partial(self._explain, writing)
+        asked = Question(turns, options, arrived, ended, explain, writing.is_lane)
         session.ask(asked)
         self._view.show_state()
 
@@ -324,8 +325,12 @@ class Answers:
             restart = self._key_of("restart")
             self._view.say(f"The engine does not respond. {restart} restarts it.")
 
-    def _explain(self, error: SpecchatError) -> str:
+    def _explain(self, writing: Writing, error: SpecchatError) -> str:
         """Return an error as text; for a prompt that does not fit, add how to make room."""
+        message = self._conversations.tree.get(writing.message or 0)
+        if writing.begun and message and message.schema and isinstance(error, InvalidOption):
+            # the steps show what the model itself would write there
+            return f"The schema does not allow that token there. {self._key_of('steps')} has others"
         if not isinstance(error, ContextFull):
             return str(error)
         ways = (

@@ -16,7 +16,7 @@ from textual.timer import Timer
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of
+from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of, takes_lines
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions
 
@@ -128,7 +128,7 @@ class Composer(TextArea):
         self._index = len(self._history)
         self.text = ""
         if is_slash(written.rstrip()):
-            self.post_message(Suggestions.Taken(text))
+            self.post_message(Suggestions.Taken(unfold(text, self._pasted)))
             return
         in_history = "\n".join(self._history)
         self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}
@@ -175,7 +175,9 @@ class Composer(TextArea):
         if event.key == "enter":  # what was typed quickly may not be followed yet
             self._suggestions.follow(self.first_line)
             is_fast = event.time - self._typed_at < PASTED_SECONDS
-            if is_fast and not self._suggestions.display and not is_slash(self.text.rstrip()):
+            text = self.text.rstrip()
+            may_go_on = takes_lines(text) or not is_slash(text)
+            if is_fast and may_go_on and not self._suggestions.display:
                 event.prevent_default()
                 event.stop()
                 self._sends = self.set_timer(QUIET_SECONDS, self._send_after_all)
