@@ -29,7 +29,7 @@ TOP_LEVEL = {
 }
 HEAVY = (
     "llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit",
-    "starlette", "uvicorn", "prometheus_client",
+    "starlette", "uvicorn", "prometheus_client", "llguidance", "jsonschema_rs",
 )  # fmt: skip
 INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
 BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")

@@ -26,7 +26,7 @@ def add_structure(parser: argparse.ArgumentParser) -> None:
         ("--grammar", "a text by the grammar in a file, Lark or GBNF", "FILE"),
     ):
         group.add_argument(flag, help=about, metavar=metavar)
-    about = "relaxed leaves out what cannot be enforced, and says so (default: strict)"
+    about = "relaxed checks afterwards what cannot be enforced, and says so (default: strict)"
     group.add_argument("--schema-check", choices=CHECKS, default="strict", help=about)
     about = "do not describe the form to the model"
     group.add_argument("--hide-schema", action="store_true", help=about)
@@ -70,6 +70,8 @@ def why_not_valid(structure: Structure, answer: list[Chunk], stats: Statistics) 
     """Return why an answer is not what was asked for, and what to do; empty if it is."""
     if stats.is_valid:
         return ""
+    if stats.invalid_reason:
+        return stats.invalid_reason
     from specchat.structured.unfinished import unfinished_place
 
     reason = {

@@ -32,7 +32,8 @@ class Statistics:
     by what drafted them; a token decoded again after a checkpoint counts once. `forced` counts the
     tokens that a grammar forced, which nothing drafted or verified: an answer has one token from
     each step, the accepted and the forced ones. `is_valid` says of an ended answer whether it is
-    what its structure asked for, None if it had none.
+    what its structure asked for, None if it had none; `invalid_reason` says what of a whole one
+    is not.
     `acceptance_histogram[i]` is the number of steps that accepted i drafted tokens. `draft_s` is
     the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
     everything else between the prompt and the last token.
@@ -53,6 +54,7 @@ class Statistics:
     accepted: int = 0
     forced: int = 0
     is_valid: bool | None = None
+    invalid_reason: str = ""
     drafted_by_position: list[int] = field(default_factory=list)
     acceptance_histogram: list[int] = field(default_factory=list)
     by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)

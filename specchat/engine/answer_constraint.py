@@ -1,16 +1,18 @@
 """The constraint of an answer: what a request asks for, within the model's chat format."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat
 from specchat.chat.formats.messages import SYSTEM_ROLES
 from specchat.chat.formats.probes import MARK
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
+from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, ChatRequest
 from specchat.engine.call_constraint import CallConstraints
 from specchat.engine.prompts import Prompt
@@ -23,12 +25,24 @@ from specchat.structured.phases import Constrained, Free, Phase, PhasedConstrain
 from specchat.structured.structure import Structure
 from specchat.structured.structure_prompt import description_of
 
+if TYPE_CHECKING:
+    from specchat.structured.schema_validation import AnswerCheck
+
 Request = TypeVar("Request", bound=AnswerRequest)
 
 NUM_KEPT = 16
 """Compiled structures that are kept: programs ask for the same ones again and again."""
+MOST_NOTICES = 20
 NEWLINES = 2
 """Line breaks that a model may write between its reasoning and its answer."""
+
+
+class _Compiled(NamedTuple):
+    """A structure's constraint, and what checks whole answers by what that does not enforce."""
+
+    constraint: GrammarConstraint
+    notices: tuple[str, ...]
+    check: "AnswerCheck | None"
 
 
 class AnswerConstraints:
@@ -44,7 +58,7 @@ class AnswerConstraints:
             lambda text: vocabulary.tokenize_more(text, parse_special=False),
         )
         self._calls = CallConstraints(self._texts)
-        self._compiled: dict[Structure, tuple[GrammarConstraint, tuple[str, ...]]] = {}
+        self._compiled: dict[Structure, _Compiled] = {}
 
     def constraint(
         self, request: AnswerRequest, prompt: Prompt
@@ -64,9 +78,8 @@ class AnswerConstraints:
         if structure is None:
             is_any = request.ignore_end or not request.may_call
             return (None, ()) if is_any else self._calls.possible(request, prompt, form)
-        compiled, notices = self._compile(structure)
-        if prompt.goes_on and prompt.state != "reasoning":
-            written = str(request.messages[-1]["content"])
+        compiled, notices, _ = self._compile(structure)
+        if (written := _written(request, prompt)) is not None:
             return self._begun(compiled.restarted(), written), notices
         phases = _phases(prompt, form, compiled.restarted)
         if request.may_call:
@@ -91,17 +104,32 @@ class AnswerConstraints:
             pinned = [index + 1 for index in pinned]
         return replace(request, messages=messages, pinned=pinned)
 
+    def checked(
+        self, chunks: Iterator[Chunk], request: AnswerRequest, prompt: Prompt, stats: Statistics
+    ) -> Iterator[Chunk]:
+        """Yield chunks; say in the statistics if the whole answer breaks what is not enforced."""
+        compiled = self._compiled.get(request.structure) if request.structure else None
+        if compiled is None or compiled.check is None:
+            return chunks
+        return _checked(chunks, compiled.check, _written(request, prompt) or "", stats)
+
     def _from_start(self, structure: Structure) -> tuple[Constraint, tuple[str, ...]]:
-        compiled, notices = self._compile(structure)
+        compiled, notices, _ = self._compile(structure)
         return compiled.restarted(), notices
 
-    def _compile(self, structure: Structure) -> tuple[GrammarConstraint, tuple[str, ...]]:
+    def _compile(self, structure: Structure) -> _Compiled:
         if structure not in self._compiled:
             grammar = grammar_of(structure)
-            compiled = GrammarConstraint(grammar, self._texts)
+            constraint = GrammarConstraint(grammar, self._texts)
+            check, notices = None, grammar.notices
+            if notices:
+                from specchat.structured.schema_validation import AnswerCheck
+
+                check = AnswerCheck(structure.source)
+                notices = _shortened((*notices, *check.notices))
             while len(self._compiled) >= NUM_KEPT:
                 del self._compiled[next(iter(self._compiled))]
-            self._compiled[structure] = compiled, grammar.notices
+            self._compiled[structure] = _Compiled(constraint, notices, check)
         return self._compiled[structure]
 
     def _begun(self, constraint: Constraint, written: str) -> Constraint:
@@ -114,6 +142,37 @@ class AnswerConstraints:
                 "the answer to be continued does not begin as the schema or grammar asks"
             ) from None
         return constraint
+
+
+def _shortened(notices: Sequence[str]) -> tuple[str, ...]:
+    """Return the first notices, and how many more there are."""
+    if len(notices) <= MOST_NOTICES:
+        return tuple(notices)
+    num_more = len(notices) - MOST_NOTICES
+    return (*notices[:MOST_NOTICES], f"{num_more} more parts of the JSON Schema are not enforced")
+
+
+def _written(request: AnswerRequest, prompt: Prompt) -> str | None:
+    """Return the text of the last message if the answer goes on with it."""
+    if not isinstance(request, ChatRequest) or not prompt.goes_on or prompt.state == "reasoning":
+        return None
+    return str(request.messages[-1]["content"])
+
+
+def _checked(
+    chunks: Iterator[Chunk], check: "AnswerCheck", written: str, stats: Statistics
+) -> Iterator[Chunk]:
+    """Yield an answer's chunks; check the whole text, unless it was cut or calls tools instead."""
+    texts, has_called = [written], False
+    for chunk in chunks:
+        texts.append(chunk.text)
+        has_called |= bool(chunk.tool_calls)
+        if chunk.finish and stats.is_valid and not has_called:
+            reason = check.why_invalid("".join(texts))
+            if reason:
+                stats.is_valid, stats.invalid_reason = False, reason
+                stats.notices += (reason,)
+        yield chunk
 
 
 def _is_special(vocabulary: Vocabulary, token: int) -> bool:

@@ -284,12 +284,13 @@ class Engine(ABC):
 
         `kind` is a msgspec Struct, a dataclass, a TypedDict, an Enum, `list[...]` of one, or a
         pydantic model; or a JSON Schema as a dictionary. Raises InvalidAnswer if the answer was cut
-        off, and InvalidOption for a type that cannot be enforced.
+        off or breaks what cannot be enforced, and InvalidOption for a type that cannot be enforced.
         """
         from specchat.structured.value_types import structure_of_type, value_of
 
         options["structure"] = structure_of_type(kind)
-        return value_of(kind, "".join([each.text for each in self.answer(messages, **options)]))
+        text = "".join([each.text for each in self.answer(messages, **options)])
+        return value_of(kind, text, self.stats.invalid_reason)
 
     @abstractmethod
     def stop(self) -> None:

@@ -129,6 +129,8 @@ class LocalEngine(Engine):
             state = prompt.state
             reader = AnswerReader(form, state, request.offered_tools, goes_on=prompt.goes_on)
             chunks = read_parts(chunks, reader, self.stats)
+        if request.structure:
+            chunks = self._constraints.checked(chunks, request, prompt, self.stats)
         return self._answer(chunks, drafter, pacer)
 
     def rescore(

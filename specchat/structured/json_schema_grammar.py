@@ -15,7 +15,7 @@ from specchat.structured.schema_faults import (
     UNKNOWN_FORMAT,
     UNSUPPORTED,
     droppable,
-    excess,
+    excesses,
     place_of,
     refusal,
     schema_at,
@@ -47,7 +47,7 @@ def json_schema_entry(source: str, *, is_relaxed: bool) -> tuple[dict[str, Any],
     Objects are closed where they list properties. What cannot be enforced raises InvalidOption, or
     is left out if the check is relaxed.
     """
-    schema = _read(source)
+    schema = read_schema(source)
     notices = list(_relaxed(schema)) if is_relaxed else []
     if not is_relaxed:
         _require_accepted(schema)
@@ -61,7 +61,7 @@ def json_schema_entry(source: str, *, is_relaxed: bool) -> tuple[dict[str, Any],
     return {"json_schema": {**schema, "x-guidance": options}}, notices
 
 
-def _read(source: str) -> Schema:
+def read_schema(source: str) -> Schema:
     """Return a JSON Schema as an object. Raises InvalidOption for anything else."""
     try:
         schema = msgspec.json.decode(source)
@@ -89,8 +89,8 @@ def _is_deep(value: Any) -> bool:
 
 def _require_accepted(schema: Schema) -> None:
     """Raise InvalidOption for a schema that cannot be enforced."""
-    if found := excess(schema):
-        raise _excessive(*found)
+    for place, keyword, _ in excesses(schema):
+        raise _excessive(place, keyword)
     is_refused, messages = _verdict(schema, ONE_LINE)
     if is_refused:
         raise InvalidOption(f"{CANNOT}: {refusal(schema, messages[0])}")
@@ -105,16 +105,16 @@ def _relaxed(schema: Schema) -> Iterator[str]:
 
     Raises InvalidOption for what is wrong, or cannot be left out.
     """
-    while found := excess(schema):
-        place, keyword = found
+    for place, keyword, each in list(excesses(schema)):
         if keyword == "properties":
-            raise _excessive(*found)
-        yield _dropped(schema, place, keyword)
+            raise _excessive(place, keyword)
+        yield _dropped(each, place, keyword)
     is_refused, messages = _verdict(schema, RELAXED)
     for _ in range(MOST_DROPPED if is_refused else 0):
         place = place_of(schema, messages[0])
         keywords = [each for each in droppable(messages[0]) if each in schema_at(schema, place)]
-        yield from [_dropped(schema, place, keyword) for keyword in keywords]
+        part = schema_at(schema, place)
+        yield from [_dropped(part, place, keyword) for keyword in keywords]
         is_refused, messages = _verdict(schema, RELAXED)
         if not (is_refused and keywords):
             break
@@ -123,9 +123,9 @@ def _relaxed(schema: Schema) -> Iterator[str]:
     yield from _ignored(schema, messages)
 
 
-def _dropped(schema: Schema, place: str, keyword: str) -> str:
-    """Take a keyword out of the schema at a place; return the notice."""
-    del schema_at(schema, place)[keyword]
+def _dropped(part: Schema, place: str, keyword: str) -> str:
+    """Take a keyword out of a part of a schema at this place; return the notice."""
+    del part[keyword]
     return _notice(keyword, place)
 
 
@@ -152,7 +152,7 @@ def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
             miscounted.update(droppable(warning))
     for place, each in list(subschemas(schema)):
         if "properties" in each:
-            yield from [_dropped(schema, place, name) for name in miscounted if name in each]
+            yield from [_dropped(each, place, name) for name in miscounted if name in each]
         ignored = [name for name in each if name in keywords]
         ignored += ["format"] if each.get("format") in formats else []
         yield from [_notice(name, place) for name in ignored]

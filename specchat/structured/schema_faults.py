@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from time import perf_counter
 from typing import Any
@@ -108,15 +109,16 @@ def schema_at(schema: Schema, place: str) -> Schema:
     return next((each for here, each in subschemas(schema) if here == place), {})
 
 
-def excess(schema: Schema) -> tuple[str, str] | None:
-    """Return the place and the keyword of what would take too long to compile."""
-    left = dict(COSTS)
+def excesses(schema: Schema, costs: Mapping[str, int] = COSTS) -> Iterator[tuple[str, str, Schema]]:
+    """Yield what would take too long to compile: the place, the keyword, the schema it is in."""
+    left = dict(costs)
     for place, each in subschemas(schema):
-        for keyword in COSTS:
-            left[keyword] -= _cost(keyword, each.get(keyword))
-            if left[keyword] < 0:
-                return place, keyword
-    return None
+        for keyword in costs:
+            cost = _cost(keyword, each.get(keyword))
+            if cost > left[keyword]:
+                yield place, keyword, each
+            else:
+                left[keyword] -= cost
 
 
 def _cost(keyword: str, value: Any) -> int:

@@ -45,8 +45,7 @@ def target(root: Schema, reference: object) -> Any:
     if not isinstance(reference, str) or not (reference + "/").startswith("#/"):
         return None
     place: Any = root
-    for step in reference.split("/")[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
+    for name in steps_of(reference):
         if isinstance(place, dict):
             place = place.get(name)
         elif isinstance(place, list) and name.isdecimal() and int(name) < len(place):
@@ -54,6 +53,12 @@ def target(root: Schema, reference: object) -> Any:
         else:
             return None
     return place
+
+
+def steps_of(place: str) -> list[str]:
+    """Return the keys that lead from the root to a place."""
+    steps = place.split("/")[1:]
+    return [unquote(step).replace("~1", "/").replace("~0", "~") for step in steps]
 
 
 def moved(schema: Any, place: str) -> Any:

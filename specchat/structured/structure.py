@@ -15,7 +15,8 @@ class Structure:
     """What an answer must look like.
 
     `source` is a JSON Schema as JSON text, a regular expression, the choices as a JSON array of
-    strings, or a grammar. With `is_shown` the prompt describes it to the model.
+    strings, or a grammar. With a relaxed `check`, the whole answer is checked by what a grammar
+    cannot enforce of a schema. With `is_shown` the prompt describes it to the model.
     """
 
     kind: Kind

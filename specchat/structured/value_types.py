@@ -25,8 +25,8 @@ def structure_of_type(kind: Any) -> Structure:
 
     The type is a msgspec Struct, dataclass, TypedDict, Enum, or anything else that msgspec knows,
     such as `list[Person]`; or a pydantic model or TypeAdapter; or a JSON Schema as a dictionary.
-    What cannot be enforced is left to `value_of`, so the check is relaxed unless it is a
-    dictionary. Raises InvalidOption for other types.
+    What cannot be enforced is checked afterwards, unless it is a dictionary. Raises InvalidOption
+    for other types.
     """
     if isinstance(kind, dict):
         return Structure("json_schema", json.dumps(kind, ensure_ascii=False))
@@ -34,12 +34,14 @@ def structure_of_type(kind: Any) -> Structure:
     return Structure("json_schema", json.dumps(schema, ensure_ascii=False), check="relaxed")
 
 
-def value_of(kind: Any, text: str) -> Any:
+def value_of(kind: Any, text: str, invalid_reason: str = "") -> Any:
     """Return an answer as a value of the type that it was asked for.
 
     For a JSON Schema, that is the parsed JSON. Raises InvalidAnswer if the text is no such value,
-    as when it was cut off.
+    as when it was cut off, or if there is a reason why it does not fit the type's schema.
     """
+    if invalid_reason:
+        raise InvalidAnswer(invalid_reason)
     try:
         if isinstance(kind, dict):
             return msgspec.json.decode(text)
@@ -116,12 +118,17 @@ def _validated(kind: Any, value: Any) -> Any:
 
 
 def _enforceable(schema: Any) -> Any:
-    """Return a schema with expressions in place of names that can only be checked afterwards."""
+    """Return a schema with expressions in place of names that can only be checked afterwards.
+
+    A set's items may be repeated: it holds each of them once.
+    """
     if isinstance(schema, list):
         return [_enforceable(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     changed = {name: _enforceable(value) for name, value in schema.items()}
+    if schema.get("type") == "array" and schema.get("uniqueItems") is True:
+        del changed["uniqueItems"]
     for (name, value), pattern in PATTERNS.items():
         if schema.get("type") == "string" and schema.get(name) == value:
             del changed[name]

@@ -98,5 +98,29 @@ def test_a_relaxed_check_says_what_it_leaves_out(model: list[str]) -> None:
     assert b"uniqueItems" in strict.stderr
     words = ["--schema", json.dumps(schema), "--schema-check", "relaxed"]
     done = run("ask", *model, *words, *GREEDY)
-    assert set(json.loads(done.stdout)) <= {1, 2}
+    found = json.loads(done.stdout)
+    assert set(found) <= {1, 2}
+    assert done.returncode == int(len(set(found)) < len(found))
     assert b"uniqueItems" in done.stderr
+
+
+@pytest.mark.parametrize("is_fit", [True, False])
+def test_a_relaxed_answer_is_checked_afterwards(model: list[str], *, is_fit: bool) -> None:
+    """One that breaks what is not enforced fails, is kept, and a line names place and keyword."""
+    excluded = {"const": "x"} if is_fit else {"enum": [True, False]}
+    schema = {
+        "type": "object",
+        "properties": {"ok": {"type": "boolean", "not": excluded}},
+        "required": ["ok"],
+    }
+    words = ["--schema", json.dumps(schema), "--schema-check", "relaxed", "--json"]
+    done = run("ask", *model, *words, *GREEDY)
+    record = json.loads(done.stdout)
+    data = json.loads(record["text"])
+    assert record["finish"] == "stop"
+    assert (record["valid"], record["data"]) == ((True, data) if is_fit else (False, None))
+    assert done.returncode == int(not is_fit)
+    notice, *reasons = done.stderr.decode().strip().split("\n")
+    assert notice == '"not" at #/properties/ok of the JSON Schema is not enforced'
+    told = 'the answer does not fit the JSON Schema: ok breaks "not" ('
+    assert [each[: len(told)] for each in reasons] == [told] * (not is_fit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import jsonschema_rs
@@ -19,6 +19,7 @@ from specchat.engine.api import Engine as AnyEngine
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidAnswer, InvalidOption
+from specchat.structured.schema_validation import AnswerCheck
 from specchat.structured.structure import Structure
 
 PET = {
@@ -156,6 +157,68 @@ def test_an_engine_of_its_own_process_answers_within_a_structure(shallow: WriteM
         assert engine.stats.is_valid is True
         with pytest.raises(InvalidOption, match="nonsense"):
             text_of(engine, structure=Structure("json_schema", '{"type": "nonsense"}'))
+
+
+DIFFERENT = {
+    "type": "array", "items": {"const": "a"}, "minItems": 2, "maxItems": 2, "uniqueItems": True
+}  # fmt: skip
+"""What no two items of an answer can be."""
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_relaxed_answer_is_checked_as_a_whole(shallow: WriteModel, *, process: bool) -> None:
+    """Also one that is continued, but not one that was cut off."""
+    structure = Structure("json_schema", json.dumps(DIFFERENT), "relaxed")
+    reason = 'the answer does not fit the JSON Schema: it breaks "uniqueItems" (["a","a"] has'
+    with Engine.load(shallow("llama"), process=process, ctx=256) as engine:
+        options: dict[str, Any] = {"structure": structure, "temperature": 0.0}
+        chunks = list(engine.generate(PROMPT, **options))
+        assert "".join(chunk.text for chunk in chunks) == '["a", "a"]'
+        for begun in ([], [chunk._replace(finish=None) for chunk in chunks[:-1]]):
+            again = list(engine.generate(PROMPT, begun=begun, **options))
+            assert again[-1].finish == "stop"
+            assert engine.stats.is_valid is False
+            assert engine.stats.invalid_reason.startswith(reason)
+            assert engine.stats.notices[-1] == engine.stats.invalid_reason
+        list(engine.generate(PROMPT, max_tokens=2, **options))
+        assert (engine.stats.is_valid, engine.stats.invalid_reason) == (False, "")
+
+
+def test_a_strict_answer_is_not_checked_again(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one whose schema is enforced as a whole."""
+    monkeypatch.setattr(AnswerCheck, "__init__", None)
+    with LocalEngine(Loading(shallow("llama"), ctx=256)) as engine:
+        for check in ("strict", "relaxed"):
+            text_of(engine, structure=replace(STRUCTURE, check=check), temperature=0.0)
+            assert engine.stats.is_valid is True
+        with pytest.raises(TypeError):
+            text_of(engine, structure=Structure("json_schema", json.dumps(DIFFERENT), "relaxed"))
+
+
+class Unfit(list[str]):
+    """What pydantic's models offer, with a schema that no value fits."""
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        """Return the schema."""
+        return {"type": "boolean", "not": {"type": "boolean"}}
+
+    @classmethod
+    def model_validate_json(cls, text: str) -> Unfit:
+        """Return any text."""
+        return cls([text])
+
+
+def test_an_answer_that_breaks_the_schema_is_no_value(shallow: WriteModel) -> None:
+    """Even if the type itself would take it."""
+    ask: list[Any] = [{"role": "user", "content": "A pet, please."}]
+    with (
+        Engine.load(shallow("llama"), ctx=256) as engine,
+        pytest.raises(InvalidAnswer, match='it breaks "not"'),
+    ):
+        engine.answer_as(Unfit, ask, seed=1)
 
 
 class Colour(enum.Enum):

@@ -176,6 +176,27 @@ def test_a_cut_answer_says_so(demo_server: Running) -> None:
     assert answer["specchat"]["valid"] is False
 
 
+@pytest.mark.parametrize(
+    ("excluded", "is_valid"), [({"const": "x"}, True), ({"enum": [True, False]}, False)]
+)
+def test_what_is_not_strict_is_checked_afterwards(
+    demo_server: Running, excluded: dict[str, Any], *, is_valid: bool
+) -> None:
+    """Its text stays, and the notices say what of the schema it breaks."""
+    schema = {"type": "boolean", "not": excluded}
+    form = {"type": "json_schema", "json_schema": {"schema": schema, "strict": False}}
+    answer = demo_server.chat(temperature=0, response_format=form)
+
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["choices"][0]["message"]["content"] in {"true", "false"}
+    assert answer["specchat"]["valid"] is is_valid
+    first, *more = answer["specchat"]["notices"]
+    assert first == '"not" at # of the JSON Schema is not enforced'
+    assert [each.partition(" (")[0] for each in more] == (
+        [] if is_valid else ['the answer does not fit the JSON Schema: it breaks "not"']
+    )
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_schema_that_cannot_be_enforced_is_refused(

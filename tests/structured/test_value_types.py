@@ -196,4 +196,6 @@ def test_keys_are_written_in_the_order_of_the_type() -> None:
 def test_what_a_type_checks_itself_is_not_refused() -> None:
     """Such as that the items of a set are different; a dictionary is strict."""
     assert structure_of_type(set[int]).check == "relaxed"
+    assert grammar_of(structure_of_type(set[int])).notices == ()
+    assert value_of(set[int], "[1, 1]") == {1}
     assert structure_of_type({"type": "array"}).check == "strict"

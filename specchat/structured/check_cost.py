@@ -1,0 +1,123 @@
+"""How much work it is to check a value by a JSON Schema, which nothing else bounds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from specchat.structured.schema_walk import DATA, IN_PLACE, Schema, target
+
+MOST_CHECKS = 50_000
+"""Of a value by schemas; alternatives within alternatives double their number."""
+DEEPEST = 1000
+"""How many schemas may be in use within each other: the validator's stack is not endless."""
+EXPRESSION_CHECKS = 25
+"""What finding an expression in a text counts as, and each hundred characters of the text."""
+NAMES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
+"""Keywords with which a reference may lead elsewhere than its path says."""
+DYNAMIC = ("$dynamicRef", "$recursiveRef")
+OF_ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
+OF_OTHERS = ("additionalProperties", "unevaluatedProperties")
+"""Keywords whose schemas check the properties that no other keyword describes."""
+REPEATS = ("unevaluatedItems", "unevaluatedProperties")
+"""Keywords for which the schemas beside them are tried once more."""
+
+
+def stray_reference(schema: Schema) -> str:
+    """Return why a reference in a schema is no path to another part of it; empty if all are."""
+    has_references, named_by = False, ""
+    waiting: list[Any] = [schema]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+            continue
+        if not isinstance(each, dict):
+            continue
+        for name, value in each.items():
+            if isinstance(value, str):
+                if name in DYNAMIC or (name == "$ref" and not _is_path(schema, value)):
+                    return f'a reference leads to {value[:200]}: copy that schema into "$defs"'
+                has_references |= name == "$ref"
+                named_by = name if name in NAMES and each is not schema else named_by
+            elif name not in DATA:
+                waiting.append(value)
+    if has_references and named_by:
+        return f'references may lead elsewhere with "{named_by}" in a part of it: leave that out'
+    return ""
+
+
+def _is_path(schema: Schema, reference: str) -> bool:
+    """Return True if a reference leads to a schema that is not an example or another value."""
+    leads_to_data = any(step in DATA for step in reference.split("/"))
+    return isinstance(target(schema, reference), dict | bool) and not leads_to_data
+
+
+def takes_too_long(root: Schema, value: Any) -> bool:
+    """Return True if checking a value by a schema could take more than a second or so."""
+    num_left = MOST_CHECKS
+    waiting: list[tuple[Any, Any, int]] = [(root, value, 0)]
+    while waiting:
+        schema, part, depth = waiting.pop()
+        num_left -= _own_cost(schema, part)
+        if num_left < 0 or depth > DEEPEST:
+            return True
+        if isinstance(schema, dict):
+            waiting += [(inner, piece, depth + 1) for inner, piece in _uses(root, schema, part)]
+    return False
+
+
+def _own_cost(schema: Any, value: Any) -> int:
+    """Return how much a schema costs without those that it consists of."""
+    if not isinstance(schema, dict):
+        return 1
+    lists = sum(len(each) for each in schema.values() if isinstance(each, list | dict))
+    num_texts = int(isinstance(value, str) and ("pattern" in schema or "format" in schema))
+    expressions = schema.get("patternProperties")
+    if isinstance(value, dict) and isinstance(expressions, dict):
+        num_texts += len(value) * len(expressions)
+    length = len(value) // 100 if isinstance(value, str) else 0
+    return 1 + lists // 10 + num_texts * (EXPRESSION_CHECKS + length)
+
+
+def _uses(root: Schema, schema: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas that a schema consists of, each with a part of the value they may check."""
+    times = 2 if any(name in schema for name in REPEATS) else 1
+    for inner in _in_place(root, schema):
+        yield from [(inner, value)] * times
+    if isinstance(value, dict):
+        yield from _of_object(schema, value)
+    elif isinstance(value, list):
+        for held in (schema[name] for name in OF_ITEMS if name in schema):
+            inner = held if isinstance(held, list) else [held] * len(value)
+            yield from zip(inner, value, strict=False)
+
+
+def _of_object(schema: Schema, value: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas of an object's properties and of their names, each with what it checks."""
+    named = schema.get("properties")
+    named = named if isinstance(named, dict) else {}
+    yield from ((inner, value[name]) for name, inner in named.items() if name in value)
+    for inner in _held(schema, ("patternProperties",)):
+        yield from ((inner, piece) for piece in value.values())
+    for inner in _held(schema, OF_OTHERS):
+        yield from ((inner, piece) for name, piece in value.items() if name not in named)
+    for inner in _held(schema, ("propertyNames",)):
+        yield from ((inner, name) for name in value)
+
+
+def _in_place(root: Schema, schema: Schema) -> Iterator[Any]:
+    """Yield the schemas that check the same value."""
+    if "$ref" in schema:
+        yield target(root, schema["$ref"])
+    yield from _held(schema, (*IN_PLACE, "dependencies"))
+
+
+def _held(schema: Schema, keywords: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the schemas of some keywords: one, several in order, or several by name."""
+    for keyword in keywords:
+        value = schema.get(keyword)
+        if isinstance(value, list):
+            yield from value
+        elif keyword in {"dependentSchemas", "dependencies", "patternProperties"}:
+            yield from value.values() if isinstance(value, dict) else ()
+        elif value is not None:
+            yield value
