@@ -24,6 +24,7 @@ from scripts.support.byte_grammar import BYTES, random_text
 from specchat.errors import SpecchatError
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
+from specchat.structured.schema_validation import AnswerCheck
 from specchat.structured.structure import Kind, Structure
 
 LONGEST_WALK = 20
@@ -58,6 +59,13 @@ RULES = (
 PIECES = ("{1,9999}", "{0,}", "*", "+", "?", "(", ")", "[", "]", "|", "^", "$", "\\", ".", "(?=a)",
           "(?:", "\\p{L}", "\\x00", "\ud7ff", "é", "\n", '"', "/", "::=", "start", "%json", "<[1]>",
           "<end>", "~", "&")  # fmt: skip
+
+
+ANSWERS = (
+    "null", "-1e999", json.dumps("aab" * 3000), "[" * 90 + "1" + "]" * 90,
+    json.dumps({"a": "b", "k": 1, "x": 0.5, "p_1": [{"a": {"b": [1, "two"]}}] * 200}),
+)  # fmt: skip
+"""Whole texts that may break what a grammar does not enforce."""
 
 
 class Ended(NamedTuple):
@@ -165,13 +173,21 @@ CHANGES: tuple[Callable[[Any, random.Random], Any], ...] = (
 
 
 def run_case(structure: Structure) -> tuple[str, float]:
-    """Return how a case ended and the seconds until its first mask; then write a little."""
+    """Return how a case ended and the seconds until its first mask; then write a little.
+
+    They include checking whole texts where a schema is enforced in part.
+    """
     began = process_time()
     seconds = 0.0
     try:
-        constraint = GrammarConstraint(grammar_of(structure), BYTES)
+        grammar = grammar_of(structure)
+        constraint = GrammarConstraint(grammar, BYTES)
         constraint.mask()
         constraint.forced()
+        if grammar.notices:
+            check = AnswerCheck(structure.source)
+            for text in ANSWERS:
+                check.why_invalid(text)
         seconds = process_time() - began
         random_text(constraint, BYTES, random.Random(1), LONGEST_WALK)
         return "enforced", seconds

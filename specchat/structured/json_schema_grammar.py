@@ -134,7 +134,7 @@ def _notice(keyword: str, place: str) -> str:
 
 
 def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
-    """Yield a notice for each keyword and format that llguidance ignores.
+    """Yield a notice for each keyword and format that llguidance ignores, wherever they are.
 
     Numbers of properties are taken out: it would count the wrong ones.
     """
@@ -150,12 +150,16 @@ def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
             yield '"oneOf" of the JSON Schema is enforced as "anyOf"'
         else:
             miscounted.update(droppable(warning))
+    found: set[str] = set()
     for place, each in list(subschemas(schema)):
         if "properties" in each:
             yield from [_dropped(each, place, name) for name in miscounted if name in each]
         ignored = [name for name in each if name in keywords]
         ignored += ["format"] if each.get("format") in formats else []
         yield from [_notice(name, place) for name in ignored]
+        found.update(ignored)
+    elsewhere = {*keywords, *(["format"] if formats else [])} - found  # where references lead
+    yield from [f'"{name}" of the JSON Schema is not enforced' for name in sorted(elsewhere)]
 
 
 def _verdict(schema: Schema, options: dict[str, Any]) -> tuple[bool, list[str]]:

@@ -17,14 +17,25 @@ DATA = ("const", "enum", "default", "examples")
 """Keywords whose values are no schemas."""
 
 
-def subschemas(schema: Any, place: str = "#") -> Iterator[tuple[str, Schema]]:
-    """Yield a schema and all schemas in it, each with its place as a JSON pointer."""
-    waiting = [(place, schema)]
-    while waiting:
+def subschemas(root: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield a schema and all schemas in it, each with its place as a JSON pointer.
+
+    Those that only references lead to, such as `#/components/schemas/name`, come last.
+    """
+    waiting: list[tuple[str, Any]] = [("#", root)]
+    references: list[str] = []
+    seen: set[int] = set()
+    while waiting or references:
+        if not waiting:
+            reference = references.pop()
+            waiting = [(reference, target(root, reference))]
         here, each = waiting.pop()
-        if isinstance(each, dict):
+        if isinstance(each, dict) and id(each) not in seen:
+            seen.add(id(each))
             yield here, each
             waiting += reversed(list(children(each, here)))
+            if isinstance(leads_to := each.get("$ref"), str):
+                references.append(leads_to)
 
 
 def children(schema: Schema, place: str = "#") -> Iterator[tuple[str, Any]]:

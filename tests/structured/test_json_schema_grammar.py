@@ -156,6 +156,7 @@ def test_a_refused_schema_is_explained(message: str, schema: Any) -> None:
         {"allOf": [{"$ref": "#"}]},
         {"anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}, "minItems": 1}]},
         {"type": "array", "prefixItems": [{"$ref": "#"}], "minItems": 1},
+        {"$ref": "#/own", "own": {"type": "array", "items": {"$ref": "#/own"}, "minItems": 1}},
         {"type": ["object", "array"], "minItems": 2, "items": {"$ref": "#"}, "required": ["x"],
          "additionalProperties": {"$ref": "#"}},
     ],
@@ -173,6 +174,12 @@ def test_an_endless_schema_is_refused(schema: dict[str, Any]) -> None:
         {"anyOf": [{"type": "array", "items": {"$ref": "#"}, "minItems": 1}, {"type": "null"}]},
         {"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
         {"properties": {"a": {"$ref": "#"}}, "required": ["a"], "enum": [1]},
+        {
+            "$ref": "#/components/schemas/a",
+            "components": {
+                "schemas": {"a": {"type": "array", "items": {"$ref": "#/components/schemas/a"}}}
+            },
+        },
     ],
 )
 def test_a_schema_of_itself_may_end(schema: dict[str, Any]) -> None:
@@ -188,6 +195,20 @@ RELAXED = {
     '"multipleOf" at #': ({"type": "integer", "multipleOf": 999_983}, "5", "1.5"),
     '"oneOf" of the JSON Schema is enforced as "anyOf"': (
         {"oneOf": [{**TEXT, "minLength": 1}, {**TEXT, "maxLength": 2}]}, '"a"', "1"
+    ),
+    '"uniqueItems" at #/own/list': (
+        {"$ref": "#/own/list", "own": {"list": {"type": "array", "uniqueItems": True}}}, "[]", "1"
+    ),
+    '"minProperties" at #/own/two': (
+        {"$ref": "#/own/two",
+         "own": {"two": {**listing("a", "b"), "type": "object", "minProperties": 2}}},
+        '{"a": "x"}',
+        "[1]",
+    ),
+    '"oneOf" of the JSON Schema': (
+        {"$ref": "#/own", "own": {"oneOf": [{**TEXT, "minLength": 1}, {**TEXT, "maxLength": 2}]}},
+        '"a"',
+        "1",
     ),
     '"minProperties" at #/items': (
         {"items": {**listing("a", "b"), "type": "object", "minProperties": 2}},
