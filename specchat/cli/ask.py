@@ -136,11 +136,12 @@ def _start_answer(
 
 
 def _with_notices(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield chunks; print the notices before the first one."""
+    """Yield chunks; print the notices before the first one, but what is not valid at the end."""
     for number, chunk in enumerate(chunks):
         if number == 0:
             for notice in engine.stats.notices:
-                say(notice)
+                if notice != engine.stats.invalid_reason:
+                    say(notice)
         yield chunk
 
 

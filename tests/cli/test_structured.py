@@ -124,3 +124,12 @@ def test_a_relaxed_answer_is_checked_afterwards(model: list[str], *, is_fit: boo
     assert notice == '"not" at #/properties/ok of the JSON Schema is not enforced'
     told = 'the answer does not fit the JSON Schema: ok breaks "not" ('
     assert [each[: len(told)] for each in reasons] == [told] * (not is_fit)
+
+
+def test_an_answer_of_one_step_is_checked_too(model: list[str]) -> None:
+    """The line comes once."""
+    schema = {"const": "a", "not": {"type": "string"}}
+    words = ["--schema", json.dumps(schema), "--schema-check", "relaxed"]
+    done = run("ask", *model, *words, *GREEDY)
+    assert (done.returncode, done.stdout.strip()) == (1, b'"a"')
+    assert done.stderr.count(b'it breaks "not"') == 1
