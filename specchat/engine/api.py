@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import Cancelled, EngineFailed
+from specchat.errors import Cancelled, EngineFailed, InvalidOption
 from specchat.options.declarations import (
     AUTO_THINK,
     THINK_NUMBER,
@@ -272,9 +272,19 @@ class Engine(ABC):
         """Check a request and yield its answer; later stops apply to it."""
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
-        """Answer as `chat` does; without a chat template, continue the text of the messages."""
+        """Answer as `chat` does; without a chat template, continue the text of the messages.
+
+        Raises InvalidOption for an answer with a structure that is to be continued without a
+        template: where it begins in the text is not known.
+        """
         if self.facts.has_chat_template:
             return self.chat(messages, **options)
+        is_begun = bool(messages) and messages[-1]["role"] == "assistant"
+        if is_begun and options.get("structure") is not None:
+            raise InvalidOption(
+                "an answer that follows a schema or grammar cannot be continued, as this model has"
+                " no chat template: answer the question again"
+            )
         options.pop("pinned", None)  # a text has no messages to leave out
         text = "\n\n".join(each["content"] for each in messages)
         return self.generate(text, special=False, **options)

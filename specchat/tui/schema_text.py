@@ -4,9 +4,12 @@ import re
 
 from specchat.chat.conversation import ChatSchema
 from specchat.chat.safe_text import in_one_line
+from specchat.errors import InvalidOption
 from specchat.structured.structure import Structure
 
 MENTION = re.compile(r'^@(?:"([^"\n]+)"|(\S+))$')
+RELAXING, RELAXING_ELSEWHERE = " or relax the check", ", or use specchat ask --schema-check relaxed"
+"""A way out that a refusal names, and where it is, as the chat does not have it."""
 LONGEST_SHOWN = 60
 """Characters of a schema in a list."""
 
@@ -23,7 +26,10 @@ def read_schema(typed: str) -> ChatSchema:
 
     typed = MENTION.sub(r"\1\2", typed.strip())
     structure = structure_of_schema(typed)
-    grammar_of(structure)
+    try:
+        grammar_of(structure)
+    except InvalidOption as error:
+        raise InvalidOption(str(error).replace(RELAXING, RELAXING_ELSEWHERE)) from None
     file = schema_file(typed)
     return ChatSchema(str(file) if file else typed, structure.source)
 

@@ -89,7 +89,10 @@ async def test_steps_show_what_was_forced(app: ChatApp) -> None:
         ("missing.json", "no file missing.json"),
         ("~nobody-here/a.json", "no file ~nobody-here/a.json"),
         ("age nonsense", "nonsense"),
-        ('{"not": {"type": "string"}}', '"not" cannot be enforced'),
+        (
+            '{"not": {"type": "string"}}',
+            '"not" cannot be enforced: leave it out, or use specchat ask --schema-check relaxed',
+        ),
         ('{"properties": {"a": {"pattern": "("}}}', '"pattern"'),
         ("[" * 9, "is not a name"),
     ],
@@ -155,9 +158,11 @@ async def test_the_name_of_a_file_is_completed(
         await until(pilot, lambda: f"schema {name}" in frame_text(app))
 
 
-def opened(history: Path, tiny: WriteModel, max_tokens: int = 80) -> ChatApp:
+def opened(
+    history: Path, tiny: WriteModel, max_tokens: int = 80, template: str | None = CHAT_TEMPLATE
+) -> ChatApp:
     """Return a chat with a tiny pair that has a chat template, on a store."""
-    target = tiny("llama", vocabulary=Vocabulary(chat_template=CHAT_TEMPLATE))
+    target = tiny("llama", vocabulary=Vocabulary(chat_template=template))
     options = {"temperature": 0.0, "max_tokens": max_tokens, "drafter": "none"}
     setup = Setup(PairChoice("tiny", "", Loading(target, **EXACT), options), list, history)
     return ChatApp(setup, load=LocalEngine)
@@ -217,6 +222,20 @@ async def test_an_answer_goes_on_with_its_own_schema(
         await until(pilot, lambda: again.answers.current is None and last_text(again)[-1] == "}")
         assert last_text(again).startswith(begun)
         assert list(json.loads(last_text(again))) == ["ok", "colour"]
+
+
+async def test_without_a_template_an_answer_is_not_continued(
+    tiny: WriteModel, tmp_path: Path
+) -> None:
+    """It would begin anew after its beginning, and be invalid; one line says what to do."""
+    app = opened(tmp_path / "history.db", tiny, max_tokens=3, template=None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "/schema ok bool, colour bool", wait=False)
+        await say(pilot, "A pet, please.")
+        begun = last_text(app)
+        await say(pilot, "/continue", wait=False)
+        await until(pilot, lambda: "cannot be continued, as this" in screen_text(app))
+        assert last_text(app) == begun
 
 
 async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_path: Path) -> None:
