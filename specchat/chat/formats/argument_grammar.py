@@ -6,7 +6,7 @@ They come in the order of the schema, as in JSON. A string is plain text, of whi
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from specchat.chat.formats.call_pattern import JSON_TYPES, PYTHON_WORDS, ArgumentPattern
@@ -19,10 +19,14 @@ Value: TypeAlias = tuple[str, str]
 
 DEEPEST = 12
 """How deep a schema is looked into: through references, alternatives and nested values."""
+MOST_LOOKS = 50_000
+"""How many schemas and values of a tool are looked at: alternatives and objects multiply."""
 LOCAL = "#/"
 SHARED = ("$defs", "definitions", OPTIONS)
 """What parts of a schema take over from the whole."""
 UNIONS = ("anyOf", "oneOf")
+ANY: Schema = {}
+"""The schema of any value."""
 JSON_WORDS = {word: name for name, word in PYTHON_WORDS.items()}
 
 
@@ -39,6 +43,8 @@ class _Arguments:
 
     def __init__(self, rules: Rules, pattern: ArgumentPattern, name: str, root: Schema) -> None:
         self._rules, self._pattern, self._name, self._root = rules, pattern, name, root
+        self._known: dict[tuple[int, str, int], Sequence[Value]] = {}
+        self._num_looks = 0
 
     def members(self, schema: Schema, first: str, none: str, depth: int) -> str:
         """Return an expression for the members of an object; one without any is `none`."""
@@ -49,7 +55,7 @@ class _Arguments:
         if not properties:
             if schema.get("additionalProperties", True) is False or "properties" in schema:
                 return f"{shared} {none}"
-            member = self._member("", {}, depth)
+            member = self._member("", ANY, depth)
             return rules.add(f"{shared} ({none} | {first} {member} ({following} {member})*)")
         required = set(schema.get("required") or ())
         begun, unbegun = rules.add('""'), none  # from the last member to the first
@@ -72,21 +78,41 @@ class _Arguments:
         rules, pattern = self._rules, self._pattern
         name = rules.said(key) if key else "KEY"
         found = []
-        for kind, value in dict.fromkeys(self._values(schema, key, depth)):
+        for kind, value in self._values(schema, key, depth):
             before = rules.literal(pattern.before[kind].replace(KEY_AGAIN, key))
             after = rules.literal(pattern.after[kind].replace(KEY_AGAIN, key))
             found.append(f"{name} {before} {value} {'' if kind == 'string' else after}")
         return rules.add(" | ".join(found)) if found else ""
 
-    def _values(self, schema: Any, key: str, depth: int) -> Iterator[Value]:
-        """Yield the values that a schema allows, of the types that the format can write.
+    def _values(self, schema: Any, key: str, depth: int) -> Sequence[Value]:
+        """Return the values that a schema allows, of the types that the format can write.
 
-        Strings include what ends them.
+        Strings include what ends them. What many references lead to is looked at once.
         """
         if depth > DEEPEST:
             raise InvalidOption(f"tool {self._name}: the schema of {key} is nested too deeply")
+        self._look(key)
         schema = _mapping(schema)
-        if (target := _mapping(self._target(schema))) is not schema:
+        place = (id(schema), key, depth)
+        if place not in self._known:
+            self._known[place] = tuple(dict.fromkeys(self._found(schema, key, depth)))
+        return self._known[place]
+
+    def _found(self, schema: Schema, key: str, depth: int) -> Iterator[Value]:
+        """Yield the values that a schema allows, some of them several times."""
+        for value in self._alternatives(schema, key, depth):
+            self._look(key)
+            yield value
+
+    def _look(self, key: str) -> None:
+        """Count a look at a schema or value. Raises InvalidOption for too many."""
+        self._num_looks += 1
+        if self._num_looks > MOST_LOOKS:
+            raise InvalidOption(f"tool {self._name}: the schema of {key} has too many alternatives")
+
+    def _alternatives(self, schema: Schema, key: str, depth: int) -> Iterator[Value]:
+        """Yield the values of each alternative of a schema."""
+        if (target := self._target(schema)) is not schema:
             yield from self._values(target, key, depth + 1)
         elif "const" in schema or "enum" in schema:
             for value in [schema["const"]] if "const" in schema else schema["enum"]:
@@ -141,7 +167,7 @@ class _Arguments:
         """Return a rule for an array whose items are written as nested values."""
         pattern, rules = self._pattern, self._rules
         found = []
-        for kind, value in dict.fromkeys(self._values(schema.get("items"), key, depth + 1)):
+        for kind, value in self._values(schema.get("items"), key, depth + 1):
             before = pattern.before[kind].removeprefix(":")
             found.append(f"{rules.literal(before)} {value}")
         item = rules.add(" | ".join(found)) if found else '""'
@@ -180,7 +206,7 @@ class _Arguments:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else ANY
 
 
 def _types(schema: Schema) -> list[str]:

@@ -160,6 +160,53 @@ def test_arguments_in_tags_follow_the_schema(text: str, is_right: bool) -> None:
     assert allowed(TAGS, text, PLAN) == is_right
 
 
+def layered(num_layers: int, width: int, kind: str) -> OfferedTool:
+    """Return a tool whose schema leads to its one string in width ** num_layers ways."""
+
+    def layer(index: int) -> Any:
+        inner = {"$ref": f"#/$defs/layer{index + 1}"}
+        if kind == "anyOf":
+            return {"anyOf": [inner] * width}
+        return {"type": "object", "properties": {f"p{each}": inner for each in range(width)}}
+
+    layers: dict[str, Any] = {f"layer{index}": layer(index) for index in range(num_layers)}
+    layers[f"layer{num_layers}"] = {"enum": ["Graz"]}
+    schema = {"properties": {"x": {"$ref": "#/$defs/layer0"}}, "required": ["x"], "$defs": layers}
+    return OfferedTool("plan", {"type": "object", **schema})
+
+
+def test_what_many_references_lead_to_is_looked_at_once() -> None:
+    """A quarter of a million ways through a schema would take seconds."""
+    tool = layered(5, 12, "anyOf")
+
+    assert allowed(TAGS, tagged(("x", "Graz")), tool)
+    assert not allowed(TAGS, tagged(("x", "Wien")), tool)
+
+
+def test_nested_objects_are_looked_at_once() -> None:
+    """Where a format writes them in its own form, too."""
+    tool = layered(5, 12, "objects")
+    arguments = ArgumentPattern(
+        "{", ",", "{", for_types(":"), for_types(""), is_nested=True, quotes='"'
+    )
+    pattern = CallPattern(begin="<call=", end="}</call>", arguments=arguments)
+    value = "{p3:" * 5 + '"Graz"' + "}" * 5
+
+    assert allowed(pattern, f"<call=plan{{x:{value}}}</call>", tool)
+    assert not allowed(pattern, f"<call=plan{{x:{value.replace('Graz', 'Wien')}}}</call>", tool)
+
+
+def test_a_schema_with_too_many_alternatives_names_the_tool() -> None:
+    """Rather than to keep others waiting for minutes."""
+    union = {"anyOf": [{"$ref": "#/$defs/none"}] * 1000}
+    properties = {f"p{index}": {"$ref": "#/$defs/union"} for index in range(1000)}
+    defined = {"union": union, "none": {"type": "null"}}
+    schema = {"type": "object", "properties": properties, "$defs": defined}
+
+    with pytest.raises(InvalidOption, match=r"tool plan: .* p\d+ has too many alternatives"):
+        allowed(TAGS, "", OfferedTool("plan", schema))
+
+
 def test_a_tool_without_parameters_has_no_arguments() -> None:
     """An object without a word about its properties has any."""
     empty = OfferedTool("now", {"type": "object", "properties": {}})
