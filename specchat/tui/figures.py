@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import harmless, in_one_line
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import MIN_SECONDS, GainKind, judged
@@ -38,6 +38,8 @@ ENDINGS = {
     None: "interrupted",
 }
 """Labels for how an incomplete answer ended; None if the chat was closed first."""
+RUN_OUT = {"length", "context"}
+"""How answers end that find no end of their own."""
 BARS = "▁▂▃▄▅▆▇█"
 UNKNOWN_LENGTH = ""
 """Stands for the draft length of a stored answer, which is not recorded."""
@@ -50,6 +52,10 @@ ORIGINS = "origins"
 """The key of the number of tokens by origin in the statistics of a stored answer."""
 SAMPLED_WITH = "sampling"
 """The key of the sampling options that were chosen for a stored answer alone."""
+UNFINISHED = "unfinished"
+"""The key of the value that a stored answer with a schema broke off in, such as `items[2].name`."""
+LONGEST_PLACE = 40
+"""Characters shown of such a value's place."""
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted at the start of an answer."""
 
@@ -331,6 +337,9 @@ def line_below(
         larger = f"{key_of('settings')} sets a larger ctx"
         more = f"{continues} without older messages" if has_older else larger
         ending = f"{ENDINGS[finish]} · {more}"
+    if finish in RUN_OUT and (place := _place(figures)):
+        # a larger context would be filled, too
+        ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
     own = ", ".join(f"{name} {value}" for name, value in figures.get(SAMPLED_WITH, {}).items())
@@ -339,3 +348,9 @@ def line_below(
     lines = (counts_line(figures),), (temperature, answer_line(figures)), (short_line(figures),)
     start = ending, harmless(figures.get("pair", "")), harmless(own)
     return LineBelow(*(" · ".join(filter(None, (*start, *line))) for line in lines))
+
+
+def _place(figures: Mapping[str, Any]) -> str:
+    """Return the value that an answer broke off in, cut off if its place is long; or empty."""
+    place = in_one_line(str(figures.get(UNFINISHED, "")))
+    return place if len(place) <= LONGEST_PLACE else f"{place[:LONGEST_PLACE]}…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,34 @@ async def test_an_answer_goes_on_with_its_own_schema(
         await until(pilot, lambda: again.answers.current is None and last_text(again)[-1] == "}")
         assert last_text(again).startswith(begun)
         assert list(json.loads(last_text(again))) == ["ok", "colour"]
+
+
+@pytest.mark.parametrize("max_tokens", [40, None])
+async def test_the_value_that_ran_away_is_named(
+    tiny: WriteModel, tmp_path: Path, max_tokens: int | None
+) -> None:
+    """Below the answer, at the token limit as in a full context, also when it is opened again."""
+    path = tmp_path / "history.db"
+    said = "in pet.name: limit it in the schema"
+    pet = {"type": "object", "properties": {"name": {"type": "string", "minLength": 5000}}}
+    pet["required"] = ["name"]
+    schema = json.dumps({"type": "object", "properties": {"pet": pet}, "required": ["pet"]})
+    for _ in range(2):
+        app = opened(path, tiny)
+        app.options.changed["max_tokens"] = max_tokens
+        async with app.run_test(size=(160, 40)) as pilot:
+            if path.exists() and app.conversations.store.conversations():
+                await app.actions.conversations.open(1)
+            else:
+                await say(pilot, f"/schema {schema}", wait=False)
+                await say(pilot, "A pet, please.")
+            ending = "context full" if max_tokens is None else "token limit reached"
+            await until(pilot, partial(shows, app, f"{ending} {said} · Ctrl+G continues"))
+
+
+def shows(app: ChatApp, words: str) -> bool:
+    """Return True if words are on the screen, whatever the width of its lines."""
+    return words in " ".join(screen_text(app).split())
 
 
 async def test_without_a_template_an_answer_is_not_continued(

@@ -13,6 +13,7 @@ from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, InvalidOption, SpecchatError
+from specchat.structured.unfinished import unfinished_place
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import AnswerOptions
@@ -25,6 +26,7 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import (
     ENDINGS,
     SAMPLED_WITH,
+    UNFINISHED,
     Figures,
     LineBelow,
     is_written_elsewhere,
@@ -233,6 +235,8 @@ class Answers:
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
+        if self._conversations.tree[writing.message].schema:
+            figures[UNFINISHED] = unfinished_place(writing.parts.text)
         words = (reason,) if reason else self.line_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         steps = self._known_steps(writing) if has_arrived else None
