@@ -55,6 +55,14 @@ PLAN: dict[str, Any] = {
                     "description": "who",
                 },
                 "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "note"},
+                "code": {
+                    "type": "string",
+                    "pattern": "^[A-Z]{2}/[0-9]+$",
+                    "maxLength": 5,
+                    "description": "code",
+                },
+                "name": {"type": "string", "minLength": 2, "maxLength": 4, "description": "name"},
+                "size": {"type": "integer", "minimum": 3, "maximum": 12, "description": "size"},
             },
             "required": ["goal", "days"],
         },
@@ -66,6 +74,7 @@ PLANNED: Mapping[str, Mapping[str, Any]] = {
     "scalars": {"goal": "x", "kind": "cheap", "days": 2, "cost": 1.5, "open": True},
     "null": {"goal": "x", "days": 2, "note": None},
     "array": {"goal": "x", "days": 2, "stops": ["Bern", "Lyon"]},
+    "bounded text": {"goal": "x", "days": 2, "code": "AB/1", "name": "\u00e9-b", "size": 12},
     "object": {"goal": "x", "days": 2, "who": {"name": "Ada", "age": 36}},
 }
 """Arguments of calls that must be allowed."""
@@ -73,6 +82,11 @@ WRONG: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "other name": ("find_trainz", {"origin": "Bern", "seats": 2}),
     "missing argument": (NAME, {"origin": "Bern"}),
     "other type": (NAME, {"origin": "Bern", "seats": "two"}),
+    "other pattern": ("plan", {"goal": "x", "days": 2, "code": "Ab/1"}),
+    "pattern too long": ("plan", {"goal": "x", "days": 2, "code": "AB/123"}),
+    "text too short": ("plan", {"goal": "x", "days": 2, "name": "a"}),
+    "text too long": ("plan", {"goal": "x", "days": 2, "name": "abcde"}),
+    "number too large": ("plan", {"goal": "x", "days": 2, "size": 13}),
     "other argument": (NAME, {"origin": "Bern", "seats": 2, "class": "first"}),
 }
 """Calls that must be refused."""

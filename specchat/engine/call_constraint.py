@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from specchat.chat.formats import ChatFormat
+from specchat.chat.formats.bare_text import without_bounds
 from specchat.chat.formats.call_grammar import OfferedTool, call_grammar
 from specchat.chat.formats.call_pattern import CallPattern
 from specchat.chat.formats.messages import checked_tools
@@ -29,6 +30,7 @@ NEWLINES = 3
 UNKNOWN_FORM = (
     "tool_choice: this model's chat template does not show how calls are written: choose auto"
 )
+UNBOUNDED = "tools: patterns and lengths of texts are not enforced: they are too complex"
 ANY_OBJECT = {"type": "object", "x-guidance": ONE_LINE}
 
 
@@ -117,10 +119,20 @@ class CallConstraints:
         self, request: ChatRequest, form: ChatFormat, pattern: CallPattern, mark: str
     ) -> _Calls:
         tools, notices = _offered(request, form, self._texts)
-        is_parallel = request.parallel_tool_calls
-        split = self._texts.split
-        text = call_grammar(pattern, tools, split, mark=mark, is_parallel=is_parallel)
-        return _Calls(mark, self._compile(text).restarted, notices)
+        is_parallel, split = request.parallel_tool_calls, self._texts.split
+
+        def compiled(offered: Sequence[OfferedTool]) -> GrammarConstraint:
+            grammar = call_grammar(pattern, offered, split, mark=mark, is_parallel=is_parallel)
+            return self._compile(grammar)
+
+        try:
+            constraint = compiled(tools)
+        except InvalidOption:
+            if pattern.arguments is None or any(map(_is_strict, request.offered_tools)):
+                raise
+            constraint = compiled([replace(t, schema=without_bounds(t.schema)) for t in tools])
+            notices += (UNBOUNDED,)
+        return _Calls(mark, constraint.restarted, notices)
 
     def _compile(self, text: str) -> GrammarConstraint:
         if text not in self._compiled:

@@ -15,6 +15,7 @@ from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
+from specchat.engine.call_constraint import UNBOUNDED
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 
@@ -24,8 +25,9 @@ PLAN = {
         "goal": {"enum": ["see it", "eat"]},
         "days": {"type": "integer", "minimum": 1, "maximum": 9},
         "back": {"type": "boolean"},
+        "note": {"type": "string", "pattern": "^[a-z ]+$", "minLength": 3, "maxLength": 12},
     },
-    "required": ["goal", "days"],
+    "required": ["goal", "days", "note"],
 }
 LOOK = {"type": "object", "properties": {"place": {"enum": ["Bern"]}}, "required": ["place"]}
 FORMATS = {
@@ -76,6 +78,23 @@ def test_a_required_call_is_one_of_a_tool(babbler: Engine) -> None:
         calls = calls_of(babbler, seed=seed, parallel_tool_calls=False)
         assert len(calls) == 1
         jsonschema_rs.validate(schemas[calls[0].name], json.loads(calls[0].arguments))
+
+
+@needs_templates
+def test_bounds_that_are_too_complex_are_left_out(tmp_path: Path) -> None:
+    """Where texts are not in JSON: all else is enforced, and a notice says so."""
+    texts = {f"t{n}": {"type": "string", "minLength": 60, "maxLength": 200 + n} for n in range(50)}
+    schema = {"type": "object", "properties": texts}
+    eos = "<|im_end|>"
+    words = Words(control=(BOS, eos), template=template_of("Qwen3-Coder"), eos=eos, bos=BOS)
+    path = write_parrot(tmp_path / "model.gguf", ["!", eos], words)
+    with Engine.load(path, ctx=16384, threads=1, learn=False) as engine:
+        asked: dict[str, Any] = {"tool_choice": "required", "max_tokens": 9}
+        chunks = list(engine.chat(QUESTION, tools=[tool("fill", schema)], **asked))
+        assert engine.stats.notices == (UNBOUNDED,)
+        assert engine.stats.forced + len(chunks) > 1
+        with pytest.raises(InvalidOption, match="cannot be enforced"):
+            list(engine.chat(QUESTION, tools=[tool("fill", schema, strict=True)], **asked))
 
 
 @needs_templates

@@ -1,7 +1,7 @@
 """Rules for arguments that a chat format writes one by one, not as JSON.
 
-They come in the order of the schema, as in JSON. A string is plain text, of which `enum` and
-`const` alone are enforced: its pattern, format and length are not.
+They come in the order of the schema, as in JSON. A string is plain text or in quotes; its pattern
+and its lengths are enforced, its format is not.
 """
 
 import json
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from specchat.chat.formats.bare_text import TextBounds, bounds_of
 from specchat.chat.formats.call_pattern import JSON_TYPES, PYTHON_WORDS, ArgumentPattern
 from specchat.chat.formats.call_syntax import KEY_AGAIN
 from specchat.chat.formats.grammar_rules import OPTIONS, Rules, Schema
@@ -150,7 +151,7 @@ class _Arguments:
         if place not in self._pattern.before:
             return
         if kind == "string":
-            yield kind, self._text(key)
+            yield kind, self._text(key, bounds_of(schema))
         elif kind == "boolean":
             yield kind, self._rules.add(f"{self._word('true')} | {self._word('false')}")
         elif kind == "null":
@@ -173,21 +174,30 @@ class _Arguments:
         item = rules.add(" | ".join(found)) if found else '""'
         return rules.add(f'"[" ({item} ({rules.literal(pattern.following)} {item})*)? "]"')
 
-    def _text(self, key: str) -> str:
-        """Return an expression for any text with what ends it.
+    def _text(self, key: str, bounds: TextBounds) -> str:
+        """Return an expression for a text within bounds, with what ends it.
 
         A special token cannot be part of a text; anything else that ends it ends it as soon as it
         occurs.
         """
+        wanted = filter(None, (bounds.pattern, bounds.length))
+        matched = " & ".join(f"/{_in_slashes(each)}/" for each in wanted)
         if self._pattern.quotes:
-            return f"QUOTED {self._rules.literal(self._pattern.after['string'])}"
+            quoted = self._rules.terminal(_quoted(matched)) if matched else "QUOTED"
+            return f"{quoted} {self._rules.literal(self._pattern.after['string'])}"
         after = self._pattern.after["string"].replace(KEY_AGAIN, key)
         parts = self._rules.parts(after)
         plain = parts[0] if parts and isinstance(parts[0], str) else ""
-        text = f"/(?s:.*){_escaped(plain)}/"
-        if len(parts) > bool(plain):  # a special token
-            rest = after[len(plain) :]
-            return f"{self._rules.add(text)} {self._rules.literal(rest)}"
+        rest = after[len(plain) :] if len(parts) > bool(plain) else ""  # from a special token on
+        end = _escaped(plain)
+        if rest:
+            text = f"({matched}) /{end}/" if matched and end else matched or f"/(?s:.*){end}/"
+            return f"{self._rules.terminal(text)} {self._rules.literal(rest)}"
+        if bounds.pattern and end:
+            return self._rules.terminal(f"(({matched}) /{end}/) & ~/(?s:.*){end}(?s:.+)/")
+        text = f"/{bounds.length or '(?s:.*)'}{end}/"
+        if bounds.fewest and end:
+            text += f" & ~/(?s:.{{0,{bounds.fewest - 1}}}){end}(?s:.*)/"
         return self._rules.add(text, "[lazy]")
 
     def _said(self, value: str, key: str) -> str:
@@ -226,6 +236,22 @@ def _type_of(value: Any) -> str:
         return "null"
     kinds = {bool: "boolean", str: "string", int: "number", float: "number", list: "array"}
     return kinds.get(type(value), "object")
+
+
+def _quoted(matched: str) -> str:
+    """Return an expression for texts in quotes, which match one without quotes and escapes."""
+    return " | ".join(
+        rf"/{quote}/ ({matched} & /[^{quote}\\\n]*/) /{quote}/" for quote in ('"', "'")
+    )
+
+
+def _in_slashes(expression: str) -> str:
+    """Return an expression as it is written between slashes."""
+    return re.sub(r"\\.|/|\n", _slash_escaped, expression, flags=re.DOTALL)
+
+
+def _slash_escaped(found: re.Match[str]) -> str:
+    return {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}.get(found[0], found[0])
 
 
 def _escaped(text: str) -> str:

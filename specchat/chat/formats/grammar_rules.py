@@ -46,6 +46,10 @@ class Rules:
         key = f"{options}: {body}"
         return self._bodies.setdefault(key, f"rule_{len(self._bodies)}")
 
+    def terminal(self, body: str) -> str:
+        """Return the name of the terminal with a body: expressions, `&` and `~`."""
+        return self._bodies.setdefault(f": {body}", f"TEXT_{len(self._bodies)}")
+
     def json(self, schema: Schema) -> str:
         """Return the name of the rule for JSON that follows a schema; its options are kept."""
         options = {**schema.get(OPTIONS, {}), **self._layout()}

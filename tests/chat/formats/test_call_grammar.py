@@ -207,6 +207,65 @@ def test_a_schema_with_too_many_alternatives_names_the_tool() -> None:
         allowed(TAGS, "", OfferedTool("plan", schema))
 
 
+BOUNDED = OfferedTool(
+    "plan",
+    {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "pattern": "^[a-z/<>]+\n?[0-9]$", "maxLength": 6},
+            "name": {"$ref": "#/$defs/Name"},
+        },
+        "$defs": {"Name": {"type": "string", "minLength": 2, "pattern": "x|y"}},
+        "required": ["code"],
+    },
+)
+
+
+@pytest.mark.parametrize("end", ["</p>\n", "<|end|>", "</p><|end|>"])
+@pytest.mark.parametrize(
+    ("pairs", "is_right"),
+    [
+        ([("code", "a/1")], True),
+        ([("code", "a\n1")], True),
+        ([("code", "</p>\n1")], False),
+        ([("code", "<//p>1")], True),
+        ([("code", "abcde1")], True),
+        ([("code", "abcdef1")], False),
+        ([("code", "1")], False),
+        ([("code", "a1 ")], False),
+        ([("code", "a1"), ("name", "a\nx")], True),
+        ([("code", "a1"), ("name", "yb" * 300)], True),
+        ([("code", "a1"), ("name", "x")], False),
+        ([("code", "a1"), ("name", "ab")], False),
+    ],
+    ids=str,
+)
+def test_bounds_of_a_text_in_tags_are_kept(
+    end: str, pairs: list[tuple[str, str]], *, is_right: bool
+) -> None:
+    """Its pattern and lengths; what ends it ends it as soon as it occurs."""
+    vocabulary = ByteVocabulary(["<|end|>"])
+    assert TAGS.arguments is not None
+    arguments = dataclasses.replace(TAGS.arguments, after=for_types(end))
+    pattern = dataclasses.replace(TAGS, arguments=arguments)
+    grammar = call_grammar(pattern, [BOUNDED], vocabulary.grammars.split)
+    text = tagged(*pairs).replace("</p>\n<", f"{end}<")
+    is_part = "</p>" in pairs[0][1] and end != "</p>\n"  # ends nothing there
+    assert vocabulary.allows(grammar, vocabulary.tokens(text)) == (is_right or is_part)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_right"),
+    [('"a/1"', True), ("'a/1'", True), ("\"a1'", False), ('"ab"', False), ('"abcdef1"', False)],
+)
+def test_bounds_of_a_text_in_quotes_are_kept(value: str, *, is_right: bool) -> None:
+    """Such a text needs no escapes."""
+    assert TAGS.arguments is not None
+    arguments = dataclasses.replace(TAGS.arguments, quotes='"')
+    pattern = dataclasses.replace(TAGS, arguments=arguments)
+    assert allowed(pattern, tagged(("code", value)), BOUNDED) == is_right
+
+
 def test_a_tool_without_parameters_has_no_arguments() -> None:
     """An object without a word about its properties has any."""
     empty = OfferedTool("now", {"type": "object", "properties": {}})
