@@ -1,7 +1,8 @@
 """Measure structured answers: forced runs, masks alone, no grammar, and llama-server's grammar.
 
 The answers are arguments of functions by their JSON Schemas, without a drafter unless one is named.
-All take turns question by question; seconds are those of decoding, without the prompt.
+All take turns question by question, with the same prompt, which has the schema; seconds are those
+of decoding, without the prompt.
 
     python scripts/measure/measure_structured.py TARGET [--server PATH] [--drafter auto]
 """
@@ -27,6 +28,7 @@ from specchat.decoding.constraint import Walk
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.structured.structure import Structure
+from specchat.structured.structure_prompt import description_of
 
 CONTEXT = 4096
 
@@ -51,10 +53,24 @@ def masks_alone() -> Iterator[None]:
         yield
 
 
+def structure_of(call: FunctionCall) -> Structure:
+    """Return what the arguments of a function must look like; `messages` shows it."""
+    return Structure("json_schema", json.dumps(call.schema), "relaxed", is_shown=False)
+
+
+def messages(call: FunctionCall) -> list[dict[str, str]]:
+    """Return the question with its schema, as all are asked it: attention costs the same."""
+    description = description_of(structure_of(call))
+    return [
+        {"role": "system", "content": description},
+        {"role": "user", "content": call.question},
+    ]
+
+
 def answered(engine: LocalEngine, call: FunctionCall, count: int, **options: Any) -> Answer:
     """Answer with an engine, greedily unless said otherwise."""
     engine.forget()
-    asked: list[Any] = [{"role": "user", "content": call.question}]
+    asked: list[Any] = messages(call)
     chosen = {"temperature": 0.0, "max_tokens": count, **options}
     for _ in engine.chat(asked, **chosen):
         pass
@@ -66,9 +82,8 @@ def specchat(engine: LocalEngine, drafter: str, temperature: float) -> dict[str,
     """Return the ways to answer with specchat."""
 
     def forced(call: FunctionCall, count: int, drafter: str = "none") -> Answer:
-        structure = Structure("json_schema", json.dumps(call.schema), "relaxed")
-        options: dict[str, Any] = {"temperature": temperature, "seed": 1}
-        return answered(engine, call, count, structure=structure, drafter=drafter, **options)
+        options: dict[str, Any] = {"temperature": temperature, "seed": 1, "drafter": drafter}
+        return answered(engine, call, count, structure=structure_of(call), **options)
 
     def masked(call: FunctionCall, count: int) -> Answer:
         with masks_alone():
@@ -93,7 +108,7 @@ def llama_server(address: str, temperature: float) -> Contestant:
 
     def answer(call: FunctionCall, count: int) -> Answer:
         asked = {
-            "messages": [{"role": "user", "content": call.question}],
+            "messages": messages(call),
             "response_format": {"type": "json_schema", "json_schema": {"schema": call.schema}},
             "temperature": temperature, "seed": 1, "max_tokens": count, "cache_prompt": False,
         }  # fmt: skip
