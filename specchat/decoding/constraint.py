@@ -1,12 +1,13 @@
 """The protocol of constraints: what an answer may consist of, token by token."""
 
 from collections.abc import Collection, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.distribution import Ids, Logits
+from specchat.errors import EngineFailed
 
 Bits: TypeAlias = npt.NDArray[np.uint32]
 
@@ -81,7 +82,10 @@ class Constraint(Protocol):
         """Follow a token that the mask allows. Raises InvalidOption for another one."""
 
     def pop(self, count: int) -> None:
-        """Take the last `count` tokens back."""
+        """Take the last `count` tokens back, which may be none.
+
+        If `mask` or `push` raised EngineFailed, that makes the constraint usable again.
+        """
 
     @property
     def is_over(self) -> bool:
@@ -90,6 +94,17 @@ class Constraint(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the answer may end here."""
+
+
+class _Place(NamedTuple):
+    """What may follow a place of a draft: `run` must, if it is not empty.
+
+    `error` is set if the constraint cannot say.
+    """
+
+    mask: Mask | None = None
+    run: Sequence[int] = ()
+    error: EngineFailed | None = None
 
 
 class Walk:
@@ -103,29 +118,23 @@ class Walk:
         self._constraint = constraint
         self._ends = end_tokens
         self._path: list[int] = []  # drafted tokens that the constraint has followed
-        self._masks: list[Mask | None] = []  # after each of them, and before
+        self._places: list[_Place] = []  # behind each of them, and before
 
     def mask_after(self, drafted: Sequence[int]) -> Mask | None:
         """Return what may follow the answer and these drafted tokens, None for everything.
 
         That is also the answer where the constraint is over, and behind an end or a token that may
-        not come: nothing there counts.
+        not come: nothing there counts. Raises EngineFailed where the constraint cannot say.
         """
-        if self._constraint is None:
-            return None
-        self._walk(drafted)
-        return self._masks[len(drafted)] if len(drafted) < len(self._masks) else None
+        place = self._place_after(drafted)
+        if place and place.error:
+            raise place.error
+        return place.mask if place else None
 
     def forced_after(self, drafted: Sequence[int]) -> Sequence[int]:
         """Return the tokens that must follow the answer and these drafted tokens."""
-        if self._constraint is None:
-            return ()
-        self._walk(drafted)
-        length = len(drafted)
-        if len(self._path) < length:  # an end, or a token that may not come
-            return ()
-        self._shorten(length)
-        return () if self._constraint.is_over else self._constraint.forced()
+        place = self._place_after(drafted)
+        return place.run if place else ()
 
     def num_allowed(self, drafted: Sequence[int]) -> int:
         """Return how many leading tokens of a draft may come."""
@@ -135,15 +144,16 @@ class Walk:
         length = len(self._path)
         if length >= len(drafted) or self._constraint.is_over:
             return min(length, len(drafted))
-        mask = self._masks[length]
+        mask = self._places[length].mask
         is_end = mask is None or mask.allows(drafted[length])
         return length + is_end
 
     def follow(self, token: int) -> None:
         """Follow a token of the answer; an end is none. Raises InvalidOption if it may not come."""
+        self._return()
         if self._constraint is not None and token not in self._ends:
-            self._return()
             self._constraint.push(token)
+            self._places = []
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must follow the answer."""
@@ -155,20 +165,29 @@ class Walk:
     @property
     def is_over(self) -> bool:
         """Whether the answer must end after the tokens that were followed."""
+        self._return()
         return self._constraint is not None and self._constraint.is_over
 
     @property
     def is_complete(self) -> bool | None:
         """Whether the answer may end here; None without a constraint."""
+        self._return()
         return self._constraint.is_complete if self._constraint else None
+
+    def _place_after(self, drafted: Sequence[int]) -> _Place | None:
+        """Return the place behind these drafted tokens, None where nothing counts."""
+        if self._constraint is None:
+            return None
+        self._walk(drafted)
+        return self._places[len(drafted)] if len(drafted) < len(self._places) else None
 
     def _walk(self, drafted: Sequence[int]) -> None:
         """Follow a draft as far as its tokens may come."""
-        constraint, path, masks = self._constraint, self._path, self._masks
+        constraint, path, places = self._constraint, self._path, self._places
         if constraint is None:
             return
-        if not masks:
-            masks.append(constraint.mask())
+        if not places:
+            places.append(_Place(constraint.mask(), constraint.forced()))
         num_common = 0
         for known, token in zip(path, drafted, strict=False):
             if known != token:
@@ -178,22 +197,34 @@ class Walk:
             return
         self._shorten(num_common)
         for token in drafted[num_common:]:
-            mask = masks[-1]
-            is_end = token in self._ends or constraint.is_over
+            mask, _, error = places[-1]
+            is_end = token in self._ends or constraint.is_over or error is not None
             if is_end or not (mask is None or mask.allows(token)):
                 return
-            constraint.push(token)
+            try:
+                constraint.push(token)
+            except EngineFailed:  # where the target may never come
+                constraint.pop(0)
+                return
             path.append(token)
-            masks.append(None if constraint.is_over else constraint.mask())
+            places.append(_place_of(constraint))
 
     def _shorten(self, length: int) -> None:
         """Go back to this length of the path."""
         if self._constraint is not None and length < len(self._path):
             self._constraint.pop(len(self._path) - length)
-            del self._path[length:], self._masks[length + 1 :]
+            del self._path[length:], self._places[length + 1 :]
 
     def _return(self) -> None:
         """Go back to the end of the answer."""
-        if self._constraint is not None and self._path:
-            self._constraint.pop(len(self._path))
-        self._path, self._masks = [], []
+        self._shorten(0)
+
+
+def _place_of(constraint: Constraint) -> _Place:
+    """Return what may follow where a constraint has come to."""
+    if constraint.is_over:
+        return _Place()
+    try:
+        return _Place(constraint.mask(), constraint.forced())
+    except EngineFailed as error:
+        return _Place(error=error)

@@ -111,7 +111,8 @@ def decode(
 
     Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
     the last one that was not forced and those after it, so the generator may be closed at any
-    chunk. Raises ContextFull if the prompt does not fit.
+    chunk; if reading the prompt was stopped, it holds a part of that. Raises ContextFull if the
+    prompt does not fit.
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
     answer.require_room()
@@ -129,13 +130,16 @@ def _chunks(
         yield from answer.begun()
         if answer.finish is None:
             opening = answer.opening()
-            answer.read_prompt(drafter, on_progress)
-            if opening:
-                yield opening
+            try:
+                answer.read_prompt(drafter, on_progress)
+            finally:  # it is counted, and must come whether or not the prompt was read
+                if opening:
+                    yield opening
         while answer.finish is None:
             yield answer.step(drafter)
     except Cancelled:
-        yield answer.ended("cancelled")
+        if answer.finish is None:
+            yield answer.ended("cancelled")
 
 
 class _Answer:
@@ -202,7 +206,9 @@ class _Answer:
                 num_cached = self._target.prefill(tokens[: request.num_shared], on_progress)
             else:
                 num_cached = num_tokens
-            num_read = self._target.prefill(tokens[:-1], on_progress)
+            num_forced = self._num_forced_last() if request.longest_pass else 0
+            num_read = self._target.prefill(tokens[: -1 - num_forced], on_progress)
+            self._read_exactly(num_forced)
             statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
@@ -214,6 +220,28 @@ class _Answer:
             if statistics.forced:
                 statistics.time_to_first_token_s = statistics.prompt_s
 
+    def _num_forced_last(self) -> int:
+        """Return how many forced tokens end the steps that the answer begins with.
+
+        None if it has no others: the prompt's passes have read these.
+        """
+        origins = [name for step in self._request.begun for name in step.origins]
+        count = next(
+            (place for place, name in enumerate(reversed(origins)) if name != GRAMMAR.name), 0
+        )
+        is_last = self._num_before == len(origins)  # no opening follows
+        return count if is_last else 0
+
+    def _read_exactly(self, num_forced: int) -> None:
+        """Read the last forced tokens of an interrupted answer as it would have gone on to."""
+        self._num_unread = 1 + num_forced
+        longest = self._request.longest_pass or self._num_unread
+        while self._num_unread > 1:
+            depth = len(self._tokens) - self._num_unread
+            size = min(longest, self._num_unread - 1)
+            self._target.evaluate(self._tokens[depth : depth + size], 0)
+            self._num_unread -= size
+
     def opening(self) -> Chunk | None:
         """Emit the tokens that must begin the answer, if any; the prompt's passes read them."""
         tokens, texts = self._forced()
@@ -223,7 +251,7 @@ class _Answer:
         origins = (GRAMMAR.name,) * len(tokens)
         return Chunk(
             "".join(texts), tokens, origins, texts, finish=self.finish,
-            alternatives=self._alternatives(tokens, origins), stop_string=self._text.stop_string,
+            alternatives=self._certain(tokens), stop_string=self._text.stop_string,
         )  # fmt: skip
 
     def step(self, drafter: Drafter) -> Chunk:
@@ -298,6 +326,8 @@ class _Answer:
         @cache
         def target_at(index: int) -> Distribution:
             history = [*past, *tokens[:index]] if past else ()
+            if run := self._walk.forced_after(tokens[:index]):
+                return Distribution.certain(run[0])  # whatever the options make of it
             mask = self._walk.mask_after(tokens[:index])
             return self._sampler.distribution(rows[index], history, mask)
 
@@ -320,22 +350,34 @@ class _Answer:
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
+    def _forced_places(self, run: Sequence[int]) -> list[bool]:
+        """Return for each token that follows the answer whether it must, if that is asked for."""
+        if not self._request.num_alternatives:
+            return []
+        return [bool(self._walk.forced_after(run[:place])) for place in range(len(run))]
+
     def _alternatives(
-        self, tokens: Sequence[int], origins: Sequence[str], rows: Rows = ()
+        self, tokens: Sequence[int], certain: Sequence[bool], rows: Rows
     ) -> Alternatives:
         """Return the most likely tokens in the place of each emitted one, if asked for.
 
-        In that of a forced one, it is the only one.
+        In that of a forced one, whoever drafted it, it is the only one.
         """
         count, piece = self._request.num_alternatives, self._text.piece
         found: list[tuple[Alternative, ...]] = []
         for index, token in enumerate(tokens if count else ()):
-            if origins[index] == GRAMMAR.name:
-                found.append(((token, piece(token), 1.0),))
+            if certain[index]:
+                found += self._certain([token])
             else:
                 likely = self._own.likeliest(rows[index], token, count)
                 found.append(tuple([(each, piece(each), share) for each, share in likely]))
         return tuple(found)
+
+    def _certain(self, tokens: Sequence[int]) -> Alternatives:
+        """Return tokens as the only ones in their places, if alternatives are asked for."""
+        if not self._request.num_alternatives:
+            return ()
+        return tuple([((token, self._text.piece(token), 1.0),) for token in tokens])
 
     def _emit(
         self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows
@@ -345,13 +387,14 @@ class _Answer:
         Tokens that must follow are emitted with them.
         """
         run = (*proposed[: verdict.num_accepted], verdict.token)
+        certain = self._forced_places(run)
         texts = self._texts_until_end(run)
         tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
         self._tokens += tokens
         proposers = [each.origin for each in draft]
         self._count(proposers, num_kept, len(tokens))
         origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
-        alternatives = self._alternatives(tokens, origins, rows)
+        alternatives = self._alternatives(tokens, certain, rows)
         if draft:  # a rollback may evaluate tokens again, which overwrites the rows
             self._target.rollback(len(self._tokens) - 1)
         wrong = [each.token for each in draft[num_kept:] if each.origin != GRAMMAR.name]
@@ -360,7 +403,7 @@ class _Answer:
         self._num_unread = 1 + len(forced)
         if forced:
             names = (GRAMMAR.name,) * len(forced)
-            alternatives += self._alternatives(forced, names)
+            alternatives += self._certain(forced)
             tokens, texts, origins = tokens + forced, texts + more_texts, origins + names
         return Chunk(
             "".join(texts), tokens, origins, texts, (*proposed[:num_kept], *wrong), rejected,

@@ -28,6 +28,7 @@ class CombinedDrafter(Drafter):
 
     def begin(self, task: DraftTask) -> None:
         """Start a new answer with both."""
+        self._walk = task.walk
         self._suffix.begin(task)
         self._model.begin(task)
 
@@ -35,6 +36,7 @@ class CombinedDrafter(Drafter):
         """Propose a passage of the text unless the model promises more, then the model's tokens."""
         rival = None if self.unfit_reason else self._model.origin
         passage = self._suffix.propose(pacer, rival)
+        del passage[self._walk.num_allowed([drafted.token for drafted in passage]) :]
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

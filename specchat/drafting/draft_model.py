@@ -10,7 +10,7 @@ from specchat.decoding.proposal import DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.drafting.token_map import TokenMap
-from specchat.errors import NothingAllowed
+from specchat.errors import EngineFailed, NothingAllowed
 from specchat.options.declarations import Sampling
 
 LONGEST_CATCH_UP = 16
@@ -45,7 +45,7 @@ class DraftModelDrafter(Drafter):
         self._num_read = 0  # leading tokens that are in the model's memory
         self._is_ahead = False  # whether drafted tokens of this step follow them there
         self._drafted: list[int] = []
-        self._first: Distribution  # of the token drafted first
+        self._first: Distribution | None = None  # of the token drafted first
         self._sampler = Sampler(Sampling())
         self._draw: Draw
         self._walk: Walk
@@ -106,21 +106,20 @@ class DraftModelDrafter(Drafter):
         `named` is all that is drafted so far, others' tokens included, and `drafted` the same as
         the draft model reads it.
         """
-        is_first = True
+        self._first = None
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
         while True:
             self._model.mark()
             logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
-            mask = self._walk.mask_after(named)
             try:
+                mask = self._walk.mask_after(named)
                 own = self._sampler.distribution(logits, past, self._map.mask(mask))
-            except NothingAllowed:  # of what the draft model has in common with the target
+            except (EngineFailed, NothingAllowed):  # by the constraint, or of the common tokens
                 break
             distribution = self._map.named(own)
-            if is_first:
-                self._first, is_first = distribution, False
+            self._first = self._first or distribution
             is_sure = not pacer.needs_confidence or (mask is not None and mask.is_single)
             confidence = 1.0 if is_sure else confidence_of(logits, own)
             hint = Hint(confidence, distribution)

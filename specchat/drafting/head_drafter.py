@@ -70,6 +70,7 @@ class HeadDrafter(DraftModelDrafter):
         self._num_blind += 1
         if self._is_ahead:
             self._num_blind = 0
+        if self._is_ahead and self._first:
             self._fit.num_drafts += 1
             self._fit.num_right += emitted[0] in {*self._drafted[:1], self._first.best()}
         super().observe(emitted, num_accepted)

@@ -38,6 +38,8 @@ class CallAtStart:
 
     def pop(self, count: int) -> None:
         """Take the last `count` tokens back."""
+        if not count and self._may_be_call:
+            self._inner.pop(0)
         for _ in range(count):
             self._texts.pop()
             if self._may_be_call:

@@ -363,8 +363,9 @@ class LocalEngine(Engine):
 
     def _longest_pass(self, request: AnswerRequest) -> int | None:
         """Return the longest pass that is exact, if the answer must be; None for any length."""
-        must_be_exact = request.is_exact or self._pair.loading.exact == "on"
-        return self._longest_draft(request) + 1 if must_be_exact else None
+        if not (request.is_exact or self._pair.loading.exact == "on"):
+            return None
+        return 1 + min(self._longest_draft(request), self.facts.exact_draft or 0)
 
     def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:
         """Return the tokens and texts that end an answer, including the template's marks.

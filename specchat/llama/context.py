@@ -306,10 +306,14 @@ class Context(AbstractContextManager["Context"]):
             self._decode(missing[: self.longest_replay], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
-        """Evaluate tokens that follow those evaluated so far, in as many passes as that takes."""
+        """Evaluate tokens that follow those evaluated so far, in as many passes as that takes.
+
+        The last one has all rows.
+        """
         while len(tokens) > self._chunk:
-            self._pass(tokens[: self._chunk], 0)
-            tokens = tokens[self._chunk :]
+            size = min(self._chunk, len(tokens) - num_rows)
+            self._pass(tokens[:size], 0)
+            tokens = tokens[size:]
         if tokens:
             self._pass(tokens, num_rows)
 

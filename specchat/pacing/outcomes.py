@@ -23,9 +23,9 @@ def outcomes(
     for place, (offered, reached) in enumerate(
         zip(proposed, verdict.prefix_probabilities, strict=False)
     ):
-        wanted = target(place)
         if reached < MIN_CHANCE:
             continue
+        wanted = target(place)
         if max(len(wanted), len(offered)) <= LARGEST_TABLE or place == num_drafted:
             yield place, 1.0 - wanted.excess_mass(offered, reached) / reached, reached
         elif place <= verdict.num_accepted:

@@ -124,9 +124,10 @@ class LearningPacer:
         """
         if (step := self._planned) is None:
             return
+        is_whole = len(step.drafted) == len(draft)
         step.drafted = known = _aligned(step.drafted, draft)
         proposed = [each.distribution for each in draft]
-        if step.declined and step.declined[1].distribution:
+        if is_whole and step.declined and step.declined[1].distribution:
             known = [*known, step.declined]
             proposed.append(step.declined[1].distribution)
         for place, chance, reached in outcomes(proposed, len(draft), target, verdict):

@@ -56,7 +56,7 @@ class GrammarConstraint:
 
     def pop(self, count: int) -> None:
         """Take the last `count` tokens back."""
-        if not count:
+        if not count and not self._matcher.is_error():
             return
         del self._tokens[len(self._tokens) - count :]
         if not self._matcher.rollback(count):  # a matcher that gave up stays so

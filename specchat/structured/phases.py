@@ -142,8 +142,8 @@ class PhasedConstraint:
         del self._places[len(self._places) - count :]
         place = self._places[-1]
         del self._rounds[place.round + 1 :], self._pushed[place.round + 1 :]
-        if self._rounds and (surplus := self._pushed[-1] - place.pushed):
-            self._rounds[-1].pop(surplus)
+        if self._rounds:
+            self._rounds[-1].pop(self._pushed[-1] - place.pushed)
             self._pushed[-1] = place.pushed
 
     @property

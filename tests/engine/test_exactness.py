@@ -11,15 +11,18 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.decoding.ports import Rows
 from specchat.engine import Loading, exact_drafts
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
-from specchat.llama import tinyblas
-from specchat.llama.context import Batch
+from specchat.llama import context, tinyblas
+from specchat.llama.context import Batch, Context
 from specchat.llama.library import api
+from specchat.llama.rollback import Rollback
 from specchat.passes import exact_costs, exact_passes, learned_cache
 from specchat.passes.exactness import Exactness
 from specchat.passes.learned_cache import LearnedCache
+from specchat.structured.structure import Structure
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 USUAL: dict[str, Any] = {"ctx": 512, "threads": 1, "learn": False, "gpu_layers": 0}
@@ -243,3 +246,28 @@ def test_exact_on_does_without_flash_attention_and_inexact_repacking(shallow: Wr
         assert not engine.context.shape.flash
     with loaded(shallow("llama"), exact="auto") as engine:
         assert engine.context.shape.flash
+
+
+def test_a_target_without_rollback_reads_forced_tokens_in_exact_passes(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one: no longer pass of such a target is known to be exact."""
+    sizes: list[int] = []
+    evaluate = Context.evaluate
+
+    def watched(memory: Context, tokens: Sequence[int], num_rows: int) -> Rows:
+        sizes.append(len(tokens))
+        return evaluate(memory, tokens, num_rows)
+
+    monkeypatch.setattr(context, "choose_rollback", lambda handle, *_: Rollback(handle))
+    with loaded(shallow("llama"), exact="on") as engine:
+        assert engine.facts.speculation_off_reason
+        monkeypatch.setattr(Context, "evaluate", watched)
+        structure = Structure("regex", "(x|y) and so on and so forth (1|2)")
+        text = "".join(
+            chunk.text for chunk in engine.generate(PROMPT, structure=structure, temperature=0.0)
+        )
+        assert text[1:-1] == " and so on and so forth "
+        assert engine.stats.forced > 3
+        assert sizes[0] == len(PROMPT) - 1
+        assert set(sizes[1:]) == {1}

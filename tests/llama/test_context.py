@@ -399,6 +399,20 @@ def test_cache_types_work_with_flash_attention(tiny: WriteModel, cache_type: str
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "llama", TEXT[:40]), abs=0.5)
 
 
+@pytest.mark.parametrize("count", [20, 63, 64, 65, 70, 131])
+def test_all_rows_of_a_long_evaluation_are_those_of_short_ones(
+    tiny: WriteModel, count: int
+) -> None:
+    """However the tokens are cut into passes: a long forced run comes with a draft behind it."""
+    num_rows = 9
+    with context(tiny, "llama", batch=64) as memory:
+        memory.prefill(TEXT[:5])
+        rows = np.array(memory.evaluate(TEXT[5 : 5 + count], num_rows))
+        memory.prefill(TEXT[: 5 + count - num_rows])
+        expected = np.array(memory.evaluate(TEXT[5 + count - num_rows : 5 + count], num_rows))
+    assert rows == pytest.approx(expected, abs=TOLERANCE)
+
+
 def test_an_unsuitable_cache_type_is_named(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
