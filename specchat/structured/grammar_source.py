@@ -13,7 +13,7 @@ from specchat.errors import InvalidOption
 from specchat.structured.framing import Framed, Framing
 from specchat.structured.json_schema_grammar import json_schema_entry
 from specchat.structured.schema_faults import LIMITS, LONGEST_EXPRESSION
-from specchat.structured.structure import Kind, Structure
+from specchat.structured.structure import NAMES, Kind, Structure
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
 """Returns the parts of a text: special tokens that it names, and the texts between."""
@@ -26,13 +26,6 @@ LONGEST: dict[Kind, int] = {
     "gbnf": 1 << 16,
 }
 """Characters of a schema or grammar, so that refusing one takes little time and memory."""
-NAMES: dict[Kind, str] = {
-    "json_schema": "the JSON Schema",
-    "regex": "the regular expression",
-    "choices": "the choices",
-    "lark": "the Lark grammar",
-    "gbnf": "the GBNF grammar",
-}
 
 
 @dataclass(frozen=True, slots=True)

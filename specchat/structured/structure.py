@@ -3,11 +3,21 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from specchat.errors import InvalidOption
+
 Kind: TypeAlias = Literal["json_schema", "regex", "choices", "lark", "gbnf"]
 """The language that a structure is written in."""
 
 Check: TypeAlias = Literal["strict", "relaxed"]
 """Whether parts of a schema that cannot be enforced are refused, or checked afterwards."""
+
+NAMES: dict[Kind, str] = {
+    "json_schema": "the JSON Schema",
+    "regex": "the regular expression",
+    "choices": "the choices",
+    "lark": "the Lark grammar",
+    "gbnf": "the GBNF grammar",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +33,18 @@ class Structure:
     source: str
     check: Check = "strict"
     is_shown: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise InvalidOption for a source that is no text."""
+        require_text(self.source, NAMES[self.kind])
+
+
+def require_text(text: str, name: str) -> None:
+    """Raise InvalidOption, which names the text, if it cannot be written in UTF-8.
+
+    Bytes of a command line that are not UTF-8 are lone surrogates in Python's texts.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"{name} cannot be read as UTF-8: correct it") from None

@@ -11,7 +11,7 @@ import msgspec
 from specchat.errors import InvalidOption
 from specchat.structured.schema_walk import moved
 from specchat.structured.short_form import schema_of_short_form
-from specchat.structured.structure import Structure
+from specchat.structured.structure import NAMES, Structure, require_text
 
 ANY_OBJECT = '{"type": "object"}'
 JSON = "json"
@@ -91,7 +91,8 @@ def _typed_schema(text: str) -> Any:
     if typed == JSON:
         return json.loads(ANY_OBJECT)
     if typed.startswith("{"):
-        return _parsed(typed, "the JSON Schema")
+        require_text(typed, NAMES["json_schema"])
+        return _parsed(typed, NAMES["json_schema"])
     if path := schema_file(typed):
         return _parsed(_read(path), str(path))
     if typed.endswith(".json") or "/" in typed.partition(":")[0]:
@@ -104,6 +105,7 @@ def _typed_schema(text: str) -> Any:
 def _typed_choices(text: str) -> list[str]:
     if not text.strip().startswith("["):
         return [choice.strip() for choice in text.split(",") if choice.strip()]
+    require_text(text, NAMES["choices"])
     try:
         return msgspec.json.decode(text, type=list[str])
     except (msgspec.DecodeError, RecursionError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from specchat.structured.structure_input import (
     structure_of_schema,
 )
 from specchat.structured.structure_prompt import LONGEST_SHOWN, description_of
+from specchat.structured.value_types import structure_of_type
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -117,6 +119,27 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         structure_of_grammar_file(binary)
     with pytest.raises(InvalidOption, match=r"cannot read .*: Is a directory"):
         structure_of_grammar_file(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["name: \udcff", '{"const": "\ud800"}'])
+@pytest.mark.parametrize(
+    "make",
+    [
+        structure_of_schema,
+        structure_of_choices,
+        lambda text: structure_of_choices(f'["{text}"]'),
+        structure_of_regex,
+        structure_of_grammar,
+        lambda text: structure_of_json_schema({"const": text}),
+        lambda text: structure_of_choices([text]),
+        lambda text: structure_of_type({"const": text}),
+        lambda text: Structure("gbnf", text),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(make: Callable[[str], Structure], text: str) -> None:
+    """Such bytes of a command line are lone surrogates; grammars are written in UTF-8."""
+    with pytest.raises(InvalidOption, match=r"^the .* cannot be read as UTF-8"):
+        make(text)
 
 
 def test_a_list_is_wrapped_in_items() -> None:
