@@ -1,7 +1,7 @@
 """What an answer that calls tools may consist of, in the chat format's own text of calls."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -10,18 +10,19 @@ from specchat.chat.formats import ChatFormat
 from specchat.chat.formats.bare_text import without_bounds
 from specchat.chat.formats.call_grammar import OfferedTool, call_grammar
 from specchat.chat.formats.call_pattern import CallPattern
+from specchat.chat.formats.grammar_rules import OPTIONS
 from specchat.chat.formats.messages import checked_tools
 from specchat.decoding.constraint import Constraint
 from specchat.engine.api import ChatRequest
 from specchat.engine.bare_call import CallAtStart
 from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
+from specchat.structured.bare_schema import bare_schema
 from specchat.structured.grammar_constraint import GrammarConstraint
-from specchat.structured.grammar_source import grammar_of
+from specchat.structured.grammar_source import Split, lark_grammar
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
 from specchat.structured.json_schema_grammar import ONE_LINE, json_schema_entry
 from specchat.structured.phases import Constrained, Free, Phase, PhasedConstraint
-from specchat.structured.structure import Structure
 
 NUM_KEPT = 16
 """Compiled grammars that are kept: all requests of a conversation offer the same tools."""
@@ -30,7 +31,8 @@ NEWLINES = 3
 UNKNOWN_FORM = (
     "tool_choice: this model's chat template does not show how calls are written: choose auto"
 )
-UNBOUNDED = "tools: patterns and lengths of texts are not enforced: they are too complex"
+ALL_CALLS = "the grammar of the tools' calls"
+UNBOUNDED = "patterns and lengths of texts are not enforced: they are too complex"
 ANY_OBJECT = {"type": "object", "x-guidance": ONE_LINE}
 
 
@@ -61,7 +63,7 @@ class CallConstraints:
         """
         if form.call_pattern is None:
             raise InvalidOption(UNKNOWN_FORM)
-        calls = self._calls(request, form, form.call_pattern, "")
+        calls = self._calls(request, form.call_pattern, "")
         answer = Constrained(calls.start, NEWLINES)
         return self._phased(_after_reasoning(answer, request, prompt, form), calls)
 
@@ -108,35 +110,30 @@ class CallConstraints:
         if not mark or form.call_pattern is None:
             return None, ()
         try:
-            calls = self._calls(request, form, form.call_pattern, mark)
+            calls = self._calls(request, form.call_pattern, mark)
         except InvalidOption as error:
-            if request.tool_names or any(map(_is_strict, request.tools)):
+            if request.tool_names or _has_strict(request.tools):
                 raise
             return None, (f"calls of tools are not enforced: {error}",)
         return calls, calls.notices
 
-    def _calls(
-        self, request: ChatRequest, form: ChatFormat, pattern: CallPattern, mark: str
-    ) -> _Calls:
-        tools, notices = _offered(request, form, self._texts)
-        is_parallel, split = request.parallel_tool_calls, self._texts.split
-
-        def compiled(offered: Sequence[OfferedTool]) -> GrammarConstraint:
-            grammar = call_grammar(pattern, offered, split, mark=mark, is_parallel=is_parallel)
-            return self._compile(grammar)
-
-        try:
-            constraint = compiled(tools)
-        except InvalidOption:
-            if pattern.arguments is None or any(map(_is_strict, request.offered_tools)):
-                raise
-            constraint = compiled([replace(t, schema=without_bounds(t.schema)) for t in tools])
-            notices += (UNBOUNDED,)
-        return _Calls(mark, constraint.restarted, notices)
+    def _calls(self, request: ChatRequest, pattern: CallPattern, mark: str) -> _Calls:
+        offered, split = _offered(request), self._texts.split
+        is_parallel = request.parallel_tool_calls
+        refused: InvalidOption | None = None
+        for tools, notices in _attempts(offered, pattern, split):
+            try:
+                grammar = call_grammar(pattern, tools, split, mark=mark, is_parallel=is_parallel)
+                constraint = self._compile(grammar)
+            except InvalidOption as error:
+                refused = refused or error
+            else:
+                return _Calls(mark, constraint.restarted, notices)
+        raise refused or InvalidOption(UNKNOWN_FORM)
 
     def _compile(self, text: str) -> GrammarConstraint:
         if text not in self._compiled:
-            compiled = GrammarConstraint(grammar_of(Structure("lark", text)), self._texts)
+            compiled = GrammarConstraint(lark_grammar(text, ALL_CALLS), self._texts)
             while len(self._compiled) >= NUM_KEPT:
                 del self._compiled[next(iter(self._compiled))]
             self._compiled[text] = compiled
@@ -147,10 +144,14 @@ class CallConstraints:
         return PhasedConstraint(whole, self._texts), calls.notices
 
 
-def _is_strict(tool: Mapping[str, Any]) -> bool:
+def _is_strict(function: Mapping[str, Any]) -> bool:
     """Return True if a tool's schema is to be followed or refused."""
-    function = tool.get("function")
-    return isinstance(function, Mapping) and function.get("strict") is True
+    return function.get("strict") is True
+
+
+def _has_strict(tools: Sequence[Mapping[str, Any]]) -> bool:
+    functions = [tool.get("function") for tool in tools]
+    return any(isinstance(each, Mapping) and _is_strict(each) for each in functions)
 
 
 def _is_anywhere(form: ChatFormat) -> bool:
@@ -193,47 +194,87 @@ def _after_reasoning(
     return {"start": start, "reasoning": reasoning, "answer": answer}
 
 
-def _offered(
-    request: ChatRequest, form: ChatFormat, texts: GrammarVocabulary
-) -> tuple[list[OfferedTool], tuple[str, ...]]:
-    """Return the tools that may be called, and what cannot be enforced of their schemas."""
+def _offered(request: ChatRequest) -> list[Mapping[str, Any]]:
+    """Return the functions that may be called. Raises InvalidOption if there are none."""
     offered = [tool["function"] for tool in checked_tools(request.offered_tools)]
     known, names = [each["name"] for each in offered], request.tool_names
     if missing := next((name for name in names if name not in known), ""):
         raise InvalidOption(f"tool_choice: there is no tool {missing}: choose one of the tools")
     if not offered:
         raise InvalidOption("tool_choice: there are no tools to call: give some")
+    return [each for each in offered if not names or each["name"] in names]
+
+
+def _attempts(
+    functions: Sequence[Mapping[str, Any]], pattern: CallPattern, split: Split
+) -> Iterator[tuple[list[OfferedTool], tuple[str, ...]]]:
+    """Yield tools with less and less of their schemas, and what is not enforced of these.
+
+    If all of them cannot be compiled together, one may be at fault, so each is compiled by itself.
+    Raises InvalidOption if one is to be followed strictly and cannot.
+    """
+    yield _all_enforced(functions, pattern, split)
+    tools, notices = _all_enforced(functions, pattern, split, is_each_compiled=True)
+    yield tools, notices
+    if pattern.arguments is not None and not all(map(_is_strict, functions)):
+        fewer = [
+            tool if _is_strict(function) else _unbounded(tool)
+            for tool, function in zip(tools, functions, strict=True)
+        ]
+        yield fewer, (*notices, f"tools: {UNBOUNDED}")
+
+
+def _all_enforced(
+    functions: Sequence[Mapping[str, Any]],
+    pattern: CallPattern,
+    split: Split,
+    *,
+    is_each_compiled: bool = False,
+) -> tuple[list[OfferedTool], tuple[str, ...]]:
+    """Return tools, and what cannot be enforced of their schemas, in the form of calls too.
+
+    Raises InvalidOption if one is to be followed strictly and cannot.
+    """
     tools, notices = [], list[str]()
-    for function in offered:
-        if not names or function["name"] in names:
-            tool, told = _enforced(function, form, texts)
-            tools.append(tool)
-            notices += told
+    for function in functions:
+        tool, told = _enforced(function)
+        try:
+            _require_form(tool, pattern, split, is_compiled=is_each_compiled)
+        except InvalidOption as error:
+            reason = f"tool {tool.name}: {error}"
+            if _is_strict(function):
+                raise InvalidOption(reason) from None
+            tool, told = OfferedTool(tool.name, ANY_OBJECT), [*told, reason]
+        tools.append(tool)
+        notices += told
     return tools, tuple(notices)
 
 
-def _enforced(
-    function: Mapping[str, Any], form: ChatFormat, texts: GrammarVocabulary
-) -> tuple[OfferedTool, Sequence[str]]:
+def _require_form(
+    tool: OfferedTool, pattern: CallPattern, split: Split, *, is_compiled: bool
+) -> None:
+    """Raise InvalidOption if the form of calls cannot hold a tool's arguments."""
+    text = call_grammar(pattern, [tool], split)
+    if is_compiled:
+        lark_grammar(text, "its schema")
+
+
+def _unbounded(tool: OfferedTool) -> OfferedTool:
+    """Return a tool without the bounds of its texts."""
+    return replace(tool, schema=without_bounds(tool.schema))
+
+
+def _enforced(function: Mapping[str, Any]) -> tuple[OfferedTool, Sequence[str]]:
     """Return a tool with what can be enforced of its schema, and what cannot in words.
 
     Raises InvalidOption if it is to be followed strictly and cannot.
     """
-    name, is_strict = function["name"], function.get("strict") is True
+    name, is_strict = function["name"], _is_strict(function)
     source = json.dumps(function["parameters"], sort_keys=False)
     schema, told = _enforceable(source, is_strict=is_strict)
     if is_strict and told:
         raise InvalidOption(f"tools: {name}: {told[0]}")
-    notices = [f"tool {name}: {each}" for each in told]
-    tool = OfferedTool(name, schema)
-    if form.call_pattern is not None:
-        try:
-            call_grammar(form.call_pattern, [tool], texts.split)
-        except InvalidOption as error:
-            if is_strict:
-                raise
-            return OfferedTool(name, ANY_OBJECT), [*notices, str(error)]
-    return tool, notices
+    return OfferedTool(name, schema), [f"tool {name}: {each}" for each in told]
 
 
 @lru_cache(maxsize=256)
@@ -251,5 +292,7 @@ def _enforceable(source: str, *, is_strict: bool) -> tuple[dict[str, Any], tuple
             if is_strict:
                 break
             continue
-        return entry["json_schema"], tuple(notices)
+        enforced = entry["json_schema"]
+        options = enforced.pop(OPTIONS)
+        return {**bare_schema(enforced), OPTIONS: options}, tuple(notices)
     return ANY_OBJECT, (refused,)

@@ -1,6 +1,7 @@
 """From what a user asks for to a grammar in llguidance's own form."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -27,6 +28,10 @@ LONGEST: dict[Kind, int] = {
 }
 """Characters of a schema or grammar, so that refusing one takes little time and memory."""
 
+QUOTED_LINE = re.compile(r"\s*(\d+ \||\^)")
+PLACE = re.compile(r"^at \d+\(\d+\): ")
+"""What llguidance says of the text of a Lark grammar."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -48,6 +53,18 @@ def grammar_of(structure: Structure) -> Grammar:
     if structure.kind == "json_schema":  # it is checked, and closing objects keeps it so
         return Grammar(name, _text([entry]), tuple(notices))
     return _checked(name, [entry], notices)
+
+
+def lark_grammar(text: str, name: str) -> Grammar:
+    """Return a grammar that was made for something with a name, and not written by a client.
+
+    Raises InvalidOption, which does not quote it, if it cannot be enforced.
+    """
+    grammar = Grammar(name, _text([{"lark_grammar": text}]))
+    if reason := LLMatcher.validate_grammar(grammar.text, None, limits=LIMITS):
+        said = [line for line in reason.splitlines() if not QUOTED_LINE.match(line)]
+        raise grammar.refused(PLACE.sub("", "\n".join(said)))
+    return grammar
 
 
 def framed_grammar(framing: Framing, split: Split) -> Grammar:

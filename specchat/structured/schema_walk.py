@@ -1,6 +1,6 @@
 """Walking through a JSON Schema: which parts of it are schemas, and where references lead."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -10,6 +10,8 @@ IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSc
 """Keywords whose schemas apply to the same value as the schema that they are in."""
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 """Keywords that hold schemas by name."""
+NAMED = (*MAPS, "dependencies", "dependentRequired")
+"""The same, with those that hold names of others by name."""
 PARTS = ("items", "prefixItems", "additionalItems", "additionalProperties", "contains",
          "propertyNames", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
 """Keywords whose schemas apply to parts of the value: one schema, or several in order."""
@@ -72,17 +74,34 @@ def steps_of(place: str) -> list[str]:
     return [unquote(step).replace("~1", "/").replace("~0", "~") for step in steps]
 
 
-def moved(schema: Any, place: str) -> Any:
-    """Return a schema whose references within it hold when it stands at this place."""
+def rewritten(schema: Any, change: Callable[[Schema], Schema]) -> Any:
+    """Return a copy of a schema that `change` was applied to, and then to each schema in it.
+
+    It is given copies. Names of properties are no keywords, whatever they are.
+    """
     if isinstance(schema, list):
-        return [moved(each, place) for each in schema]
+        return [rewritten(each, change) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    copy = {name: each if name in DATA else moved(each, place) for name, each in schema.items()}
-    reference = copy.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        copy["$ref"] = place + reference[1:]
+    copy = change(dict(schema))
+    for name, value in copy.items():
+        if name in NAMED and isinstance(value, dict):
+            copy[name] = {key: rewritten(each, change) for key, each in value.items()}
+        elif name not in DATA:
+            copy[name] = rewritten(value, change)
     return copy
+
+
+def moved(schema: Any, place: str) -> Any:
+    """Return a schema whose references within it hold when it stands at this place."""
+
+    def change(each: Schema) -> Schema:
+        reference = each.get("$ref")
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            each["$ref"] = place + reference[1:]
+        return each
+
+    return rewritten(schema, change)
 
 
 def _escaped(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
+from specchat.engine.answer_constraint import AnswerConstraints
+from specchat.engine.api import ChatRequest
 from specchat.engine.call_constraint import UNBOUNDED
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption
 
 PLAN = {
@@ -91,7 +96,7 @@ def test_bounds_that_are_too_complex_are_left_out(tmp_path: Path) -> None:
     with Engine.load(path, ctx=16384, threads=1, learn=False) as engine:
         asked: dict[str, Any] = {"tool_choice": "required", "max_tokens": 9}
         chunks = list(engine.chat(QUESTION, tools=[tool("fill", schema)], **asked))
-        assert engine.stats.notices == (UNBOUNDED,)
+        assert engine.stats.notices == (f"tools: {UNBOUNDED}",)
         assert engine.stats.forced + len(chunks) > 1
         with pytest.raises(InvalidOption, match="cannot be enforced"):
             list(engine.chat(QUESTION, tools=[tool("fill", schema, strict=True)], **asked))
@@ -116,10 +121,88 @@ def test_a_bad_schema_of_one_tool_does_not_fail_the_others(babbler: Engine) -> N
     assert json.loads(call.arguments) == {"place": "Bern"}
     calls_of(babbler, tools=[*TOOLS, tool("paint", LOOK)], tool_names=["paint"])
     list(babbler.chat(QUESTION, tools=tools, max_tokens=1))
-    assert any("tool paint" in each for each in babbler.stats.notices)
+    assert all(each.startswith("tool paint: ") for each in babbler.stats.notices)
+    assert babbler.stats.notices
+    list(babbler.chat(QUESTION, tools=tools, tool_choice="required", max_tokens=1))
 
     with pytest.raises(InvalidOption, match=r"paint.*colour"):
         calls_of(babbler, tools=[tool("paint", bad, strict=True)])
+
+
+STOP = {"type": "object", "properties": {"days": {"enum": [1, 2]}}, "required": ["days"]}
+REFERRING = {
+    "type": "object",
+    "properties": {
+        "stop": STOP,
+        "stops": {
+            "type": "array",
+            "items": {"$ref": "#/properties/stop"},
+            "minItems": 1,
+            "maxItems": 2,
+        },
+    },
+    "required": ["stops"],
+}
+TREE = {
+    "type": "object",
+    "properties": {"size": {"enum": [7]}, "parts": {"type": "array", "items": {"$ref": "#"},
+                   "maxItems": 1}},
+    "required": ["size"],
+}  # fmt: skip
+
+
+@needs_templates
+@pytest.mark.parametrize("schema", [REFERRING, TREE], ids=["a property", "the whole"])
+def test_references_within_a_tools_schema_hold(babbler: Engine, schema: dict[str, Any]) -> None:
+    """Also where a format writes arguments one by one, and parts of the schema apply to each."""
+    tools = [tool("go", schema), *TOOLS]
+    asked: dict[str, Any] = {"tools": tools, "tool_names": ["go"], "parallel_tool_calls": False}
+    list(babbler.chat(QUESTION, tool_choice="required", max_tokens=1, **asked))
+    if schema is TREE and babbler.stats.notices:  # objects nested in the format's own form
+        assert [each[:9] for each in babbler.stats.notices] == ["tool go: "]
+        return
+    assert babbler.stats.notices == ()
+    for seed in range(3):
+        (call,) = calls_of(babbler, seed=seed, **asked)
+        jsonschema_rs.validate(schema, json.loads(call.arguments))
+
+
+@needs_templates
+def test_a_schema_that_only_some_formats_enforce_does_not_fail_the_others(babbler: Engine) -> None:
+    """A reference to the schema's own address holds in no part of it."""
+    address = "https://example.org/steps"
+    steps = {"type": "array", "items": {"$ref": f"{address}#/properties/step"}, "maxItems": 1}
+    schema = {"$id": address, "type": "object", "properties": {"step": STOP, "steps": steps},
+              "required": ["steps"]}  # fmt: skip
+    tools = [tool("walk", schema), *TOOLS]
+
+    (call,) = calls_of(babbler, tools=tools, parallel_tool_calls=False, tool_names=["look"])
+    assert json.loads(call.arguments) == {"place": "Bern"}
+    (call,) = calls_of(babbler, tools=tools, parallel_tool_calls=False, tool_names=["look", "walk"])
+    told = [each for each in babbler.stats.notices if "cannot be enforced" in each]
+    assert all(each.startswith("tool walk: its schema cannot") for each in told)
+    assert not any("|" in each or "Lark" in each for each in told)
+    with pytest.raises(InvalidOption, match="tool walk") if told else nullcontext():
+        tools = [tool("walk", schema, strict=True)]
+        list(babbler.chat(QUESTION, tools=tools, tool_choice="required", max_tokens=1))
+
+
+@needs_templates
+def test_many_described_tools_are_enforced(babbler: Engine) -> None:
+    """What describes them to the model is no part of the grammar."""
+    texts = {
+        name: {"enum": ["x", "y"], "description": "What it is for. " * 30}
+        for name in ("title", "description", "default")
+    }
+    schema = {"type": "object", "properties": texts, "required": ["title", "default"]}
+    offered = [tool(f"tool{index}", schema) for index in range(120)]
+    request = ChatRequest(QUESTION, tools=offered, tool_choice="required")
+    assert isinstance(babbler, LocalEngine)
+    prompt = tokenize_request(babbler.model, replace(request, tools=TOOLS), 4096)
+
+    constraint, notices = AnswerConstraints(babbler.model.vocabulary).constraint(request, prompt)
+
+    assert (constraint is not None, notices) == (True, ())
 
 
 @needs_templates

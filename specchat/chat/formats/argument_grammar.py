@@ -20,30 +20,36 @@ Value: TypeAlias = tuple[str, str]
 
 DEEPEST = 12
 """How deep a schema is looked into: through references, alternatives and nested values."""
+DEEPEST_OF_ANY_TYPE = 8
+"""How deep an object or array may be whose type no schema names, in formats that nest them."""
+MOST_ITEMS = 1000
+"""The largest number of an array's items that is counted, in these formats."""
 MOST_LOOKS = 50_000
 """How many schemas and values of a tool are looked at: alternatives and objects multiply."""
 LOCAL = "#/"
-SHARED = ("$defs", "definitions", OPTIONS)
+DEFINITIONS = "$defs"
+SHARED = (DEFINITIONS, "definitions", OPTIONS)
 """What parts of a schema take over from the whole."""
 UNIONS = ("anyOf", "oneOf")
+SCALARS = ("string", "number", "boolean", "null")
 ANY: Schema = {}
 """The schema of any value."""
 JSON_WORDS = {word: name for name, word in PYTHON_WORDS.items()}
 
 
-def arguments_rule(rules: Rules, pattern: ArgumentPattern, name: str, schema: Schema) -> str:
+def arguments_rule(rules: Rules, pattern: ArgumentPattern, schema: Schema) -> str:
     """Return an expression for a tool's arguments, which follow the schema of an object.
 
     Raises InvalidOption if the format cannot write a required one.
     """
-    return _Arguments(rules, pattern, name, schema).members(schema, pattern.first, pattern.none, 0)
+    return _Arguments(rules, pattern, schema).members(schema, pattern.first, pattern.none, 0)
 
 
 class _Arguments:
     """Makes the rules for the arguments of one tool."""
 
-    def __init__(self, rules: Rules, pattern: ArgumentPattern, name: str, root: Schema) -> None:
-        self._rules, self._pattern, self._name, self._root = rules, pattern, name, root
+    def __init__(self, rules: Rules, pattern: ArgumentPattern, root: Schema) -> None:
+        self._rules, self._pattern, self._root = rules, pattern, root
         self._known: dict[tuple[int, str, int], Sequence[Value]] = {}
         self._num_looks = 0
 
@@ -65,7 +71,7 @@ class _Arguments:
             each = properties[key]
             member, is_optional = self._member(key, each, depth), key not in required
             if not member and not is_optional:
-                raise InvalidOption(f"tool {self._name}: this chat format cannot write {key}")
+                raise InvalidOption(f"this chat format cannot write {key}")
             if not member:
                 continue
             skipped = f" | {unbegun}" if is_optional else ""
@@ -91,7 +97,7 @@ class _Arguments:
         Strings include what ends them. What many references lead to is looked at once.
         """
         if depth > DEEPEST:
-            raise InvalidOption(f"tool {self._name}: the schema of {key} is nested too deeply")
+            raise InvalidOption(f"the schema of {key} is nested too deeply")
         self._look(key)
         schema = _mapping(schema)
         place = (id(schema), key, depth)
@@ -109,7 +115,7 @@ class _Arguments:
         """Count a look at a schema or value. Raises InvalidOption for too many."""
         self._num_looks += 1
         if self._num_looks > MOST_LOOKS:
-            raise InvalidOption(f"tool {self._name}: the schema of {key} has too many alternatives")
+            raise InvalidOption(f"the schema of {key} has too many alternatives")
 
     def _alternatives(self, schema: Schema, key: str, depth: int) -> Iterator[Value]:
         """Yield the values of each alternative of a schema."""
@@ -122,7 +128,8 @@ class _Arguments:
             for branch in branches:
                 yield from self._values(branch, key, depth + 1)
         else:
-            for kind in _types(schema):
+            has_end = not self._pattern.is_nested or depth < DEEPEST_OF_ANY_TYPE
+            for kind in _types(schema) if has_end else _types(schema, SCALARS):
                 yield from self._typed(kind, schema, key, depth)
 
     def _target(self, schema: Schema) -> Any:
@@ -141,8 +148,8 @@ class _Arguments:
         if kind == "string":
             yield kind, self._said(value, key)
         elif kind in {"object", "array"}:
-            shared = {name: self._root[name] for name in SHARED if name in self._root}
-            yield kind, self._rules.json({**shared, "const": value})
+            options = {OPTIONS: self._root[OPTIONS]} if OPTIONS in self._root else {}
+            yield kind, self._rules.json({**options, "const": value})
         else:
             yield kind, self._word(json.dumps(value))
 
@@ -161,8 +168,28 @@ class _Arguments:
         elif self._pattern.is_nested and kind == "array":
             yield kind, self._list(schema, key, depth)
         else:
-            shared = {name: self._root[name] for name in SHARED if name in self._root}
-            yield place, self._rules.json({**shared, **schema, "type": kind})
+            yield place, self._rules.json({**self._shared(schema), **schema, "type": kind})
+
+    def _shared(self, schema: Schema) -> dict[str, Any]:
+        """Return what a part of the whole schema takes over: options, and what it refers to."""
+        whole = {name: self._root[name] for name in SHARED if name in self._root}
+        defined = _mapping(whole.get(DEFINITIONS))
+        needed: dict[str, Any] = {}
+        waiting: list[Any] = [schema]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, list):
+                waiting += each
+            elif isinstance(each, Mapping):
+                waiting += each.values()
+                if isinstance(reference := each.get("$ref"), str):
+                    name = reference.removeprefix(f"#/{DEFINITIONS}/")
+                    if name == reference or name not in defined:
+                        return whole
+                    waiting += [] if name in needed else [defined[name]]
+                    needed[name] = defined[name]
+        options = {OPTIONS: whole[OPTIONS]} if OPTIONS in whole else {}
+        return {**options, DEFINITIONS: needed} if needed else options
 
     def _list(self, schema: Schema, key: str, depth: int) -> str:
         """Return a rule for an array whose items are written as nested values."""
@@ -171,8 +198,14 @@ class _Arguments:
         for kind, value in self._values(schema.get("items"), key, depth + 1):
             before = pattern.before[kind].removeprefix(":")
             found.append(f"{rules.literal(before)} {value}")
-        item = rules.add(" | ".join(found)) if found else '""'
-        return rules.add(f'"[" ({item} ({rules.literal(pattern.following)} {item})*)? "]"')
+        fewest, most = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
+        if not found or most == 0 or (most is not None and most < fewest):
+            return rules.add('"[" "]"')
+        item = rules.add(" | ".join(found))
+        times = f"{{{max(0, fewest - 1)},{'' if most is None else most - 1}}}"
+        more = f"({rules.literal(pattern.following)} {item}){times}" if most != 1 else ""
+        items = f"({item} {more})"
+        return rules.add(f'"[" {items}{"" if fewest else "?"} "]"')
 
     def _text(self, key: str, bounds: TextBounds) -> str:
         """Return an expression for a text within bounds, with what ends it.
@@ -219,8 +252,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else ANY
 
 
-def _types(schema: Schema) -> list[str]:
-    """Return the JSON types that a schema names; all if it names none."""
+def _types(schema: Schema, others: Sequence[str] = JSON_TYPES) -> Sequence[str]:
+    """Return the JSON types that a schema names; the others if it names none."""
     named = schema.get("type")
     if isinstance(named, str):
         return [named]
@@ -228,7 +261,13 @@ def _types(schema: Schema) -> list[str]:
         return [each for each in named if isinstance(each, str)]
     if "properties" in schema:
         return ["object"]
-    return list(JSON_TYPES)
+    return others
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of items; None if there is none, or none that is counted."""
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_count and 0 <= value <= MOST_ITEMS else None
 
 
 def _type_of(value: Any) -> str:

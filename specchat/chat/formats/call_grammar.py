@@ -31,7 +31,7 @@ def call_grammar(
     """Return the grammar of one or several calls of these tools, up to the end of the answer.
 
     It begins where an answer begins, or, with the `mark` that calls begin with, right after that
-    mark. Raises InvalidOption, which names the tool, for arguments that the format cannot write.
+    mark. Raises InvalidOption for arguments that the format cannot write.
     """
     rules = Rules(split, (pattern.comma, pattern.colon))
     names = " | ".join(rules.said(tool.name) for tool in tools)
@@ -64,7 +64,7 @@ def _rest(rules: Rules, ending: str, between: str | None, calls: str) -> str:
 def _call(rules: Rules, pattern: CallPattern, tool: OfferedTool) -> str:
     """Return the name of the rule for a call of a tool, from its name to its arguments' end."""
     if pattern.arguments is not None:
-        written = arguments_rule(rules, pattern.arguments, tool.name, tool.schema)
+        written = arguments_rule(rules, pattern.arguments, tool.schema)
         return rules.add(f"{rules.said(tool.name)} {written}")
     is_quoted = pattern.begin.endswith('"')
     name = json.dumps(tool.name, ensure_ascii=False)[1:-1] if is_quoted else tool.name

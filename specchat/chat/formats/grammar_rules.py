@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from specchat.chat.formats.call_pattern import ANY_ID, ANY_INDEX, ANY_NAME
 from specchat.chat.formats.probes import common_start
+from specchat.errors import InvalidOption
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
 """Splits a text into plain texts and the ids of special tokens that it names."""
@@ -16,6 +17,12 @@ Schema: TypeAlias = Mapping[str, Any]
 OPTIONS = "x-guidance"
 """The key of a schema under which llguidance finds its options."""
 
+LONGEST = 1 << 20
+"""Characters of a grammar of calls, of which compiling takes less than a second."""
+TOO_LONG = (
+    "the grammar of their calls would be longer than a million characters: offer fewer tools or"
+    " simplify their schemas"
+)
 PLACES = re.compile(f"([{ANY_ID}{ANY_INDEX}{ANY_NAME}])")
 TERMINALS = {ANY_ID: "ID", ANY_INDEX: "INDEX", ANY_NAME: "any_name"}
 FIXED = r"""
@@ -40,15 +47,22 @@ class Rules:
         self._split = split
         self._separators = separators
         self._bodies: dict[str, str] = {}
+        self._length = 0
 
     def add(self, body: str, options: str = "") -> str:
-        """Return the name of the rule with a body."""
-        key = f"{options}: {body}"
-        return self._bodies.setdefault(key, f"rule_{len(self._bodies)}")
+        """Return the name of the rule with a body. Raises InvalidOption if all are too long."""
+        return self._named("rule", f"{options}: {body}")
 
     def terminal(self, body: str) -> str:
         """Return the name of the terminal with a body: expressions, `&` and `~`."""
-        return self._bodies.setdefault(f": {body}", f"TEXT_{len(self._bodies)}")
+        return self._named("TEXT", f": {body}")
+
+    def _named(self, kind: str, body: str) -> str:
+        if body not in self._bodies:
+            self._length += len(body)
+            if self._length > LONGEST:
+                raise InvalidOption(TOO_LONG)
+        return self._bodies.setdefault(body, f"{kind}_{len(self._bodies)}")
 
     def json(self, schema: Schema) -> str:
         """Return the name of the rule for JSON that follows a schema; its options are kept."""

@@ -1,0 +1,44 @@
+"""A JSON Schema with what says which values fit it, and nothing else."""
+
+from typing import Any
+
+from specchat.structured.check_cost import stray_reference
+from specchat.structured.schema_walk import Schema, rewritten, target
+
+ANNOTATIONS = ("title", "description", "default", "examples", "$comment",
+               "deprecated", "readOnly", "writeOnly")  # fmt: skip
+"""Keywords that no value breaks."""
+DEFINITIONS = ("$defs", "definitions")
+
+
+def bare_schema(schema: Schema) -> Schema:
+    """Return an equal schema without annotations, whose references lead to its own `$defs` only.
+
+    So any part of it can be used elsewhere with these. What no reference leads to is left out of
+    them. Where a reference is no path within the schema, all of them stay as they are.
+    """
+    if stray_reference(schema):
+        plain: Schema = rewritten(schema, _without_annotations)
+        return plain
+    places: dict[int, str] = {}
+    waiting = list[Any]()
+
+    def change(each: Schema) -> Schema:
+        if isinstance(reference := each.get("$ref"), str):
+            found = target(schema, reference)
+            if id(found) not in places:
+                places[id(found)] = str(len(places))
+                waiting.append(found)
+            each["$ref"] = f"#/$defs/{places[id(found)]}"
+        bare = _without_annotations(each)
+        return {name: value for name, value in bare.items() if name not in DEFINITIONS}
+
+    bare: Schema = rewritten(schema, change)
+    defined: Schema = {}
+    while len(defined) < len(waiting):
+        defined[str(len(defined))] = rewritten(waiting[len(defined)], change)
+    return {**bare, "$defs": defined} if defined else bare
+
+
+def _without_annotations(schema: Schema) -> Schema:
+    return {name: value for name, value in schema.items() if name not in ANNOTATIONS}
