@@ -1,7 +1,7 @@
 """The constraint of an answer: what a request asks for, within the model's chat format."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -14,13 +14,14 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, ChatRequest
-from specchat.engine.call_constraint import CallConstraints
+from specchat.engine.call_constraint import CallConstraints, Made
 from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
 from specchat.llama.tokenizer import Vocabulary
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
+from specchat.structured.more_ends import MoreEnds
 from specchat.structured.phases import Constrained, Free, Phase, PhasedConstraint
 from specchat.structured.structure import Structure
 from specchat.structured.structure_prompt import description_of
@@ -60,13 +61,19 @@ class AnswerConstraints:
         self._calls = CallConstraints(self._texts)
         self._compiled: dict[Structure, _Compiled] = {}
 
-    def constraint(
-        self, request: AnswerRequest, prompt: Prompt
-    ) -> tuple[Constraint | None, tuple[str, ...]]:
+    def constraint(self, request: AnswerRequest, prompt: Prompt, ends: Collection[int]) -> Made:
         """Return the constraint of an answer to a prompt, None for any text, and notices.
 
-        Raises InvalidOption for what cannot be enforced.
+        `ends` are the tokens that end the answer: the vocabulary's and the chat format's. Raises
+        InvalidOption for what cannot be enforced.
         """
+        found, notices = self._made(request, prompt)
+        if found is not None and (more := frozenset(ends) - self._texts.end_tokens):
+            found = MoreEnds(found, more, self._texts.size)
+        return found, notices
+
+    def _made(self, request: AnswerRequest, prompt: Prompt) -> Made:
+        """Return the constraint of an answer that the vocabulary's own tokens end."""
         structure, form = request.structure, prompt.form
         must_call = isinstance(request, ChatRequest) and request.tool_choice == "required"
         if request.ignore_end and (structure or must_call):

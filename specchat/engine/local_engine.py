@@ -100,7 +100,8 @@ class LocalEngine(Engine):
             request = self._constraints.described(request)
         prompt = tokenize_request(self.model, request, self.context.capacity)
         if request.is_constrained:
-            constraint, said = self._constraints.constraint(request, prompt)
+            ends, _ = self._ends_of(prompt)
+            constraint, said = self._constraints.constraint(request, prompt, ends)
         if not self.context.rollback_kind.removes_any_tail:
             prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
         if isinstance(request, ChatRequest) and request.is_aside:

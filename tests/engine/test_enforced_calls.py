@@ -200,7 +200,9 @@ def test_many_described_tools_are_enforced(babbler: Engine) -> None:
     assert isinstance(babbler, LocalEngine)
     prompt = tokenize_request(babbler.model, replace(request, tools=TOOLS), 4096)
 
-    constraint, notices = AnswerConstraints(babbler.model.vocabulary).constraint(request, prompt)
+    constraint, notices = AnswerConstraints(babbler.model.vocabulary).constraint(
+        request, prompt, ()
+    )
 
     assert (constraint is not None, notices) == (True, ())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import jsonschema_rs
@@ -14,6 +15,8 @@ import pytest
 from conftest import WriteModel
 from engine.test_heads import LAYERS, WriteHead, heads, opened  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT
+from real_templates import needs_templates, template_of
+from scripts.support.tiny_gguf import Words, write_parrot
 from specchat import Engine
 from specchat.engine.api import Engine as AnyEngine
 from specchat.engine.api import Loading
@@ -34,6 +37,7 @@ PET = {
 }
 STRUCTURE = Structure("json_schema", json.dumps(PET))
 PROMPT = "A pet:"
+OVER = "<|over|>"
 WAYS = {
     "greedy": {"temperature": 0.0},
     "seeded": {"temperature": 1.0, "seed": 7},
@@ -248,3 +252,42 @@ def test_an_answer_is_a_value_of_a_type(shallow: WriteModel) -> None:
         assert engine.answer_as(list[Colour], ask, seed=1, max_tokens=200) is not None
         with pytest.raises(InvalidAnswer):
             engine.answer_as(Pet, ask, max_tokens=3)
+
+
+@needs_templates
+@pytest.mark.parametrize(
+    ("pieces", "expression", "text", "finish"),
+    [
+        (["12", OVER], "[0-9]+", "12", "stop"),
+        (["<think>", "\n", "7", "</think>", "\n\n", "12", OVER], "[0-9]+", "712", "stop"),
+        (["<think>", "\n", "7", OVER], "[0-9]+", None, "length"),
+        (["1", OVER], "[0-9]{2}", None, "stop"),
+    ],
+    ids=["where it may end", "after reasoning", "in reasoning", "where it may not end"],
+)
+def test_a_token_that_only_the_template_ends_answers_with_ends_them_where_it_may(
+    tmp_path: Path, pieces: list[str], expression: str, text: str | None, finish: str
+) -> None:
+    """As do those that the vocabulary names: it is not written elsewhere, nor held back."""
+    template = template_of("Qwen-Qwen3-0.6B").replace("<|im_end|>", OVER)
+    control = ("<s>", "<eos>", OVER, "<think>", "</think>")
+    words = Words(control=control, template=template, eos="<eos>", bos="<s>")
+    path = write_parrot(tmp_path / "model.gguf", pieces, words)
+    structure = Structure("regex", expression, is_shown=False)
+    with LocalEngine(Loading(path, ctx=512, threads=1, learn=False)) as engine:
+        over = engine.tokenize(OVER, begins=False)
+        assert len(over) == 1
+        assert over[0] not in engine.model.vocabulary.end_tokens
+        for drafter in ("none", "suffix"):
+            chunks = list(
+                engine.chat(
+                    [{"role": "user", "content": "Hi"}],
+                    structure=structure, think="auto", temperature=0.0, max_tokens=20,
+                    drafter=drafter,
+                )
+            )  # fmt: skip
+            said = "".join(chunk.reasoning + chunk.text for chunk in chunks)
+            assert (chunks[-1].finish, engine.stats.is_valid) == (finish, finish == "stop")
+            assert text is None or "".join(said.split()) == text
+            ended = [over[0] in chunk.tokens for chunk in chunks]
+            assert not any(ended[:-1] if finish == "stop" else ended)

@@ -14,6 +14,7 @@ from specchat.decoding.constraint import Constraint, Mask
 from specchat.errors import InvalidOption
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
+from specchat.structured.more_ends import MoreEnds
 from specchat.structured.phases import Constrained, Free, Phase, PhasedConstraint
 from specchat.structured.structure import Structure
 from structured.toy_vocabulary import CALL, END, END_OF_THINKING, ENDS, PIECES, TOY, written
@@ -314,3 +315,24 @@ def test_a_phase_without_marks_never_ends() -> None:
         assert constraint.mask() is None
         constraint.push(token)
     assert constraint.is_complete
+
+
+def test_further_ends_are_allowed_where_the_answer_may_end_and_nowhere_else() -> None:
+    """Also where any text may come, and after tokens that are taken back."""
+    further, number = CALL, Constrained(lambda: Words("12", "123"), NEWLINES)
+    phases: Mapping[str, Phase] = {"reasoning": Free({"</think>": "answer"}), "answer": number}
+    constraint = MoreEnds(PhasedConstraint(phases, TOY), [further], NUM_TOKENS)
+    for token in (PIECES.index(b"x"), END_OF_THINKING):
+        assert constraint.mask() is constraint.mask()
+        assert allowed(constraint) == frozenset(range(NUM_TOKENS)) - {*ENDS, further}
+        constraint.push(token)
+    assert allowed(constraint) & {*ENDS, further, *written("12")} == set(written("12"))
+    constraint.push(*written("12"))
+    assert allowed(constraint) == {*written("3"), *ENDS, further}
+    constraint.push(*written("3"))
+    assert constraint.is_over
+    constraint.pop(3)
+    assert further not in allowed(constraint)
+
+    anything = PhasedConstraint({"text": Free({}, may_end=True)}, TOY)
+    assert MoreEnds(anything, [further], NUM_TOKENS).mask() is None
