@@ -56,6 +56,13 @@ class Mask:
         return cls(np.packbits(padded, bitorder="little").view(np.uint32))
 
     @classmethod
+    def only(cls, token: int) -> "Mask":
+        """Return the mask that allows one token."""
+        bits = np.zeros((token >> 5) + 1, dtype=np.uint32)
+        bits[-1] = 1 << (token & 31)
+        return cls(bits)
+
+    @classmethod
     def of(cls, tokens: Sequence[int], vocabulary: int) -> "Mask":
         """Return the mask that allows these tokens of a vocabulary."""
         flags = np.zeros(vocabulary, dtype=np.bool_)
@@ -187,7 +194,7 @@ class Walk:
         if constraint is None:
             return
         if not places:
-            places.append(_Place(constraint.mask(), constraint.forced()))
+            places.append(_told_by(constraint))
         num_common = 0
         for known, token in zip(path, drafted, strict=False):
             if known != token:
@@ -197,7 +204,7 @@ class Walk:
             return
         self._shorten(num_common)
         for token in drafted[num_common:]:
-            mask, _, error = places[-1]
+            mask, run, error = places[-1]
             is_end = token in self._ends or constraint.is_over or error is not None
             if is_end or not (mask is None or mask.allows(token)):
                 return
@@ -207,7 +214,7 @@ class Walk:
                 constraint.pop(0)
                 return
             path.append(token)
-            places.append(_place_of(constraint))
+            places.append(_place_of(constraint, run[1:]))
 
     def _shorten(self, length: int) -> None:
         """Go back to this length of the path."""
@@ -220,11 +227,19 @@ class Walk:
         self._shorten(0)
 
 
-def _place_of(constraint: Constraint) -> _Place:
-    """Return what may follow where a constraint has come to."""
+def _place_of(constraint: Constraint, run: Sequence[int]) -> _Place:
+    """Return what may follow where a constraint has come to; `run` is known to, if not empty."""
     if constraint.is_over:
         return _Place()
+    if run:
+        return _Place(Mask.only(run[0]), run)
     try:
-        return _Place(constraint.mask(), constraint.forced())
+        return _told_by(constraint)
     except EngineFailed as error:
         return _Place(error=error)
+
+
+def _told_by(constraint: Constraint) -> _Place:
+    """Return the same of a constraint that can say; a forced token is told faster than a mask."""
+    run = constraint.forced()
+    return _Place(Mask.only(run[0]) if run else constraint.mask(), run)

@@ -483,6 +483,8 @@ def test_masks_are_sets_of_tokens(flags: list[bool], seed: int) -> None:
     assert {int(each) for each in np.isfinite(masked).nonzero()[0]} == wanted
     assert (masked[sorted(wanted)] == row[sorted(wanted)]).all()
     assert mask.is_single is (len(wanted) == 1)
+    for token in list(wanted)[:3]:
+        assert ids[Mask.only(token).allowed(ids)].tolist() == [token]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
