@@ -33,6 +33,7 @@ Request = TypeVar("Request", bound=AnswerRequest)
 
 NUM_KEPT = 16
 """Compiled structures that are kept: programs ask for the same ones again and again."""
+CALLS_INSTEAD = "the answer calls tools, as tool_choice asks: its structure is not used"
 MOST_NOTICES = 20
 NEWLINES = 2
 """Line breaks that a model may write between its reasoning and its answer."""
@@ -81,7 +82,8 @@ class AnswerConstraints:
         if not isinstance(request, ChatRequest) or form is None:
             return self._from_start(structure) if structure else (None, ())
         if request.tool_choice == "required":
-            return self._calls.required(request, prompt, form)
+            found, notices = self._calls.required(request, prompt, form)
+            return found, (*notices, CALLS_INSTEAD) if structure else notices
         if structure is None:
             is_any = request.ignore_end or not request.may_call
             return (None, ()) if is_any else self._calls.possible(request, prompt, form)
@@ -90,7 +92,7 @@ class AnswerConstraints:
             return self._begun(compiled.restarted(), written), notices
         phases = _phases(prompt, form, compiled.restarted)
         if request.may_call:
-            phases, more = self._calls.beside(phases, request, form)
+            phases, more = self._calls.beside(phases, request, prompt, form)
             notices += more
         return PhasedConstraint(phases, self._texts), notices
 

@@ -72,7 +72,7 @@ class CallConstraints:
 
         There is none if the chat format does not show what calls begin with.
         """
-        calls, notices = self._after_mark(request, form)
+        calls, notices = self._after_mark(request, prompt, form)
         if calls is None:
             return None, notices
         answer = Free({calls.mark: "call"}, may_end=True)
@@ -83,10 +83,10 @@ class CallConstraints:
         return self._phased(_after_reasoning(answer, request, prompt, form), calls)
 
     def beside(
-        self, phases: dict[str, Phase], request: ChatRequest, form: ChatFormat
+        self, phases: dict[str, Phase], request: ChatRequest, prompt: Prompt, form: ChatFormat
     ) -> tuple[dict[str, Phase], tuple[str, ...]]:
         """Return the phases of an answer with a structure that may call tools instead."""
-        calls, notices = self._after_mark(request, form)
+        calls, notices = self._after_mark(request, prompt, form)
         if calls is None:
             return phases, notices
         found: dict[str, Phase] = {}
@@ -100,14 +100,15 @@ class CallConstraints:
         return {**found, "call": Constrained(calls.start)}, notices
 
     def _after_mark(
-        self, request: ChatRequest, form: ChatFormat
+        self, request: ChatRequest, prompt: Prompt, form: ChatFormat
     ) -> tuple[_Calls | None, tuple[str, ...]]:
         """Return the calls that an answer may hold, None if they cannot be enforced, and notices.
 
         Raises InvalidOption if a tool is to be followed strictly and cannot.
         """
         mark = _mark_of(form)
-        if not mark or form.call_pattern is None:
+        may_begin = prompt.state == "start" or _is_anywhere(form)
+        if not mark or form.call_pattern is None or not may_begin:
             return None, ()
         try:
             calls = self._calls(request, form.call_pattern, mark)

@@ -57,11 +57,18 @@ def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
         listed = allowed.get("tools") if isinstance(allowed, Mapping) else None
         mode = allowed.get("mode", "auto") if isinstance(allowed, Mapping) else None
         if isinstance(listed, list) and mode in ("auto", "required"):
-            return MODES[mode], [_name_of(each) for each in listed]
+            return _of_allowed(MODES[mode], listed)
     if isinstance(given, Mapping) and kind in NAMED and _name_of(given):
         return "required", [_name_of(given)]
     known = "auto, none, required or a function"
     raise ApiError(BAD_REQUEST, f"{FIELD} must be {known}, not {given!r:.60}", FIELD)
+
+
+def _of_allowed(mode: ToolChoice, tools: list[Any]) -> tuple[ToolChoice, list[str]]:
+    """Return what a list of the only tools to call asks for: nothing is called if it is empty."""
+    if mode == "required" and not tools:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: allowed_tools lists no tool to call", FIELD)
+    return mode if tools else "none", [_name_of(each) for each in tools]
 
 
 def _name_of(tool: Any) -> str:

@@ -255,7 +255,10 @@ class PhasedConstraint:
             for token in tokens:
                 probe.push(token)
                 num_pushed += 1
-        except (InvalidOption, EngineFailed):
+        except InvalidOption:
+            return False
+        except EngineFailed:
+            del self._probes[phase]  # it has given up, and would refuse all that is tried next
             return False
         finally:
             probe.pop(num_pushed)

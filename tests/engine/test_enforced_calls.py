@@ -17,12 +17,13 @@ from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
-from specchat.engine.answer_constraint import AnswerConstraints
+from specchat.engine.answer_constraint import CALLS_INSTEAD, AnswerConstraints
 from specchat.engine.api import ChatRequest
 from specchat.engine.call_constraint import UNBOUNDED
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption
+from specchat.structured.structure import Structure
 
 PLAN = {
     "type": "object",
@@ -205,6 +206,46 @@ def test_many_described_tools_are_enforced(babbler: Engine) -> None:
     )
 
     assert (constraint is not None, notices) == (True, ())
+
+
+@needs_templates
+@pytest.mark.parametrize("structure", [None, Structure("choices", '["yes", "no"]')])
+def test_a_brace_begins_a_call_only_where_an_answer_begins(
+    babbler: Engine, structure: Structure | None
+) -> None:
+    """An answer that goes on may continue with one; other marks begin calls there too."""
+    assert isinstance(babbler, LocalEngine)
+    constraints = AnswerConstraints(babbler.model.vocabulary)
+    request = ChatRequest(QUESTION, tools=TOOLS, structure=structure)
+    prompt = tokenize_request(babbler.model, request, 4096)
+    assert prompt.form is not None
+    assert prompt.form.calls is not None
+    is_brace = prompt.form.calls.begin == "{"
+    constraint, _ = constraints.constraint(request, replace(prompt, state="start"), ())
+    assert constraint is not None
+    begun = replace(prompt, state="answer")
+
+    constraint, _ = constraints.constraint(request, begun, ())
+
+    if structure is None:
+        assert (constraint is None) == is_brace
+    else:
+        assert constraint is not None
+        (brace,) = babbler.tokenize("{", begins=False) if is_brace else [0]
+        mask = constraint.mask()
+        assert mask is not None
+        assert not is_brace or not mask.allows(brace)
+
+
+@needs_templates
+def test_a_required_call_says_that_it_takes_the_place_of_a_structure(babbler: Engine) -> None:
+    """Both cannot be had in one answer."""
+    structure = Structure("choices", '["yes", "no"]')
+    asked: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "max_tokens": 1}
+    list(babbler.chat(QUESTION, structure=structure, **asked))
+    assert babbler.stats.notices == (CALLS_INSTEAD,)
+    list(babbler.chat(QUESTION, **asked))
+    assert not babbler.stats.notices
 
 
 @needs_templates

@@ -157,6 +157,7 @@ def test_a_choice_of_tools_is_a_mode_and_names(choice: Any, mode: str, names: li
         {"type": "allowed_tools"},
         {"type": "allowed_tools", "allowed_tools": {"mode": ["auto"], "tools": []}},
         {"type": "allowed_tools", "mode": "auto", "tools": [7]},
+        {"type": "allowed_tools", "mode": "required", "tools": []},
         {"type": "custom", "custom": {"name": "look"}},
     ],
     ids=str,
@@ -173,5 +174,6 @@ def test_no_tools_are_offered_that_may_not_be_called() -> None:
     """Nor can one be required where there are none."""
     assert list(asked_tools([TOOL], "none").tools) == []
     assert asked_tools([], "auto").choice == "auto"
+    assert list(asked_tools([TOOL], {"type": "allowed_tools", "tools": []}).tools) == []
     with pytest.raises(ApiError):
         asked_tools([{"type": "web_search"}], "required")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from specchat.decoding.constraint import Constraint, Mask
-from specchat.errors import InvalidOption
+from specchat.errors import EngineFailed, InvalidOption
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.more_ends import MoreEnds
@@ -336,3 +336,28 @@ def test_further_ends_are_allowed_where_the_answer_may_end_and_nowhere_else() ->
 
     anything = PhasedConstraint({"text": Free({}, may_end=True)}, TOY)
     assert MoreEnds(anything, [further], NUM_TOKENS).mask() is None
+
+
+class Weary(Words):
+    """A toy constraint that gives up for good where a text begins with a digit."""
+
+    has_given_up = False
+
+    def push(self, token: int) -> None:
+        """Follow a token."""
+        self.has_given_up |= PIECES[token] == b"1"
+        if self.has_given_up:
+            raise EngineFailed("too complex")
+        super().push(token)
+
+
+def test_a_constraint_that_gives_up_refuses_one_token_only() -> None:
+    """What other tokens bring along is tried with another one."""
+    phases: Mapping[str, Phase] = {
+        "text": Free({' "': "call", "<": "call"}),
+        "call": Constrained(lambda: Weary("/", "b")),
+    }
+    constraint = PhasedConstraint(phases, TOY)
+    assert not constraint._accepts("call", written("1"))
+    assert constraint._accepts("call", written("/"))
+    assert PIECES.index(b"</") in allowed(constraint)

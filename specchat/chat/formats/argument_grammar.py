@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from specchat.chat.formats.bare_text import TextBounds, bounds_of
 from specchat.chat.formats.call_pattern import JSON_TYPES, PYTHON_WORDS, ArgumentPattern
-from specchat.chat.formats.call_syntax import KEY_AGAIN
 from specchat.chat.formats.grammar_rules import OPTIONS, Rules, Schema
 from specchat.errors import InvalidOption
 
@@ -86,8 +85,8 @@ class _Arguments:
         name = rules.said(key) if key else "KEY"
         found = []
         for kind, value in self._values(schema, key, depth):
-            before = rules.literal(pattern.before[kind].replace(KEY_AGAIN, key))
-            after = rules.literal(pattern.after[kind].replace(KEY_AGAIN, key))
+            before = rules.literal(pattern.before[kind], key)
+            after = rules.literal(pattern.after[kind], key)
             found.append(f"{name} {before} {value} {'' if kind == 'string' else after}")
         return rules.add(" | ".join(found)) if found else ""
 
@@ -217,15 +216,14 @@ class _Arguments:
         matched = " & ".join(f"/{_in_slashes(each)}/" for each in wanted)
         if self._pattern.quotes:
             quoted = self._rules.terminal(_quoted(matched)) if matched else "QUOTED"
-            return f"{quoted} {self._rules.literal(self._pattern.after['string'])}"
-        after = self._pattern.after["string"].replace(KEY_AGAIN, key)
-        parts = self._rules.parts(after)
+            return f"{quoted} {self._rules.literal(self._pattern.after['string'], key)}"
+        parts = self._rules.parts(self._pattern.after["string"], key)
         plain = parts[0] if parts and isinstance(parts[0], str) else ""
-        rest = after[len(plain) :] if len(parts) > bool(plain) else ""  # from a special token on
+        rest = parts[bool(plain) :]  # from a special token on
         end = _escaped(plain)
         if rest:
             text = f"({matched}) /{end}/" if matched and end else matched or f"/(?s:.*){end}/"
-            return f"{self._rules.terminal(text)} {self._rules.literal(rest)}"
+            return f"{self._rules.terminal(text)} {self._rules.joined(rest)}"
         if bounds.pattern and end:
             return self._rules.terminal(f"(({matched}) /{end}/) & ~/(?s:.*){end}(?s:.+)/")
         text = f"/{bounds.length or '(?s:.*)'}{end}/"
@@ -235,7 +233,7 @@ class _Arguments:
 
     def _said(self, value: str, key: str) -> str:
         """Return an expression for one string with what ends it."""
-        after = self._rules.literal(self._pattern.after["string"].replace(KEY_AGAIN, key))
+        after = self._rules.literal(self._pattern.after["string"], key)
         quotes = self._pattern.quotes
         if not quotes:
             return f"{self._rules.said(value)} {after}"

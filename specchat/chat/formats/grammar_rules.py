@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from specchat.chat.formats.call_pattern import ANY_ID, ANY_INDEX, ANY_NAME
+from specchat.chat.formats.call_syntax import KEY_AGAIN
 from specchat.chat.formats.probes import common_start
 from specchat.errors import InvalidOption
 
@@ -23,7 +24,7 @@ TOO_LONG = (
     "the grammar of their calls would be longer than a million characters: offer fewer tools or"
     " simplify their schemas"
 )
-PLACES = re.compile(f"([{ANY_ID}{ANY_INDEX}{ANY_NAME}])")
+PLACES = re.compile(f"([{ANY_ID}{ANY_INDEX}{ANY_NAME}{KEY_AGAIN}])")
 TERMINALS = {ANY_ID: "ID", ANY_INDEX: "INDEX", ANY_NAME: "any_name"}
 FIXED = r"""
 ID: /[a-zA-Z0-9]{9}/
@@ -69,20 +70,38 @@ class Rules:
         options = {**schema.get(OPTIONS, {}), **self._layout()}
         return self.add(f"%json {json.dumps({**schema, OPTIONS: options})}")
 
-    def literal(self, text: str) -> str:
-        """Return an expression for a text of a pattern."""
-        return _expression(self.parts(text))
+    def literal(self, text: str, key: str = "") -> str:
+        """Return an expression for a text of a pattern, in which a key may be named again."""
+        return self.joined(self.parts(text, key))
+
+    @staticmethod
+    def joined(parts: Sequence[str | int]) -> str:
+        """Return an expression for parts of a text."""
+        return _expression(parts)
 
     @staticmethod
     def said(text: str) -> str:
         """Return an expression for a text of a client's, in which no special token is named."""
         return json.dumps(text, ensure_ascii=False)
 
-    def parts(self, text: str) -> list[str | int]:
-        """Return the plain texts and special tokens of a text, and the places to fill in."""
+    def parts(self, text: str, key: str = "") -> list[str | int]:
+        """Return the plain texts and special tokens of a text, and the places to fill in.
+
+        A key that is named again is a client's text, in which no special token is named.
+        """
         found: list[str | int] = []
         for piece in filter(None, PLACES.split(text)):
-            found += [piece] if piece in TERMINALS else self._split(piece)
+            if piece == KEY_AGAIN:
+                parts: Sequence[str | int] = [key]
+            else:
+                parts = [piece] if piece in TERMINALS else self._split(piece)
+            for part in parts:
+                last = found[-1] if found else 0
+                is_text = isinstance(part, str) and part not in TERMINALS
+                if is_text and isinstance(last, str) and last not in TERMINALS:
+                    found[-1] = f"{last}{part}"
+                else:
+                    found.append(part)
         return found
 
     def parted(self, first: str, second: str) -> tuple[str, str, str]:

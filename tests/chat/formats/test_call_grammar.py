@@ -213,6 +213,22 @@ def test_a_grammar_may_not_be_longer_than_a_million_characters() -> None:
         call_grammar(HERMES, [tool], ByteVocabulary().grammars.split)
 
 
+@pytest.mark.parametrize("kind", ["string", "integer"])
+def test_a_key_that_is_named_again_names_no_special_token(kind: str) -> None:
+    """It is a client's text there too."""
+    vocabulary = ByteVocabulary(["<|end|>"])
+    assert TAGS.arguments is not None
+    arguments = dataclasses.replace(TAGS.arguments, after=for_types("</\0>\n"))
+    pattern = dataclasses.replace(TAGS, arguments=arguments)
+    key = "x<|end|>y"
+    tool = OfferedTool("plan", {"type": "object", "properties": {key: {"type": kind}}})
+    grammar = call_grammar(pattern, [tool], vocabulary.grammars.split)
+    text = f"<call=plan>\n<p={key}>7</{key}>\n</call>"
+
+    assert vocabulary.allows(grammar, list(text.encode()))
+    assert not vocabulary.allows(grammar, vocabulary.tokens(text))
+
+
 NESTED = CallPattern(
     begin="<call=",
     end="}</call>",
