@@ -50,6 +50,7 @@ class _Arguments:
     def __init__(self, rules: Rules, pattern: ArgumentPattern, root: Schema) -> None:
         self._rules, self._pattern, self._root = rules, pattern, root
         self._known: dict[tuple[int, str, int], Sequence[Value]] = {}
+        self._written: dict[tuple[int, str], str] = {}
         self._num_looks = 0
 
     def members(self, schema: Schema, first: str, none: str, depth: int) -> str:
@@ -167,7 +168,15 @@ class _Arguments:
         elif self._pattern.is_nested and kind == "array":
             yield kind, self._list(schema, key, depth)
         else:
-            yield place, self._rules.json({**self._shared(schema), **schema, "type": kind})
+            yield place, self._json(kind, schema)
+
+    def _json(self, kind: str, schema: Schema) -> str:
+        """Return a rule for a value of a type as JSON; many arguments may have one schema."""
+        place = (id(schema), kind)
+        if place not in self._written:
+            whole = {**self._shared(schema), **schema, "type": kind}
+            self._written[place] = self._rules.json(whole)
+        return self._written[place]
 
     def _shared(self, schema: Schema) -> dict[str, Any]:
         """Return what a part of the whole schema takes over: options, and what it refers to."""

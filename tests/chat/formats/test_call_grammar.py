@@ -13,6 +13,7 @@ from scripts.support.call_check import CALLS_OF, ByteVocabulary, check_calls
 from specchat.chat.formats import format_of
 from specchat.chat.formats.call_grammar import OfferedTool, call_grammar
 from specchat.chat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
+from specchat.chat.formats.grammar_rules import Rules
 from specchat.errors import InvalidOption
 
 HERMES = CallPattern(
@@ -201,6 +202,26 @@ def test_a_value_brings_along_what_it_refers_to() -> None:
     assert allowed(TAGS, tagged(("x", "[7, 7]")), tool)
     assert not allowed(TAGS, tagged(("x", "[8]")), tool)
     assert "unused" not in call_grammar(TAGS, [tool], ByteVocabulary().grammars.split)
+
+
+def test_a_value_that_many_arguments_share_is_written_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand copies of a large schema would take a quarter of a minute."""
+    written_schemas: list[Any] = []
+    write = Rules.json
+
+    def counted(rules: Rules, schema: Any) -> str:
+        written_schemas.append(schema)
+        return write(rules, schema)
+
+    monkeypatch.setattr(Rules, "json", counted)
+    stops = {"type": "array", "items": {"enum": ["x", "y"]}}
+    properties = {f"p{index}": {"$ref": "#/$defs/stops"} for index in range(100)}
+    schema = {"type": "object", "properties": properties, "$defs": {"stops": stops}}
+
+    assert allowed(TAGS, tagged(("p1", '["x"]'), ("p99", "[]")), OfferedTool("plan", schema))
+    assert len(written_schemas) == 1
 
 
 def test_a_grammar_may_not_be_longer_than_a_million_characters() -> None:
