@@ -126,10 +126,16 @@ def test_leaving_while_it_loads_is_clean(terminal: Tmux) -> None:
 
 def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     """No traceback, but the log's name and an exit code."""
-    broken = (
-        "from specchat.tui.app import ChatApp; from specchat.cli import main;"
-        " ChatApp._command_calls = lambda app: {'models': lambda: 1 / 0}; raise SystemExit(main())"
-    )
+    broken = """
+from specchat.cli import main
+from specchat.tui import app
+class Broken(app.ChatActions):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.calls = {"models": lambda: 1 / 0}
+app.ChatActions = Broken
+raise SystemExit(main())
+"""
     terminal = start(tmp_path, ["-c", broken])
     try:
         terminal.wait_for(lambda screen: "Ask anything" in screen)

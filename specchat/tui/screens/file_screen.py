@@ -101,12 +101,13 @@ class FileScreen(Dialog[str | None]):
         """List what the path may become; in a thread, as a folder may be on a slow disk."""
         typed = self.query_one(Input).value
         entries = await asyncio.to_thread(entries_of, typed)
-        if self.is_mounted and typed == self.query_one(Input).value:
-            self._list(typed, entries)
+        words = self.query_one_optional(Input)  # gone while the chat closes
+        files = self.query_one_optional(OptionList)
+        if words and files and typed == words.value:
+            self._list(files, typed, entries)
 
-    def _list(self, typed: str, entries: Sequence[tuple[str, int]]) -> None:
+    def _list(self, files: OptionList, typed: str, entries: Sequence[tuple[str, int]]) -> None:
         self._shown, self._names = typed, [name for name, _ in entries]
-        files = self.query_one(OptionList)
         files.clear_options()
         for name, size in entries:
             line = Text(in_one_line(name))
@@ -153,7 +154,7 @@ class FileScreen(Dialog[str | None]):
         """Return the path, with the list for it even if a key came before that was drawn."""
         typed = self.query_one(Input).value
         if typed != self._shown:
-            self._list(typed, entries_of(typed))
+            self._list(self.query_one(OptionList), typed, entries_of(typed))
         return typed
 
     def _take(self, name: str) -> None:

@@ -137,7 +137,8 @@ class ModelScreen(Dialog[None]):
         if not self._is_open:
             return
         self._fill()
-        self.query_one(".title", Static).update(title)
+        if shown := self.query_one_optional(".title", Static):
+            shown.update(title)
         unread = [each for each in self._listed("") if not each.is_read]
         for row in sorted(unread, key=lambda each: each.is_here):  # those take no time first
             await self._complete(row.offer)
@@ -265,7 +266,8 @@ class ModelScreen(Dialog[None]):
     def _show_details(self) -> None:
         row = self._highlighted
         details = replace(row, siblings=self._siblings(row)).details() if row else ""
-        self.query_one(".facts", Static).update(details)
+        if facts := self.query_one_optional(".facts", Static):  # gone while the chat closes
+            facts.update(details)
 
     def _siblings(self, row: ModelRow) -> list[ModelRow]:
         """Return the rows of the same model in other quantizations."""
@@ -278,16 +280,18 @@ class ModelScreen(Dialog[None]):
 
         Without new words highlight the last pulled, else the same as before or the one in use.
         """
-        models, words = self.query_one_optional(GroupedList), self.query_one(Input).value
-        if models is None or not self._rows:
+        models, typed = self.query_one_optional(GroupedList), self.query_one_optional(Input)
+        heading = self.query_one_optional(".columns", Static)
+        if models is None or typed is None or heading is None or not self._rows:
             return
+        words = typed.value
         before = models.highlighted_option.id if models.highlighted_option else None
         is_new, self._filled = bool(words) and words != self._filled, words
         self._columns = Columns.fitting(self._rows.values(), models.scrollable_content_region.width)
-        self.query_one(".columns", Static).update(self._columns.heading())
+        heading.update(self._columns.heading())
         lines = [
-            (heading, Option(self._columns.row(each), id=each.offer.name))
-            for heading, rows in self._groups(words).items()
+            (title, Option(self._columns.row(each), id=each.offer.name))
+            for title, rows in self._groups(words).items()
             for each in rows
         ]
         lines.append(("Your own", Option("  Open a GGUF file…", id=OPEN)))

@@ -110,8 +110,9 @@ class Composer(TextArea):
         """List the files that complete the name being typed."""
         word = self.word_behind_at
         names = [] if word is None else await asyncio.to_thread(completions, word, Path.cwd())
-        if word == self.word_behind_at and (names or self._suggestions.has_files):
-            self._suggestions.list_files([name for name in names if name != word])
+        suggestions = self.screen.query_one_optional(Suggestions)  # gone while the chat closes
+        if suggestions and word == self.word_behind_at and (names or suggestions.has_files):
+            suggestions.list_files([name for name in names if name != word])
 
     def complete(self, name: str) -> None:
         """Replace the name being typed by the name of a file."""
