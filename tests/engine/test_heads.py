@@ -22,6 +22,7 @@ from conftest import WriteModel
 from memory_in_use import native_bytes, num_objects
 from scripts.support.tiny_gguf import Vocabulary, write_with_head
 from specchat.decoding.sampling import Sampler
+from specchat.drafting.head_drafter import TRIAL_INTERVAL
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
@@ -1078,13 +1079,14 @@ def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
     """One draft in six is right: too few to pay, but more than guessing."""
     with opened(heads("qwen35", noise=0.8)) as engine:
         assert engine.prepare()
-        random = np.random.default_rng(0)
+        random, num_trials = np.random.default_rng(0), 0
         for _ in range(8):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
             tokens_of(engine, prompt, drafter=drafter, draft_length=draft_length, max_tokens=300)
             assert "fit" not in (engine.stats.draft_off_reason or "")
+            num_trials += engine.stats.steps // (TRIAL_INTERVAL + 1)  # however slow the machine is
         fit = engine._materials.head_fit
-        assert fit.num_drafts > 15
+        assert fit.is_known or fit.num_drafts >= num_trials > 7
         assert 0 < fit.num_right < 0.5 * fit.num_drafts
 
 

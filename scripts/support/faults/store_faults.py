@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -31,6 +32,8 @@ with Store(Path(sys.argv[1])) as store:
 """
 """Writes answers as a chat does, and says after each write what is stored now."""
 
+COMPLETE = re.compile(r"\d+ \d+\n")
+
 
 def filled(path: Path, chance: random.Random) -> dict[int, int]:
     """Fill a store in another process and kill it at random; return what it said is stored."""
@@ -43,7 +46,7 @@ def filled(path: Path, chance: random.Random) -> dict[int, int]:
             answer, length = map(int, writer.stdout.readline().split())
             said[answer] = length
         writer.kill()
-        for line in writer.stdout:
+        for line in filter(COMPLETE.fullmatch, writer.stdout):  # it may be killed in one
             answer, length = map(int, line.split())
             said[answer] = length
     return said
