@@ -1,5 +1,6 @@
 """The constraint of a grammar, followed by llguidance."""
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,9 +12,16 @@ from specchat.structured.grammar_source import Grammar, one_line
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
 from specchat.structured.schema_faults import LIMITS
 
+NUM_KEPT = 64
+"""How many tokens can be taken back without following the answer from its beginning again."""
+
 
 class GrammarConstraint:
     """A Constraint that allows the texts of a grammar.
+
+    Tokens are taken back by returning to a copy of the matcher made before them, which takes 3
+    microseconds. llguidance's own rollback (1.9.1) leaves something behind: after a mask in one
+    property of an object and a rollback, the masks in another property were those of the first.
 
     Where a grammar becomes too complex for llguidance, `mask` and `push` raise EngineFailed, so
     that nothing is allowed unchecked. Taking tokens back to an earlier place makes it usable again.
@@ -27,6 +35,7 @@ class GrammarConstraint:
         self._initial = initial or _compiled(grammar, vocabulary)
         self._matcher = self._initial.deep_copy()
         self._tokens: list[int] = []
+        self._before: deque[LLMatcher] = deque(maxlen=NUM_KEPT)
 
     def restarted(self) -> "GrammarConstraint":
         """Return a constraint of the same grammar at the beginning of a text."""
@@ -49,17 +58,23 @@ class GrammarConstraint:
     def push(self, token: int) -> None:
         """Follow a token that the mask allows. Raises InvalidOption for another one."""
         is_text = 0 <= token < self._vocabulary.size and token not in self._vocabulary.end_tokens
+        before = self._matcher.deep_copy()
         if not is_text or self.is_over or not self._matcher.try_consume_tokens([token]):
             self._require_no_error()
             raise InvalidOption(f"token {token} is not allowed after {len(self._tokens)} others")
         self._tokens.append(token)
+        self._before.append(before)
 
     def pop(self, count: int) -> None:
         """Take the last `count` tokens back."""
         if not count and not self._matcher.is_error():
             return
         del self._tokens[len(self._tokens) - count :]
-        if not self._matcher.rollback(count):  # a matcher that gave up stays so
+        if 0 < count <= len(self._before):
+            for _ in range(count):
+                self._matcher = self._before.pop()
+        else:  # a matcher that gave up stays so
+            self._before.clear()
             self._matcher = self._initial.deep_copy()
             self._matcher.consume_tokens(self._tokens)
 

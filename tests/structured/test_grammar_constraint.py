@@ -12,7 +12,7 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.structured.framing import Framed, Framing
-from specchat.structured.grammar_constraint import GrammarConstraint
+from specchat.structured.grammar_constraint import NUM_KEPT, GrammarConstraint
 from specchat.structured.grammar_source import Grammar, framed_grammar, grammar_of
 from specchat.structured.structure import Kind, Structure
 from structured.toy_vocabulary import CALL, END, ENDS, PIECES, TOY, text_of, written
@@ -219,3 +219,72 @@ def test_several_calls_follow_each_other() -> None:
     constraint = GrammarConstraint(framing(before="<think>"), TOY)
     follow(constraint, "<think>" + one)
     assert constraint.is_over
+
+
+OPTIONAL = {
+    "type": "object",
+    "properties": {
+        "c": {
+            "type": "object",
+            "properties": {"department": {"type": "string"}, "school": {"type": "string"}},
+        },
+        "f": {"type": "integer"},
+    },
+    "required": ["c"],
+}
+
+
+@pytest.mark.parametrize("num_drafted", range(1, 14))
+def test_a_draft_that_was_taken_back_leaves_no_trace_in_later_masks(num_drafted: int) -> None:
+    """As llguidance's own rollback does: the last property of an object is followed by no comma."""
+    structure = Structure("json_schema", json.dumps(OPTIONAL))
+    constraint, fresh = started(structure), started(structure)
+    follow(constraint, '{"c": {"')
+    for token in written('school": "ab')[:num_drafted]:
+        constraint.push(token)
+        constraint.mask()
+    constraint.pop(len(written('school": "ab')[:num_drafted]))
+    follow(fresh, '{"c": {"')
+    for token in written('department": "Sci", "school": "x"}, "f": 1'):
+        assert allowed(constraint) == allowed(fresh)
+        assert list(constraint.forced()) == list(fresh.forced())
+        constraint.push(token)
+        fresh.push(token)
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_random_drafts_leave_no_trace(name: str) -> None:
+    """Masks behind an answer are those of a constraint that never saw a draft."""
+    random = Random(7)
+    for _ in range(6):
+        constraint, fresh = started(STRUCTURES[name]), started(STRUCTURES[name])
+        for _ in range(40):
+            drafted = 0
+            while drafted < 6 and not constraint.is_over and random.random() < 0.8:
+                options = [token for token in allowed(constraint) if token not in ENDS]
+                if not options:
+                    break
+                constraint.push(random.choice(options))
+                drafted += 1
+            constraint.pop(drafted)
+            options = [token for token in allowed(fresh) if token not in ENDS]
+            assert allowed(constraint) == allowed(fresh)
+            if fresh.is_over or not options:
+                break
+            token = random.choice(options)
+            constraint.push(token)
+            fresh.push(token)
+
+
+def test_more_tokens_than_are_kept_can_be_taken_back() -> None:
+    """By following the answer again."""
+    constraint, fresh = started(STRUCTURES["any value"]), started(STRUCTURES["any value"])
+    follow(fresh, '["a')
+    follow(constraint, '["a')
+    tokens = written("b" * (2 * NUM_KEPT))
+    for token in tokens:
+        constraint.push(token)
+    constraint.pop(len(tokens))
+    assert allowed(constraint) == allowed(fresh)
+    follow(constraint, 'b"]')
+    assert constraint.is_complete

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import jsonschema_rs
@@ -158,3 +158,33 @@ def test_special_tokens_are_written_only_where_a_grammar_names_them(
     for each in texts.tokenize('"'):
         constraint.push(each)
     assert list(constraint.forced()) == [token]
+
+
+def test_masks_behind_a_draft_that_was_taken_back_are_those_of_none(
+    words: Vocabulary, texts: GrammarVocabulary
+) -> None:
+    """Llguidance's own rollback (1.9.1) kept the mask of a string in the last property."""
+    inner = {"department": {"type": "string"}, "school": {"type": "string"}}
+    schema = {
+        "type": "object",
+        "properties": {"c": {"type": "object", "properties": inner}, "f": {"type": "integer"}},
+        "required": ["c"],
+    }
+    grammar = grammar_of(Structure("json_schema", json.dumps(schema)))
+
+    def tokens_of(text: str) -> Sequence[int]:
+        return words.tokenize_more(text, parse_special=False)
+
+    for drafted in ('school": "', 'school": "a b', 'department": "'):
+        constraint, fresh = (GrammarConstraint(grammar, texts) for _ in range(2))
+        for token in tokens_of('{"c": {"'):
+            constraint.push(token)
+            fresh.push(token)
+        for token in tokens_of(drafted):
+            constraint.push(token)
+            constraint.mask()
+        constraint.pop(len(tokens_of(drafted)))
+        for token in tokens_of('department": "Sci'):
+            constraint.push(token)
+            fresh.push(token)
+        assert allowed(constraint, texts) == allowed(fresh, texts)
