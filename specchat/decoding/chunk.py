@@ -26,6 +26,18 @@ class Piece(NamedTuple):
     kind: Kind = "answer"
 
 
+class TreeToken(NamedTuple):
+    """A token of a draft tree: its text, what it follows, what drafted it, if it was accepted.
+
+    `parent` is 0 for the text, or the number of another token of the tree, counted from 1.
+    """
+
+    text: str
+    parent: int
+    origin: Origin
+    is_accepted: bool
+
+
 class ToolCall(NamedTuple):
     """A complete tool call: `arguments` is a JSON object as text, `raw` the call as written."""
 
@@ -40,6 +52,7 @@ class Chunk(NamedTuple):
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens that the step drafted, `rejected` the texts of the rejected ones.
+    Branches beside the draft are among them only if they were accepted.
     What a grammar forces within a draft counts as drafted by it if it was kept, and not at all if a
     token before it was rejected.
     `finish` is set on the last chunk, which may hold no tokens, and `stop_string` if one ended the
@@ -48,7 +61,8 @@ class Chunk(NamedTuple):
     probability of each drafted token up to the first rejected one, as processed for sampling. It is
     empty at temperature 0, and with many candidates. `alternatives` holds, for each emitted token,
     the most probable ones in its place, that token included, if the request asked for them: the
-    model's own probabilities, before temperature, penalties and the rest of sampling.
+    model's own probabilities, before temperature, penalties and the rest of sampling. `tree` has
+    all tokens of a draft with branches, and is empty for one without.
 
     In a chat, `text` is the answer alone and `reasoning` what was added to the reasoning;
     `tool_calls` are the calls that the step completed. `pieces` are all texts in order, including
@@ -69,6 +83,7 @@ class Chunk(NamedTuple):
     pieces: tuple[Piece, ...] = ()
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
     stop_string: str = ""
+    tree: tuple[TreeToken, ...] = ()
 
 
 def pieces_of(chunk: Chunk) -> tuple[Piece, ...]:

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import mul
 
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.draft_tree import likeliest
+from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 
 LEAST_CHANCE = 0.02
 """Tokens that cost no pass are drafted while the probability of accepting all is at least this."""
 USUAL_ACCEPTANCE = 0.75
 """The acceptance rate expected of drafters that make a pass for each token."""
+NUM_SIBLINGS = 3
+"""Branches beside each drafted token: a fourth is rarely right."""
 
 
 class FixedPacer:
@@ -62,6 +65,23 @@ class FixedPacer:
     def make_room(self, num_forced: int) -> None:
         """Count them: a draft with them is no longer than one without."""
         self.room -= num_forced
+
+    def num_siblings(self) -> int:
+        """Return the usual number."""
+        return NUM_SIBLINGS
+
+    def choose_branches(
+        self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
+    ) -> Sequence[int]:
+        """Return the likeliest branches: the usual acceptance rate says where a draft breaks."""
+        chances: list[float] = []
+        for fork, branch in ((each.fork, each) for each in branches):
+            breaks = (1.0 - USUAL_ACCEPTANCE) if fork < len(draft) else 1.0
+            before = (
+                chances[branch.behind] if branch.behind >= 0 else USUAL_ACCEPTANCE**fork * breaks
+            )
+            chances.append(before * branch.confidence)
+        return likeliest(branches, chances, most)
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Do nothing."""

@@ -5,35 +5,42 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from time import perf_counter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from numpy.random import default_rng
 
-from specchat.decoding.chunk import Alternative, Chunk, Finish
+from specchat.decoding.chunk import Chunk, Finish, TreeToken
 from specchat.decoding.constraint import Constraint, Walk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
+from specchat.decoding.draft_tree import TEXT, DraftTree, some_of, valid_branches
 from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.likely_tokens import LikelyTokens
 from specchat.decoding.noise import Noise
-from specchat.decoding.own_probabilities import OwnProbabilities
-from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
+from specchat.decoding.ports import (
+    Drafter,
+    DraftTask,
+    LanguageModel,
+    Pacer,
+    PromptProgress,
+    Rows,
+    TreeModel,
+)
 from specchat.decoding.proposal import DraftToken, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import (
     TargetAt,
-    Verdict,
     Verifier,
     verify_by_argmax,
     verify_by_block,
     verify_by_noise,
 )
 from specchat.drafter_registry import GRAMMAR, TARGET
-from specchat.errors import Cancelled, ContextFull, InvalidOption
+from specchat.errors import Cancelled, ContextFull, EngineFailed, InvalidOption
 from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
-Alternatives: TypeAlias = tuple[tuple[Alternative, ...], ...]
 SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 
 
@@ -50,6 +57,9 @@ class Request:
 
     The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with
     the next draft, in passes of at most `longest_pass` tokens; None for any number.
+
+    A draft has up to `draft_length` tokens. With branches beside them, where the target's memory
+    can hold any, it has up to `most_nodes` tokens in all.
     """
 
     tokens: Sequence[int]
@@ -69,6 +79,7 @@ class Request:
     num_alternatives: int = 0
     constraint: Constraint | None = None
     longest_pass: int | None = None
+    most_nodes: int = 0
 
     def __post_init__(self) -> None:
         """Raise InvalidOption for a value out of range."""
@@ -84,6 +95,14 @@ class Request:
         if self.noise and len(distribution) > 1:
             return self.noise.draw(distribution, index)
         return distribution.sample(self.random)
+
+    def ranked(
+        self, distribution: Distribution, index: int, count: int
+    ) -> Sequence[tuple[int, float]]:
+        """Return the tokens likeliest to be drawn for an index of the answer, best first."""
+        if self.noise and len(distribution) > 1:
+            return self.noise.ranked(distribution, index, count)
+        return distribution.likeliest(count)
 
     def verifier_at(self, index: int) -> Verifier:
         """Return the verifier of a draft whose first token has this index in the answer.
@@ -142,6 +161,14 @@ def _chunks(
             yield answer.ended("cancelled")
 
 
+class _Accepted(NamedTuple):
+    """The places of a tree that were accepted, the target's own token behind them, and chances."""
+
+    path: list[int]
+    token: int
+    chances: Chances
+
+
 class _Answer:
     """The state of one answer while it is decoded."""
 
@@ -157,9 +184,10 @@ class _Answer:
         self._tokens = [*request.tokens, *(each for step in request.begun for each in step.tokens)]
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
-        self._own = OwnProbabilities()
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
         self._walk = Walk(request.constraint, frozenset(request.end_tokens))
+        self._likely = LikelyTokens(request.num_alternatives, self._walk, self._text.piece)
+        self._trees = target if request.most_nodes and isinstance(target, TreeModel) else None
         self._num_unread = 1  # emitted tokens that the next pass reads
 
     @property
@@ -212,8 +240,11 @@ class _Answer:
             statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            sampling, draw = request.sampling, self._draw_draft
-            task = DraftTask(tokens, sampling, draw, is_soon, is_ever, self._walk)
+            has_branches = bool(self._trees and self._trees.most_branches)
+            task = DraftTask(
+                tokens, request.sampling, self._draw_draft, is_soon, is_ever, self._walk,
+                has_branches, self._ranked,
+            )  # fmt: skip
             drafter.begin(task)
         finally:
             statistics.prompt_s += perf_counter() - began
@@ -251,7 +282,7 @@ class _Answer:
         origins = (GRAMMAR.name,) * len(tokens)
         return Chunk(
             "".join(texts), tokens, origins, texts, finish=self.finish,
-            alternatives=self._certain(tokens), stop_string=self._text.stop_string,
+            alternatives=self._likely.of_certain(tokens), stop_string=self._text.stop_string,
         )  # fmt: skip
 
     def step(self, drafter: Drafter) -> Chunk:
@@ -268,21 +299,51 @@ class _Answer:
             limit = min(limit, self._request.longest_pass - num_unread)
         self._pacer.begin_step(depth, limit, num_unread - 1)
         draft = self._extended(self._cut(drafter.propose(self._pacer)), limit)
+        tree = self._tree(drafter, draft, room - 1)
         drafted = perf_counter()
-        if draft:
+        if tree.num_nodes:
             self._target.mark()
-        tokens = [each.token for each in draft]
-        rows = self._target.evaluate([*self._tokens[depth:], *tokens], len(tokens) + 1)
+        rows = self._evaluate(depth, tree)
         evaluated = perf_counter()
-        verdict, chances = self._verify(draft, tokens, rows)
-        chunk = self._emit(draft, tokens, verdict, rows)
+        accepted = self._verify(tree, rows)
+        chunk = self._emit(tree, accepted, rows)
         num_own = len(chunk.tokens) - self._num_unread + 1
-        drafter.observe(chunk.tokens, min(verdict.num_accepted, num_own))
+        drafter.observe(chunk.tokens, min(len(accepted.path), num_own))
         single = self._pacer.end_step(chunk.tokens[:num_own], perf_counter() - drafted)
-        num_read, num_decoded = num_unread + len(tokens), num_unread - 1 + num_own
+        num_read, num_decoded = num_unread + tree.num_nodes, num_unread - 1 + num_own
         times = (began, drafted, evaluated)
         self._statistics.time_step(num_read, num_decoded, single, *times)
-        return chunk._replace(seconds=self._statistics.decode_s, chances=chances)
+        return chunk._replace(seconds=self._statistics.decode_s, chances=accepted.chances)
+
+    def _tree(self, drafter: Drafter, draft: Sequence[DraftToken], room: int) -> DraftTree:
+        """Return the tree of a draft and the branches that pay, in a memory with so much room."""
+        if self._trees is None:
+            return DraftTree(draft)
+        most = min(
+            self._request.most_nodes - len(draft), self._trees.most_branches, room - len(draft)
+        )
+        offered = drafter.branches() if most > 0 else ()
+        if not offered:
+            return DraftTree(draft)
+        branches = valid_branches(offered, draft, self._may_follow)
+        return DraftTree(
+            draft, some_of(branches, self._pacer.choose_branches(draft, branches, most))
+        )
+
+    def _may_follow(self, drafted: Sequence[int], token: int) -> bool:
+        """Whether a token may come behind these drafted ones, as far as the constraint can say."""
+        try:
+            mask = self._walk.mask_after(drafted)
+        except EngineFailed:
+            return False
+        return mask is None or mask.allows(token)
+
+    def _evaluate(self, depth: int, tree: DraftTree) -> Rows:
+        """Evaluate the unread tokens and a tree in one pass; return the rows behind its places."""
+        tokens, num_rows = [*self._tokens[depth:], *tree.tokens], len(tree.tokens) + 1
+        if tree.branches and self._trees:
+            return self._trees.evaluate_tree(tokens, tree.links, num_rows)
+        return self._target.evaluate(tokens, num_rows)
 
     def _cut(self, draft: Sequence[DraftToken]) -> Sequence[DraftToken]:
         """Cut a draft before a token that may not come, unless that was drawn.
@@ -317,24 +378,38 @@ class _Answer:
         """Draw a drafted token: its index counts from the first step."""
         return self._request.draw(distribution, self._num_before + index)
 
-    def _verify(
-        self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows
-    ) -> tuple[Verdict, Chances]:
-        """Verify the draft by the target's logits after the last token and each of the draft's."""
+    def _ranked(
+        self, distribution: Distribution, index: int, count: int
+    ) -> Sequence[tuple[int, float]]:
+        """Return what is likeliest to be drawn, for an index that counts from the first step."""
+        return self._request.ranked(distribution, self._num_before + index, count)
+
+    def _verify(self, tree: DraftTree, rows: Rows) -> "_Accepted":
+        """Verify a tree by the target's logits behind each of its places.
+
+        The drafted tokens are verified as if there were nothing beside them, so the text is the
+        target's own. Where its own token then is a branch, the row behind that gives the next one.
+        """
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
+        first = len(self._tokens) - len(self._request.tokens)
 
         @cache
-        def target_at(index: int) -> Distribution:
-            history = [*past, *tokens[:index]] if past else ()
-            if run := self._walk.forced_after(tokens[:index]):
+        def target_at(place: int) -> Distribution:
+            before = tree.tokens_to(place)
+            if run := self._walk.forced_after(before):
                 return Distribution.certain(run[0])  # whatever the options make of it
-            mask = self._walk.mask_after(tokens[:index])
-            return self._sampler.distribution(rows[index], history, mask)
+            mask = self._walk.mask_after(before)
+            return self._sampler.distribution(rows[place], [*past, *before] if past else (), mask)
 
-        verify = self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
-        verdict = verify(draft, target_at, self._request.random)
+        def own_at(place: int, num_before: int) -> int:
+            return self._request.draw(target_at(place), first + num_before)
+
+        draft = tree.draft
+        verdict = self._request.verifier_at(first)(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
-        return verdict, self._chances(draft[: verdict.num_accepted + 1], target_at)
+        chances = self._chances(draft[: verdict.num_accepted + 1], target_at)
+        path, token = tree.followed(verdict.num_accepted, verdict.token, own_at)
+        return _Accepted(path, token, chances)
 
     def _chances(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
         """Return the target's and the drafter's probability of the tokens that were compared.
@@ -350,73 +425,66 @@ class _Answer:
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
-    def _forced_places(self, run: Sequence[int]) -> list[bool]:
-        """Return for each token that follows the answer whether it must, if that is asked for."""
-        if not self._request.num_alternatives:
-            return []
-        return [bool(self._walk.forced_after(run[:place])) for place in range(len(run))]
-
-    def _alternatives(
-        self, tokens: Sequence[int], certain: Sequence[bool], rows: Rows
-    ) -> Alternatives:
-        """Return the most likely tokens in the place of each emitted one, if asked for.
-
-        In that of a forced one, whoever drafted it, it is the only one.
-        """
-        count, piece = self._request.num_alternatives, self._text.piece
-        found: list[tuple[Alternative, ...]] = []
-        for index, token in enumerate(tokens if count else ()):
-            if certain[index]:
-                found += self._certain([token])
-            else:
-                likely = self._own.likeliest(rows[index], token, count)
-                found.append(tuple([(each, piece(each), share) for each, share in likely]))
-        return tuple(found)
-
-    def _certain(self, tokens: Sequence[int]) -> Alternatives:
-        """Return tokens as the only ones in their places, if alternatives are asked for."""
-        if not self._request.num_alternatives:
-            return ()
-        return tuple([((token, self._text.piece(token), 1.0),) for token in tokens])
-
-    def _emit(
-        self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict, rows: Rows
-    ) -> Chunk:
+    def _emit(self, tree: DraftTree, accepted: "_Accepted", rows: Rows) -> Chunk:
         """Emit the accepted tokens and the target's own, up to the end; roll back the rest.
 
         Tokens that must follow are emitted with them.
         """
-        run = (*proposed[: verdict.num_accepted], verdict.token)
-        certain = self._forced_places(run)
+        path = accepted.path
+        run = (*map(tree.token_at, path), accepted.token)
+        certain = self._likely.forced_places(run)
         texts = self._texts_until_end(run)
-        tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
+        tokens, path = run[: len(texts)], path[: len(texts)]
         self._tokens += tokens
-        proposers = [each.origin for each in draft]
-        self._count(proposers, num_kept, len(tokens))
-        origins = (*proposers[:num_kept], TARGET.name)[: len(tokens)]
-        alternatives = self._alternatives(tokens, certain, rows)
-        if draft:  # a rollback may evaluate tokens again, which overwrites the rows
-            self._target.rollback(len(self._tokens) - 1)
-        wrong = [each.token for each in draft[num_kept:] if each.origin != GRAMMAR.name]
-        rejected = tuple(map(self._text.piece, wrong))
+        self._statistics.count_tree(tree, path, len(tokens))
+        names = tree.origins
+        origins = (*(names[place - 1] for place in path), TARGET.name)[: len(tokens)]
+        before = [rows[place] for place in (TEXT, *path)] if certain else ()
+        alternatives = self._likely.of(tokens, certain, before)
+        self._keep(tree, path[: len(tokens) - 1])  # may evaluate tokens again, over the rows
         forced, more_texts = self._forced() if self.finish is None else ((), ())
         self._num_unread = 1 + len(forced)
         if forced:
-            names = (GRAMMAR.name,) * len(forced)
-            alternatives += self._certain(forced)
-            tokens, texts, origins = tokens + forced, texts + more_texts, origins + names
+            alternatives += self._likely.of_certain(forced)
+            tokens, texts = tokens + forced, texts + more_texts
+            origins += (GRAMMAR.name,) * len(forced)
+        wrong = [
+            place
+            for place, each in enumerate(tree.draft, 1)
+            if place not in path and each.origin != GRAMMAR.name
+        ]
         return Chunk(
-            "".join(texts), tokens, origins, texts, (*proposed[:num_kept], *wrong), rejected,
+            "".join(texts), tokens, origins, texts,
+            tuple(map(tree.token_at, (*path, *wrong))),
+            tuple([self._piece_at(tree, place) for place in wrong]),
             self.finish, alternatives=alternatives, stop_string=self._text.stop_string,
+            tree=self._recorded(tree, path),
         )  # fmt: skip
 
-    def _count(self, proposers: Sequence[str], num_kept: int, num_emitted: int) -> None:
-        """Count a step, and the forced tokens of its draft apart."""
-        drafted = [name for name in proposers if name != GRAMMAR.name]
-        num_forced = list(proposers[:num_kept]).count(GRAMMAR.name)
-        num_accepted, num_own = num_kept - num_forced, num_emitted - num_forced
-        self._statistics.count_step(len(drafted), num_accepted, num_own, drafted)
-        self._statistics.count_forced(num_forced)
+    def _keep(self, tree: DraftTree, path: Sequence[int]) -> None:
+        """Keep the tokens on a path through the tree in the memory."""
+        if tree.branches and self._trees:
+            numbers = [number for place in path if (number := tree.number_of(place)) is not None]
+            self._trees.keep(len(self._tokens) - 1, numbers)
+        elif tree.draft:
+            self._target.rollback(len(self._tokens) - 1)
+
+    def _recorded(self, tree: DraftTree, path: Sequence[int]) -> tuple[TreeToken, ...]:
+        """Return what a step records of a tree; nothing of a chain, which its tokens tell."""
+        if not tree.branches:
+            return ()
+        return tuple(
+            [
+                TreeToken(self._piece_at(tree, place), parent, origin, place in path)
+                for place, (parent, origin) in enumerate(
+                    zip(tree.parents, tree.origins, strict=True), 1
+                )
+            ]
+        )
+
+    def _piece_at(self, tree: DraftTree, place: int) -> str:
+        """Return the text of the token at a place of a tree."""
+        return self._text.piece(tree.token_at(place))
 
     def _forced(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
         """Add the tokens that must follow now to the answer; return them and their texts."""

@@ -53,6 +53,21 @@ class Noise:
         ids = ids[rivals]
         return ids.item((weights[rivals] / _times(ids, starts)).argmax())
 
+    def ranked(self, distribution: Distribution, index: int, count: int) -> list[tuple[int, float]]:
+        """Return the first tokens to arrive at an index, the winner first, with their shares.
+
+        A share is that of the speed at which a token arrives, among those returned.
+        """
+        starts = self._starts(index)
+        ids, weights = distribution.ids, distribution.unscaled
+        if not distribution.table:
+            near = weights.argpartition(-min(LEVELS, weights.size))[-LEVELS:]
+            ids, weights = ids[near], weights[near]
+        speeds = weights / _times(ids, starts)
+        order = speeds.argsort()[::-1][:count]
+        total = float(speeds[order].sum())
+        return [(int(ids[place]), float(speeds[place]) / total) for place in order]
+
     def times(self, ids: Ids, index: int) -> Weights:
         """Return the exponential numbers E of tokens at an index of the answer, shape (n,)."""
         return _times(ids, self._starts(index))

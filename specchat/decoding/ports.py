@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options.declarations import Sampling
 
@@ -15,6 +15,10 @@ Rows: TypeAlias = Sequence[Logits]
 
 Draw: TypeAlias = Callable[[Distribution, int], int]
 """Draws a token from a distribution, for an index in the answer: 0 for its first token."""
+
+Ranked: TypeAlias = Callable[[Distribution, int, int], Sequence[tuple[int, float]]]
+"""Returns the tokens likeliest to be drawn from a distribution for an index in the answer, as many
+as wanted, best first, each with a share of certainty."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens evaluated so far, and the number of all."""
@@ -57,6 +61,31 @@ class LanguageModel(Protocol):
         """Keep the first `length` tokens, at least as many as at a valid mark."""
 
 
+@runtime_checkable
+class TreeModel(LanguageModel, Protocol):
+    """A model that can read branches beside the tokens of a pass, and keep some of them."""
+
+    @property
+    def most_branches(self) -> int:
+        """How many branches a pass may have, 0 if the memory cannot hold any."""
+
+    def evaluate_tree(
+        self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
+    ) -> Rows:
+        """Append tokens, and branches that follow one of them or of each other.
+
+        A branch is a token and the number of the row that it follows. The rows are the logits after
+        each of the last `num_rows` tokens, then those after each branch. Until `keep` is called,
+        branches are in the memory but not in its text. Raises as `evaluate` does.
+        """
+
+    def keep(self, length: int, branches: Sequence[int]) -> None:
+        """Keep the first `length` tokens of the text, which ends with these branches of the pass.
+
+        They follow one another; there may be none of them. All others are forgotten.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTask:
     """What a drafter needs to know about the next answer: prompt, sampling, how to draw.
@@ -69,6 +98,9 @@ class DraftTask:
     distribution that a token is drawn from is better masked first; tokens that are certain need
     not be looked at, for a draft is cut before one that may not come. Tokens that must come where
     a draft ends are appended to it, so a drafter need not make passes for them either.
+
+    Branches beside the draft are of use if `has_branches`; `ranked` tells what could have been
+    drawn in place of a token.
     """
 
     tokens: Sequence[int]
@@ -77,6 +109,8 @@ class DraftTask:
     is_soon: bool = True
     is_ever: bool = True
     walk: Walk = field(default_factory=lambda: Walk(None))
+    has_branches: bool = False
+    ranked: Ranked = lambda distribution, _, count: distribution.likeliest(count)
 
 
 class BlockModel(LanguageModel, Protocol):
@@ -131,6 +165,17 @@ class Pacer(Protocol):
     def make_room(self, num_forced: int) -> None:
         """Let so many tokens that a grammar forces follow what is drafted; they take its room."""
 
+    def num_siblings(self) -> int:
+        """Return how many branches beside each drafted token are worth finding in this step."""
+
+    def choose_branches(
+        self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
+    ) -> Sequence[int]:
+        """Return the numbers of the branches, up to `most`, to verify with a draft.
+
+        With a branch comes the one that it hangs behind.
+        """
+
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from a verification which tokens were accepted."""
 
@@ -153,8 +198,17 @@ class Drafter(Protocol):
         The decision to draw one more may depend only on what is known before that draw.
         """
 
+    def branches(self) -> Sequence[Branch]:
+        """Return what may follow the last proposal's tokens in place of the next; by default none.
+
+        All of it is known without another draft pass.
+        """
+        return ()
+
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update with the step's tokens: `num_accepted` drafted ones, then the target's own.
+
+        Branches that were accepted count among the drafted ones.
 
         The target's own token is missing if the answer ended within the accepted tokens. Tokens
         that a grammar forces follow it; the target has not read them yet.

@@ -20,6 +20,22 @@ def forced_token(token: int) -> DraftToken:
     return DraftToken(token, Distribution.certain(token), GRAMMAR.name)
 
 
+class Branch(NamedTuple):
+    """A token beside the draft, which may follow one of its tokens in place of the next.
+
+    It was chosen, not drawn: it takes nothing from the share of any token. It follows the first
+    `fork` drafted tokens, or the branch with the index `behind` among those it is offered with, an
+    earlier one, if that is not -1. `confidence` is the drafter's own estimate of the probability
+    that the target goes on with it, if the target leaves the draft there.
+    """
+
+    token: int
+    fork: int
+    origin: Origin
+    confidence: float
+    behind: int = -1
+
+
 class Hint(NamedTuple):
     """What a drafter knows about a token before drafting it.
 

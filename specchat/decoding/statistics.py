@@ -3,14 +3,20 @@
 `acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specchat.decoding.step_times import Gain, StepTimes
-from specchat.drafter_registry import PLAIN
+from specchat.drafter_registry import GRAMMAR, PLAIN
+
+if TYPE_CHECKING:  # NumPy, which front ends do without
+    from collections.abc import Sequence
+
+    from specchat.decoding.draft_tree import DraftTree
 
 
 @dataclass(slots=True)
@@ -28,12 +34,13 @@ class Statistics:
     `reasoning_tokens` of the `generated_tokens` were reasoning, which took `reasoning_s`; they
     count in all other figures.
 
-    `drafted` counts drafted tokens, `accepted` the accepted ones among them, and `by_origin` both
-    by what drafted them; a token decoded again after a checkpoint counts once. `forced` counts the
-    tokens that a grammar forced, which nothing drafted or verified: an answer has one token from
-    each step, the accepted and the forced ones. `is_valid` says of an ended answer whether it is
-    what its structure asked for, None if it had none; `invalid_reason` says what of a whole one
-    is not.
+    `drafted` counts the tokens that were drafted one behind another, `accepted` the accepted ones
+    among them, and `by_origin` both by what drafted them; a token decoded again after a checkpoint
+    counts once. Of a draft with branches they count the positions, and `nodes` counts all tokens.
+    `forced` counts the tokens that a grammar forced, which nothing drafted or verified: an answer
+    has one token from each step, the accepted and the forced ones. `is_valid` says of an ended
+    answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
+    what of a whole one is not.
     `acceptance_histogram[i]` is the number of steps that accepted i drafted tokens. `draft_s` is
     the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
     everything else between the prompt and the last token.
@@ -52,6 +59,7 @@ class Statistics:
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
+    nodes: int = 0
     forced: int = 0
     is_valid: bool | None = None
     invalid_reason: str = ""
@@ -97,6 +105,23 @@ class Statistics:
         """Count tokens that a grammar forced."""
         self.generated_tokens += count
         self.forced += count
+
+    def count_tree(self, tree: DraftTree, path: Sequence[int], num_emitted: int) -> None:
+        """Count a step that accepted these places of its draft; its forced tokens count apart.
+
+        What was drafted for a position counts once: as the token that was accepted there, or else
+        the drafted one.
+        """
+        origins = tree.origins
+        taken = [origins[place - 1] for place in path]
+        accepted = [name for name in taken if name != GRAMMAR.name]
+        offered = [name for name in origins[: len(tree.draft)] if name != GRAMMAR.name]
+        self.nodes += len(offered) + len(tree.branches)
+        offered += origins[-1:] * (tree.depth - len(tree.draft))
+        names = [*accepted, *offered[len(accepted) :]]
+        num_forced = len(taken) - len(accepted)
+        self.count_step(len(names), len(accepted), num_emitted - num_forced, names)
+        self.count_forced(num_forced)
 
     def count_step(
         self, num_drafted: int, num_accepted: int, num_emitted: int, origins: Sequence[str] = ()
@@ -168,7 +193,7 @@ class Statistics:
             "draft_off": self.draft_off_reason or "",
         }
 
-    def joined(self, later: "Statistics") -> "Statistics":
+    def joined(self, later: Statistics) -> Statistics:
         """Return the statistics of an answer that was interrupted here and went on later.
 
         What the later part says of itself stays, such as its drafter; the prompt and the time to
@@ -215,6 +240,7 @@ _SUMS = (
     "steps",
     "drafted",
     "accepted",
+    "nodes",
     "forced",
     "prompt_s",
     "draft_prompt_s",
@@ -232,6 +258,7 @@ _CONTRACT = (
     "steps",
     "drafted",
     "accepted",
+    "nodes",
     "forced",
     "acceptance_rate",
     "tokens_per_step",

@@ -47,11 +47,16 @@ class ToyLanguageModel:
     """A LanguageModel made of a logits function, strict about how its memory is used.
 
     `ledger` lists every evaluation and rollback as ("evaluate" | "rollback", length afterwards).
+    `branches` has the text behind each branch of the last pass, until `keep` is called.
     """
 
-    def __init__(self, logits_after: LogitsAfter, capacity: int = 4096) -> None:
+    def __init__(
+        self, logits_after: LogitsAfter, capacity: int = 4096, most_branches: int = 0
+    ) -> None:
         """Start with an empty memory for up to `capacity` tokens."""
         self.tokens: list[int] = []
+        self.branches: list[list[int]] = []
+        self.most_branches = most_branches
         self.ledger: list[tuple[str, int]] = []
         self._logits_after = logits_after
         self.capacity = capacity
@@ -82,6 +87,8 @@ class ToyLanguageModel:
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`."""
+        if self.branches:
+            raise ValueError("what was kept of the last pass is not said")
         if not tokens or len(self.tokens) + len(tokens) > self.capacity:
             raise ValueError("no tokens" if not tokens else "the toy's memory is full")
         self.tokens.extend(tokens)
@@ -89,8 +96,37 @@ class ToyLanguageModel:
         ends = range(len(self.tokens) - num_rows + 1, len(self.tokens) + 1)
         return [self._logits_after(self.tokens[:end]) for end in ends]
 
+    def evaluate_tree(
+        self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
+    ) -> Rows:
+        """Append tokens, and branches beside them; return the logits behind each."""
+        if not 0 < len(branches) <= self.most_branches:
+            raise ValueError(f"{len(branches)} branches")
+        if len(self.tokens) + len(tokens) + len(branches) > self.capacity:
+            raise ValueError("the toy's memory is full")
+        rows = list(self.evaluate(tokens, num_rows))
+        first = len(self.tokens) - num_rows + 1
+        for token, row in branches:
+            is_behind = row >= num_rows
+            before = self.branches[row - num_rows] if is_behind else self.tokens[: first + row]
+            self.branches.append([*before, token])
+            rows.append(self._logits_after(self.branches[-1]))
+        return rows
+
+    def keep(self, length: int, branches: Sequence[int]) -> None:
+        """Keep a text that ends with these branches; ValueError unless they follow one another."""
+        ends, self.branches = [self.branches[number] for number in branches], []
+        shorter = length - len(ends)
+        self.rollback(shorter)
+        for end in ends:
+            if end[:-1] != self.tokens:
+                raise ValueError("a branch does not follow what is kept")
+            self.tokens.append(end[-1])
+
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens; ValueError for a length that no mark allows."""
+        if self.branches:
+            raise ValueError("what was kept of the last pass is not said")
         if length == len(self.tokens):
             return
         self._marks = [mark for mark in self._marks if mark <= length]

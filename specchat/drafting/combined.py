@@ -7,7 +7,7 @@ if it promises more, and continues where such a passage ends.
 from collections.abc import Sequence
 
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
-from specchat.decoding.proposal import DraftToken
+from specchat.decoding.proposal import Branch, DraftToken
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
@@ -38,6 +38,15 @@ class CombinedDrafter(Drafter):
         passage = self._suffix.propose(pacer, rival)
         del passage[self._walk.num_allowed([drafted.token for drafted in passage]) :]
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
+
+    def branches(self) -> Sequence[Branch]:
+        """Return those of both; the draft model counts the passage among the tokens before it."""
+        branches = list(self._suffix.branches())
+        shift = len(branches)
+        return branches + [
+            each._replace(behind=each.behind + shift) if each.behind >= 0 else each
+            for each in self._model.branches()
+        ]
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update both."""

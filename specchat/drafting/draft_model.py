@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
-from specchat.decoding.proposal import DraftToken, Hint, forced_token
+from specchat.decoding.proposal import Branch, DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
+from specchat.drafting.side_branches import SideBranches
 from specchat.drafting.token_map import TokenMap
 from specchat.errors import EngineFailed, NothingAllowed
 from specchat.options.declarations import Sampling
@@ -50,6 +51,8 @@ class DraftModelDrafter(Drafter):
         self._draw: Draw
         self._walk: Walk
         self._index = 0  # of the next token in the answer
+        self._beside: SideBranches
+        self._has_branches = False
 
     @property
     def unfit_reason(self) -> str | None:
@@ -62,6 +65,8 @@ class DraftModelDrafter(Drafter):
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(self._map.sampling(task.sampling))
         self._draw, self._walk, self._index = task.draw, task.walk, 0
+        self._has_branches = task.has_branches
+        self._beside = SideBranches(task, self._map, self.origin)
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
@@ -71,6 +76,7 @@ class DraftModelDrafter(Drafter):
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens that follow the text and `after` (drafted by others) while that pays."""
         draft, named = list[DraftToken](), list(after)
+        self._beside.found = []
         self._add_forced(pacer, draft, named)
         drafted = self._map.read(named)
         if not self._has_room(len(drafted)):
@@ -79,8 +85,13 @@ class DraftModelDrafter(Drafter):
             return []
         return self._drawn(pacer, draft, named, drafted)
 
+    def branches(self) -> Sequence[Branch]:
+        """Return what was nearly drafted in place of each token."""
+        return self._beside.found
+
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the accepted tokens in memory, and roll back the rest."""
+        self._beside.found = []
         read = self._map.read(emitted)  # a correction may be spelled as what was rejected
         num_right = 0
         for right, drafted in zip(read, self._drafted, strict=False):
@@ -110,6 +121,7 @@ class DraftModelDrafter(Drafter):
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
+        num_siblings = pacer.num_siblings() if self._has_branches else 0
         while True:
             self._model.mark()
             logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
@@ -123,6 +135,9 @@ class DraftModelDrafter(Drafter):
             is_sure = not pacer.needs_confidence or (mask is not None and mask.is_single)
             confidence = 1.0 if is_sure else confidence_of(logits, own)
             hint = Hint(confidence, distribution)
+            if num_siblings:
+                place = self._index + len(named), len(named)
+                self._beside.add(logits, distribution, *place, num_siblings)
             if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, self._index + len(named))

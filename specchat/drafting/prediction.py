@@ -11,7 +11,7 @@ from typing import Final
 
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.drafter_registry import PREDICTION
 
 LOST: Final = -1
@@ -117,6 +117,7 @@ class PredictionDrafter(Drafter):
         """Draft from a prediction, of which the tokens of `answer` are written already."""
         self._cursor = Cursor(prediction)
         self._other = other
+        self._is_others = False  # the last proposal
         for token in answer:
             self._cursor.follow(token)
 
@@ -132,11 +133,16 @@ class PredictionDrafter(Drafter):
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose the tokens that are expected next, as far as they pay."""
-        if self._cursor.at == LOST:
-            return self._other.propose(pacer)
         found: list[DraftToken] = []
-        num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, found))
-        return found[:num_taken] or self._other.propose(pacer)
+        if self._cursor.at != LOST:
+            num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, found))
+            del found[num_taken:]
+        self._is_others = not found
+        return found or self._other.propose(pacer)
+
+    def branches(self) -> Sequence[Branch]:
+        """Return those of the other drafter, if it drafted."""
+        return self._other.branches() if self._is_others else ()
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Follow the answer."""

@@ -19,6 +19,7 @@ from specchat.llama.draft_context import DraftContext
 from specchat.llama.hidden_states import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus, used_and_total
 from specchat.planning.host_resources import available_bytes, num_processors, num_threads
@@ -51,7 +52,7 @@ class LoadedPair:
     common_vocabulary: CommonVocabulary | None
     no_head_reason: str | None
     options: Sequence[ModelOptions]
-    context: Context
+    context: TreeContext
     draft_context: DraftContext | None = None
 
     @contextmanager
@@ -88,7 +89,8 @@ class LoadedPair:
         if free is not None and needed > SPARE_SHARE * free:
             raise OutOfMemory("there is no memory to measure passes in: start a new chat")
         target_options, *draft_options = self.options
-        context = stack.enter_context(Context(first.model, target_options, abort, shape=shape))
+        context = TreeContext(first.model, target_options, abort, shape)
+        stack.enter_context(context)
         beside: DraftContext | None = None
         for options in draft_options if draft else ():
             beside = _draft_context(models[1], replace(options, ctx=small), context, abort, stack)
@@ -204,7 +206,7 @@ def _load_planned(
     abort: AbortFlag,
     stack: ExitStack,
     report: ProgressReport,
-) -> tuple[Context, DraftContext | None]:
+) -> tuple[TreeContext, DraftContext | None]:
     """Load the models of a plan, and return their contexts; the draft's kind says what makes its.
 
     A head in the target's file is loaded with that, and needs its own context all the same.
@@ -218,7 +220,8 @@ def _load_planned(
         else:
             own = Model(draft.header.path, of_draft, partial(report, "draft"), draft)
             models.append(stack.enter_context(own))
-    context = stack.enter_context(Context(model, options, abort))
+    context = TreeContext(model, options, abort)
+    stack.enter_context(context)
     beside: DraftContext | None = None
     for (_, of_draft), own in zip(drafts, models[1:], strict=True):
         beside = _draft_context(own, of_draft, context, abort, stack)

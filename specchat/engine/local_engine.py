@@ -352,6 +352,7 @@ class LocalEngine(Engine):
             num_alternatives=options.alternatives,
             constraint=constraint,
             longest_pass=self._longest_pass(options),
+            most_nodes=0 if options.is_exact else min(options.num_nodes, self.facts.longest_draft),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
 

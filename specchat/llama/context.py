@@ -43,6 +43,12 @@ class Listener(Protocol):
     def after_rollback(self, length: int) -> None:
         """Follow a rollback to a length."""
 
+    def after_branches(self, position: int, places: Sequence[int]) -> None:
+        """Follow tokens of the last pass, at these places in it, that were kept as branches.
+
+        The text goes on with them from `position` on.
+        """
+
 
 class Source(Protocol):
     """What gives a context hidden states to read with its tokens."""
@@ -414,7 +420,8 @@ def _make(
     parameters.n_ubatch = shape.ubatch
     wanted = options.flash_attention if shape.flash else "off"
     parameters.flash_attn_type = FLASH_ATTENTION[wanted]
-    parameters.n_seq_max = 1
+    parameters.n_seq_max = 1 + shape.num_branches
+    parameters.kv_unified = shape.num_branches > 0
     parameters.n_outputs_max = shape.num_rows
     parameters.n_rs_seq = shape.num_steps_back
     parameters.n_threads = parameters.n_threads_batch = num_threads(model.path, options.threads)

@@ -187,6 +187,11 @@ class SharedHead(HeadContext):
         self._own = None
         self.feed.after_pass(position, tokens, is_prompt=is_prompt)
 
+    def after_branches(self, position: int, places: Sequence[int]) -> None:
+        """Let the feed keep the states of branches."""
+        self._own = None
+        self.feed.after_branches(position, places)
+
     def after_rollback(self, length: int) -> None:
         """Let the feed forget what the target forgets."""
         self.feed.after_rollback(length)

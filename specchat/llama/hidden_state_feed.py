@@ -87,7 +87,7 @@ class HiddenStateFeed:
         if not is_prompt and position - self._head.num_read > MOST_WAITING:
             self._head.prefill(self._target.tokens[:position])
         self._waiting.drop_before(self._head.num_read - self._distance)
-        self._waiting.append(self._read())
+        self._waiting.append(self._read()[: len(tokens)])  # branches may follow
         if is_prompt:
             self._read_prompt([*self._target.tokens[:position], *tokens])
 
@@ -96,6 +96,11 @@ class HiddenStateFeed:
         self._cut(length)
         if self._head.length > length + self._distance:
             self._head.rollback(length + self._distance)
+
+    def after_branches(self, position: int, places: Sequence[int]) -> None:
+        """Keep the states at some places of the last pass, whose tokens come at `position`."""
+        self._cut(position)
+        self._waiting.append(self._read()[list(places)])
 
     def snapshot(self) -> "FeedSnapshot":
         """Return a copy of what is kept for the head."""

@@ -266,6 +266,13 @@ class GenerateOptions(Sampling):
         maximum=LONGEST_DRAFT,
         table="decoding",
     )
+    draft_tree: int | Literal["auto", "off"] = declare(
+        "auto",
+        "Tokens of a draft with branches beside it; auto adapts step by step, off drafts none.",
+        minimum=1,
+        maximum=LONGEST_DRAFT,
+        table="decoding",
+    )
     seed: int | None = declare(
         None,
         "The same seed gives the same answer, with any drafter and draft length, up to rounding.",
@@ -303,6 +310,16 @@ class GenerateOptions(Sampling):
         maximum=20,
         is_setting=False,
     )
+
+    @property
+    def num_nodes(self) -> int:
+        """The most tokens of a draft with branches, 0 for none.
+
+        A draft of fixed length has branches only if asked for.
+        """
+        if self.draft_tree == "off" or (self.draft_tree == "auto" and self.draft_length != "auto"):
+            return 0
+        return LONGEST_DRAFT if self.draft_tree == "auto" else self.draft_tree
 
     @property
     def num_to_draft(self) -> int:

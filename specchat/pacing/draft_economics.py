@@ -31,7 +31,8 @@ class DraftEconomics:
     first draft pass therefore has to make up for. `expected` holds equally likely acceptance
     probabilities of a token not seen yet, for each position, from the lowest to the highest.
     `draft_seconds` is the time of the first draft pass, of all if the step explores: no decision
-    needs that of the others before the next step. `later` holds the means of `expected`.
+    needs that of the others before the next step. `later` holds the means of `expected`, and
+    `chances` those of the drafted tokens that nothing forces.
     """
 
     depth: int
@@ -47,6 +48,7 @@ class DraftEconomics:
     survival: float = 1.0
     draft_seconds: float = 0.0
     drafted: list[tuple[str, Hint]] = field(default_factory=list)
+    chances: list[float] = field(default_factory=list)
     declined: tuple[str, Hint] | None = None
     pass_began: float = 0.0
     pass_tokens: int = 0
@@ -79,6 +81,7 @@ class DraftEconomics:
     def take(self, origin: str, hint: Hint, probability: float) -> None:
         """Draft a token with this probability of being accepted once those before it are."""
         self.drafted.append((origin, hint))
+        self.chances.append(probability)
         self.survival *= probability
 
     def gain_of_pass(self, expected: Sequence[Sequence[float]] = ()) -> float:

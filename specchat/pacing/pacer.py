@@ -18,10 +18,12 @@ from itertools import accumulate, islice
 from operator import mul
 from time import perf_counter
 
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.draft_tree import likeliest
+from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
 from specchat.pacing.acceptance import AcceptanceModel, position_feature
+from specchat.pacing.branch_economics import best_number, chances_of
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.exploration import Exploration
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
@@ -30,6 +32,12 @@ from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN
 from specchat.wording import percent
 
 FORCED = (GRAMMAR.name, Hint(1.0))
+BESIDE = " beside"
+"""Added to an origin: its branches are right at a rate of their own."""
+NUM_SIBLINGS = 3
+"""Branches looked for beside each drafted token: a fourth is rarely right."""
+SURE = 0.9
+"""The confidence of a branch that is likely to be right."""
 
 
 class LearningPacer:
@@ -76,6 +84,8 @@ class LearningPacer:
         self._num_forced = num_forced
         self._planned: DraftEconomics | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
+        self._offered: tuple[Sequence[DraftToken], Sequence[Branch]] = ((), ())
+        self._num_branches = 0
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
         """Learn from a step's emitted tokens, and its time without drafting.
@@ -91,8 +101,9 @@ class LearningPacer:
             self._exploration.end_unasked_step(seconds)
             return seconds
         num_decided = len(emitted) - step.drafted[: len(emitted)].count(FORCED)
-        if step.has_drafted:
-            target.observe(len(step.drafted) + 1, step.depth, seconds)
+        self._learn_branches(emitted)
+        if step.has_drafted or self._num_branches:
+            target.observe(self._num_verified(step), step.depth, seconds)
             if step.is_exploration:
                 plain = target.seconds(PLAIN, step.depth)
                 self._exploration.pay(num_decided, self._seconds_of(step), plain)
@@ -113,9 +124,13 @@ class LearningPacer:
 
     def _seconds_of(self, step: DraftEconomics) -> float:
         """Return how long this step took; a disturbance counts little."""
-        num_tokens = len(step.drafted) + 1
-        usual = step.draft_seconds + self._knowledge.target.seconds(num_tokens, step.depth)
+        verifying = self._knowledge.target.seconds(self._num_verified(step), step.depth)
+        usual = step.draft_seconds + verifying
         return min(self.clock() - self._began, MAX_SURPRISE * usual)
+
+    def _num_verified(self, step: DraftEconomics) -> int:
+        """Return the tokens of the pass of a step."""
+        return len(step.drafted) + self._num_branches + 1
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from the target's distributions along the draft how likely it was to be accepted.
@@ -147,6 +162,28 @@ class LearningPacer:
             self._acceptance(origin).observe(hint.confidence, float(is_right))
             if not is_right:
                 break
+
+    def _learn_branches(self, emitted: Sequence[int]) -> None:
+        """Learn which branches were right where the target left the draft, chosen or not."""
+        draft, offered = self._offered
+        if not offered:
+            return
+        place = 0
+        for each, token in zip(draft, emitted, strict=False):
+            if each.token != token:
+                break
+            place += 1
+        followed = -1  # the branch that the target went on with
+        for token in emitted[place:]:
+            right = -1
+            for number, branch in enumerate(offered):
+                if branch.behind == followed and (followed >= 0 or branch.fork == place):
+                    is_right = branch.token == token
+                    self._beside(branch.origin).observe(branch.confidence, float(is_right))
+                    right = number if is_right else right
+            if right < 0:
+                return
+            followed = right
 
     # --- asked by drafters
 
@@ -211,6 +248,39 @@ class LearningPacer:
         self._untaken = ("", ()) if num_taken else (origin, seen)
         return num_taken
 
+    def num_siblings(self) -> int:
+        """Return how many branches beside a token to look for: none where not even one can pay."""
+        step, target = self._step, self._knowledge.target
+        if step.limit < 1 or not step.later:
+            return 0
+        survival, likeliest_break = 1.0, 0.0
+        for accepted in step.later:
+            likeliest_break = max(likeliest_break, survival * (1.0 - accepted))
+            survival *= accepted
+        value = max(likeliest_break, survival) * self._beside(self._origin).probability(SURE)
+        rises = target.least_rises(self._depth)[1:]
+        price = self._price * self._row[1] * min(rises, default=0.0)
+        return NUM_SIBLINGS if value > price else 0
+
+    def choose_branches(
+        self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
+    ) -> Sequence[int]:
+        """Return the numbers of the branches, up to `most`, that bring more than they cost."""
+        step = self._step
+        if not branches or step.limit < 1:
+            return ()
+        self._offered = draft, branches
+        own = iter(step.chances)
+        chain = [1.0 if each.origin == GRAMMAR.name else next(own, 1.0) for each in draft]
+        right = [self._beside(each.origin).probability(each.confidence) for each in branches]
+        chances = chances_of(chain, branches, right)
+        order = likeliest(branches, chances, most)
+        prices = [self._price * cost for cost in self._row]
+        worth = 1.0 - step.accepted_price
+        count = best_number([chances[each] for each in order], prices, len(draft) + 1, worth)
+        self._num_branches = count
+        return order[:count]
+
     # --- reported to the user
 
     def why_not(self) -> str | None:
@@ -230,6 +300,10 @@ class LearningPacer:
         if origin == self._origin:
             return self._passes
         return self._knowledge.acceptance_of(origin, self._is_greedy)
+
+    def _beside(self, origin: str) -> AcceptanceModel:
+        """Return how often branches of an origin are right where the target leaves the draft."""
+        return self._knowledge.acceptance_of(origin + BESIDE, self._is_greedy)
 
     def _draft_seconds(self, num_tokens: int) -> float:
         return self._knowledge.draft_seconds(self._origin, num_tokens, self._depth)
@@ -273,6 +347,7 @@ class LearningPacer:
             beyond = row[self._num_forced + 1 :] or row[-1:]
             row = [beyond[0], *beyond, *(limit * beyond[-1:])]
         price = rate * target.speed
+        self._row, self._price = row, price
         return DraftEconomics(
             depth,
             limit,

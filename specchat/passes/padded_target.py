@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from specchat.decoding.ports import LanguageModel, PromptProgress, Rows
+from specchat.decoding.ports import LanguageModel, PromptProgress, Rows, TreeModel
 
 
 class PaddingCosts(Protocol):
@@ -54,6 +54,30 @@ class PaddedTarget:
         size = self._costs.padded(len(tokens), depth, self._model.capacity - depth)
         padding = [tokens[-1]] * (size - len(tokens))
         return self._model.evaluate([*tokens, *padding], num_rows + len(padding))[:num_rows]
+
+    @property
+    def most_branches(self) -> int:
+        """How many branches a pass may have."""
+        return self._model.most_branches if isinstance(self._model, TreeModel) else 0
+
+    def evaluate_tree(
+        self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
+    ) -> Rows:
+        """Append tokens, and branches beside them, the padding among these."""
+        if not isinstance(self._model, TreeModel):
+            raise TypeError("the model has no branches")
+        depth, length = self._model.length, len(tokens) + len(branches)
+        room = min(self._model.capacity - depth, len(tokens) + self._model.most_branches)
+        size = self._costs.padded(length, depth, room)
+        beyond = range(num_rows + len(branches) - 1, num_rows + size - len(tokens) - 1)
+        padding = [(tokens[-1], row) for row in beyond]
+        rows = self._model.evaluate_tree(tokens, [*branches, *padding], num_rows)
+        return rows[: num_rows + len(branches)]
+
+    def keep(self, length: int, branches: Sequence[int]) -> None:
+        """Keep the first `length` tokens of the text, which ends with these branches."""
+        if isinstance(self._model, TreeModel):
+            self._model.keep(length, branches)
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""

@@ -17,6 +17,7 @@ LONGEST_OF_STATES = 8
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
+MOST_BRANCHES = 24
 MOST_SCORES = 2**29
 """The largest size of the attention scores in bytes, which memory holds without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})
@@ -28,7 +29,8 @@ class ModelOptions(LoadOptions):
     """The options of one model of a pair and of its context, as chosen by the plan.
 
     `rollback_length` is the number of tokens that can be rolled back. `is_repacked` copies weights
-    on the CPU into a faster layout. `with_head` also loads the model's prediction head.
+    on the CPU into a faster layout. `with_head` also loads the model's prediction head. Passes may
+    have branches beside the text if it `has_branches` and its memory can hold them.
     """
 
     rollback_length: int = declare(
@@ -36,6 +38,7 @@ class ModelOptions(LoadOptions):
     )
     is_repacked: bool = True
     with_head: bool = False
+    has_branches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ class ContextShape:
     """The parameters of a context, in llama.cpp's terms.
 
     `batch` and `ubatch` limit the tokens of a call and of a pass, `num_rows` the rows of logits.
-    `num_steps_back` is the number of tokens before the last whose recurrent state is kept.
+    `num_steps_back` is the number of tokens before the last whose recurrent state is kept, and
+    `num_branches` that of branches beside the text, each with a sequence of its own.
     """
 
     ctx: int
@@ -54,6 +58,7 @@ class ContextShape:
     flash: bool = True
     num_rows: int = 1
     num_steps_back: int = 0
+    num_branches: int = 0
 
     def num_cells(self, window: int = 0) -> int:
         """Return the KV cache's cells for layers with a sliding window, 0 for those without."""
@@ -96,6 +101,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         flash=options.flash_attention != "off",
         num_rows=length + 1,
         num_steps_back=length if layout.is_recurrent and layout.steps_back else 0,
+        num_branches=min(length, MOST_BRANCHES) if _holds_branches(layout, options) else 0,
     )
     heads = max((layer.num_heads for layer in layout.layers), default=0)
     is_better_without = (
@@ -109,3 +115,13 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         short = max(min(options.batch, SHORT_BATCH), length + 2)
         return replace(shape, flash=False, ubatch=short)
     return shape
+
+
+def _holds_branches(layout: ModelLayout, options: ModelOptions) -> bool:
+    """Whether a model's memory is to have sequences for branches.
+
+    A cache of the whole text holds several sequences in one set of cells. With a sliding window
+    each would have cells of its own, and a recurrent state is that of one text.
+    """
+    has_window = any(layer.is_windowed for layer in layout.layers)
+    return options.has_branches and not (layout.is_recurrent or has_window)

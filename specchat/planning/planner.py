@@ -79,6 +79,7 @@ class Planner:
             "tensor_split": plan.shares,
             "rollback_length": LONGEST_DRAFT,
             "is_repacked": plan.is_repacked and not self._is_inexact,
+            "has_branches": self._has_branches,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
         if self._draft is None or plan.draft_gpu_layers is None:
@@ -91,11 +92,18 @@ class Planner:
             rollback_length=LONGEST_DRAFT if kind.drafts_blocks else 0,
             is_repacked=plan.is_repacked,
             with_head=kind.is_head,
+            has_branches=False,
         )
         if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
         options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
+
+    @property
+    def _has_branches(self) -> bool:
+        """Whether drafts may be trees: those that are kept reorder the cache, which may round."""
+        shares_memory = self._draft is not None and self._draft.kind.shares_memory
+        return self._options.exact != "on" and not shares_memory
 
     def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
         """Return the options of a head that reads the target's cache, on its last layer's device.

@@ -318,6 +318,9 @@ class Dropping(Wrapped):
         return draft[: likely.index(False)] if False in likely else draft
 
 
+MADE_WITH = ("wrap", "tokens", "most_branches")
+
+
 def transition_p_value(
     target: LogitsAfter, draft: LogitsAfter, sampling: Sampling, **options: object
 ) -> float:
@@ -325,7 +328,7 @@ def transition_p_value(
 
     The toy looks two tokens back, so every pair of tokens is a cell of its own.
     """
-    made_with = {name: options.pop(name) for name in ("wrap", "tokens") if name in options}
+    made_with = {name: options.pop(name) for name in MADE_WITH if name in options}
     pair = ToyPair(target, draft, **made_with)  # type: ignore[arg-type]
     observed = np.zeros((5, 5, 5))
     with remembered_distributions():

@@ -58,13 +58,14 @@ class ToyPair:
         end_tokens: Sequence[int] = (),
         tokens: TokenMap | None = None,
         padding: PaddingCosts | None = None,
+        most_branches: int = 0,
     ) -> None:
         """Make the models; `wrap` may put another drafter around the draft model's.
 
         `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
         Passes of the target are padded by the costs of `padding`.
         """
-        self.target = ToyLanguageModel(target, capacity)
+        self.target = ToyLanguageModel(target, capacity, most_branches)
         self._verifying = PaddedTarget(self.target, padding) if padding else self.target
         self.draft = ToyLanguageModel(draft, capacity) if draft else None
         self.end_tokens = end_tokens

@@ -1,0 +1,199 @@
+"""Trees in real contexts: a branch reads what precedes it, and what is kept is all that stays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from llama.test_context import EXACT, KINDS, TEXT, TOLERANCE, fresh_logits
+from specchat.errors import Cancelled
+from specchat.llama.library import AbortFlag, api
+from specchat.llama.model import Model
+from specchat.llama.tree_context import TreeContext, lines_of
+from specchat.planning.context_shape import MOST_BRANCHES
+
+TREES = [name for name, kind in KINDS.items() if kind == "tail"]
+
+
+@contextmanager
+def tree_context(
+    tiny: WriteModel, architecture: str, abort: AbortFlag | None = None, **options: Any
+) -> Iterator[TreeContext]:
+    """Load a tiny model and make a context with branches of it."""
+    chosen = replace(EXACT, has_branches=True, **options)
+    with Model(tiny(architecture), chosen) as model:
+        context = TreeContext(model, chosen, abort)
+        with context:
+            yield context
+
+
+def paths(tokens: list[int], links: list[tuple[int, int]], num_rows: int) -> list[list[int]]:
+    """Return the text behind each row and each branch."""
+    ends = range(len(tokens) - num_rows + 1, len(tokens) + 1)
+    found = [tokens[:end] for end in ends]
+    for token, row in links:
+        found.append([*found[row], token])
+    return found
+
+
+def num_sequences_in_use(context: TreeContext) -> int:
+    """Return how many sequences beside the text have tokens in llama.cpp's memory."""
+    memory = api.llama_get_memory(context.handle)
+    count = int(api.llama_n_seq_max(context.handle))
+    return sum(api.llama_memory_seq_pos_max(memory, number) >= 0 for number in range(1, count))
+
+
+@pytest.mark.parametrize("architecture", TREES)
+def test_each_branch_reads_its_own_path(tiny: WriteModel, architecture: str) -> None:
+    """Random trees give the logits of each path read by itself."""
+    random = np.random.default_rng(4)
+    for _ in range(6):
+        num_tokens, num_rows = int(random.integers(1, 6)), 1
+        num_rows = int(random.integers(1, num_tokens + 1))
+        tokens = [int(each) for each in random.integers(3, 250, num_tokens)]
+        links = [
+            (int(random.integers(3, 250)), int(random.integers(0, num_rows + number)))
+            for number in range(int(random.integers(1, 9)))
+        ]
+        with tree_context(tiny, architecture) as context:
+            context.prefill(TEXT[:40])
+            rows = [np.array(row) for row in context.evaluate_tree(tokens, links, num_rows)]
+            assert context.tokens == [*TEXT[:40], *tokens]
+            context.keep(40, ())
+            for row, path in zip(rows, paths(tokens, links, num_rows), strict=True):
+                alone = context.evaluate(path, 1)[0]
+                assert np.abs(row - alone).max() < TOLERANCE
+                context.rollback(40)
+
+
+@pytest.mark.parametrize("architecture", TREES)
+@pytest.mark.parametrize(
+    ("length", "branches"),
+    [
+        (46, []),
+        (45, []),
+        (41, []),
+        (43, [0]),
+        (44, [0, 2]),
+        (45, [0, 2, 3]),
+        (44, [0, 5]),
+        (46, [4]),
+        (44, [1]),
+    ],
+)
+def test_what_is_kept_is_all_that_stays(
+    tiny: WriteModel, architecture: str, length: int, branches: list[int]
+) -> None:
+    """The text goes on behind the accepted branches as one that was read in order."""
+    tokens = [20, 21, 22, 23, 24, 25]
+    links = [(7, 0), (8, 1), (9, 5), (10, 7), (11, 3), (12, 5)]  # rows 0 to 4 are the text's
+    with tree_context(tiny, architecture) as context:
+        context.prefill(TEXT[:40])
+        context.evaluate_tree(tokens, links, 5)
+        chosen = [links[number][0] for number in branches]
+        kept = [*TEXT[:40], *tokens][: length - len(branches)] + chosen
+        context.keep(length, branches)
+        assert context.tokens == kept
+        assert context.num_evaluated == length
+        assert num_sequences_in_use(context) == 0
+        found = np.array(context.evaluate([42], 1)[0])
+        context.rollback(length)
+        again = np.array(context.evaluate([42], 1)[0])
+    wanted = fresh_logits(tiny, architecture, kept)
+    assert np.abs(found - wanted).max() < TOLERANCE
+    assert np.abs(again - wanted).max() < TOLERANCE
+
+
+def test_steps_with_trees_follow_one_another(tiny: WriteModel) -> None:
+    """Thirty trees in a row, each kept in part, leave the memory of the text alone."""
+    random = np.random.default_rng(1)
+    with tree_context(tiny, "llama") as context:
+        context.prefill(TEXT[:10])
+        for _ in range(30):
+            tokens = [int(each) for each in random.integers(3, 250, 4)]
+            links = [(int(random.integers(3, 250)), int(random.integers(0, 4))) for _ in range(6)]
+            start = context.length
+            context.evaluate_tree(tokens, links, 4)
+            number = int(random.integers(0, 6))
+            context.keep(start + links[number][1] + 2, [number])
+        text = list(context.tokens)
+        found = np.array(context.evaluate([42], 1)[0])
+        assert num_sequences_in_use(context) == 0
+    assert np.abs(found - fresh_logits(tiny, "llama", text)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("architecture", [name for name, kind in KINDS.items() if kind != "tail"])
+def test_other_memories_hold_no_branches(tiny: WriteModel, architecture: str) -> None:
+    """Windows and recurrent states have no sequences for them, and take no more memory."""
+    with tree_context(tiny, architecture) as context:
+        assert context.most_branches == 0
+        assert int(api.llama_n_seq_max(context.handle)) == 1
+
+
+def test_too_many_branches_are_refused(tiny: WriteModel) -> None:
+    """As is a tree with more rows than the context has."""
+    with tree_context(tiny, "llama", rollback_length=8) as context:
+        assert context.most_branches == 8
+        for tokens, count in (([1], 9), ([1, 2, 3, 4], 6)):
+            with pytest.raises(ValueError, match="too many"):
+                context.evaluate_tree(tokens, [(5, 0)] * count, len(tokens))
+    with tree_context(tiny, "llama") as context:
+        assert context.most_branches == min(16, MOST_BRANCHES)
+
+
+@pytest.mark.parametrize("ending", ["rollback", "evaluate", "prefill", "image", "keep"])
+def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: str) -> None:
+    """Whatever is asked for next, as after an error between the pass and its end."""
+    with tree_context(tiny, "llama") as context:
+        context.prefill(TEXT[:10])
+        context.evaluate_tree([1, 2], [(3, 0), (4, 2), (5, 1)], 2)
+        assert num_sequences_in_use(context) == 2
+        if ending == "rollback":
+            context.rollback(10)
+        elif ending == "evaluate":
+            context.evaluate([6], 1)
+        elif ending == "prefill":
+            context.prefill(TEXT[:5])
+        elif ending == "image":
+            context.image()
+        else:
+            context.keep(11, ())
+        assert num_sequences_in_use(context) == 0
+
+
+def test_a_stopped_tree_leaves_the_memory_as_it_was(tiny: WriteModel) -> None:
+    """The pass may end at any of llama.cpp's operations."""
+    abort = AbortFlag()
+    with tree_context(tiny, "llama", abort, ctx=4096) as context:
+        context.prefill(TEXT[:20])
+        num_stopped = 0
+        for number in range(60):
+            timer = threading.Timer(number * 2e-5, abort.set)
+            timer.start()
+            try:
+                context.evaluate_tree([1, 2, 3], [(4, 0), (5, 1), (6, 3)], 3)
+                timer.join()
+                abort.clear()
+                context.keep(20, ())
+            except Cancelled:
+                num_stopped += 1
+                timer.join()
+                abort.clear()
+            assert context.tokens == TEXT[:20]
+            assert context.num_evaluated == 20
+            assert num_sequences_in_use(context) == 0
+        found = np.array(context.evaluate([42], 1)[0])
+    assert num_stopped
+    assert np.abs(found - fresh_logits(tiny, "llama", TEXT[:20])).max() < TOLERANCE
+
+
+def test_lines_end_where_nothing_hangs_behind() -> None:
+    """Each has all branches from the fork to its end."""
+    assert lines_of([(1, 0), (2, 2), (3, 3), (4, 1), (5, 2)], 2) == [[0, 1, 2], [3], [0, 4]]
