@@ -66,8 +66,9 @@ class FixedPacer:
         """Count them: a draft with them is no longer than one without."""
         self.room -= num_forced
 
-    def num_siblings(self) -> int:
+    def num_siblings(self, origin: str) -> int:
         """Return the usual number."""
+        del origin
         return NUM_SIBLINGS
 
     def choose_branches(

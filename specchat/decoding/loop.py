@@ -17,6 +17,7 @@ from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.likely_tokens import LikelyTokens
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import (
+    Branching,
     Drafter,
     DraftTask,
     LanguageModel,
@@ -322,7 +323,7 @@ class _Answer:
         most = min(
             self._request.most_nodes - len(draft), self._trees.most_branches, room - len(draft)
         )
-        offered = drafter.branches() if most > 0 else ()
+        offered = drafter.branches() if most > 0 and isinstance(drafter, Branching) else ()
         if not offered:
             return DraftTree(draft)
         branches = valid_branches(offered, draft, self._may_follow)

@@ -165,8 +165,8 @@ class Pacer(Protocol):
     def make_room(self, num_forced: int) -> None:
         """Let so many tokens that a grammar forces follow what is drafted; they take its room."""
 
-    def num_siblings(self) -> int:
-        """Return how many branches beside each drafted token are worth finding in this step."""
+    def num_siblings(self, origin: str) -> int:
+        """Return how many branches beside each token of a draft are worth finding in this step."""
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
@@ -198,13 +198,6 @@ class Drafter(Protocol):
         The decision to draw one more may depend only on what is known before that draw.
         """
 
-    def branches(self) -> Sequence[Branch]:
-        """Return what may follow the last proposal's tokens in place of the next; by default none.
-
-        All of it is known without another draft pass.
-        """
-        return ()
-
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update with the step's tokens: `num_accepted` drafted ones, then the target's own.
 
@@ -217,3 +210,14 @@ class Drafter(Protocol):
     def close(self) -> None:
         """Free what the drafter holds; nothing by default."""
         return  # without this, mypy considers the method abstract
+
+
+@runtime_checkable
+class Branching(Protocol):
+    """A drafter that also knows what else may come: drafters need not."""
+
+    def branches(self) -> Sequence[Branch]:
+        """Return what may follow the last proposal's tokens in place of the next.
+
+        All of it is known without another draft pass.
+        """

@@ -121,7 +121,7 @@ class DraftModelDrafter(Drafter):
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
-        num_siblings = pacer.num_siblings() if self._has_branches else 0
+        num_siblings = pacer.num_siblings(self.origin) if self._has_branches else 0
         while True:
             self._model.mark()
             logits = self._map.restricted(self._model.evaluate(pending, 1)[0])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Drafter, DraftTask, Pacer
+from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.drafter_registry import PREDICTION
 
@@ -142,7 +142,9 @@ class PredictionDrafter(Drafter):
 
     def branches(self) -> Sequence[Branch]:
         """Return those of the other drafter, if it drafted."""
-        return self._other.branches() if self._is_others else ()
+        if self._is_others and isinstance(self._other, Branching):
+            return self._other.branches()
+        return ()
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Follow the answer."""

@@ -10,11 +10,12 @@ match (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.drafting.factory import Materials
 
 ORIGIN: Final = "suffix"
@@ -26,18 +27,22 @@ SHORT_MATCH = 3.0
 """After a match of this length, a continuation seen once has an even chance of recurring."""
 SURE_MATCH = 3
 """The rest of a copied passage takes precedence over shorter matches."""
+LONGEST_LINE = 3
+"""The tokens of another continuation that are offered beside a draft."""
 
 
 class NextToken(NamedTuple):
     """A token that may come next, with a confidence from 0 to 1.
 
-    `length` is the length of the match that it followed, `position` its index in the text.
+    `length` is the length of the match that it followed, `position` its index in the text, and
+    `state` that of the automaton before it, NOWHERE if it was not found there.
     """
 
     token: int
     confidence: float
     length: int
     position: int
+    state: int = NOWHERE
 
 
 @dataclass(slots=True)
@@ -105,7 +110,7 @@ class SuffixAutomaton:
         They follow the suffix that occurred before and has the most likely next token, the longest
         one among equals. The text must not grow during the iteration.
         """
-        best, best_odds, states = None, 0.0, self._states
+        best, best_odds, states = NOWHERE, 0.0, self._states
         index = states[self._last].link
         for _ in range(NUM_COUNTED):
             if index <= ROOT:
@@ -113,19 +118,33 @@ class SuffixAutomaton:
             state = states[index]
             _, odds = state.likeliest_to_follow(state.length)
             if odds > best_odds:
-                best, best_odds = state, odds
+                best, best_odds = index, odds
             index = state.link
-        return self._walk(best, limit) if best else iter(())
+        return iter(()) if best == NOWHERE else self._walk(best, limit)
 
-    def _walk(self, state: _State, limit: int) -> Iterator[NextToken]:
-        """Follow the most likely continuations."""
-        states, first = self._states, state.length
+    def others(self, found: NextToken, count: int) -> Iterator[list[tuple[int, float]]]:
+        """Yield other continuations in the place of a token found here, the most frequent first.
+
+        Each is a few tokens with a confidence: of the first, that it comes if the other does not.
+        """
+        if found.state == NOWHERE:
+            return
+        state = self._states[found.state]
+        seen = sorted(state.counts.items(), key=itemgetter(1), reverse=True)[: count + 1]
+        left = state.total + 1 - state.counts.get(found.token, 0)
+        for token, times in [each for each in seen if each[0] != found.token][:count]:
+            follower = self._walk(state.follow[token], LONGEST_LINE - 1, found.length + 1)
+            yield [(token, times / left), *((each.token, each.confidence) for each in follower)]
+
+    def _walk(self, index: int, limit: int, first: int = 0) -> Iterator[NextToken]:
+        """Follow the most likely continuations of a state, or of a match of a `first` length."""
+        states, first = self._states, first or self._states[index].length
         for length in range(first, first + limit):
-            token, odds = state.likeliest_to_follow(length)
+            token, odds = states[index].likeliest_to_follow(length)
             if token == NOWHERE:
                 break
-            state = states[state.follow[token]]
-            yield NextToken(token, odds / (1.0 + odds), length, state.end)
+            before, index = index, states[index].follow[token]
+            yield NextToken(token, odds / (1.0 + odds), length, states[index].end, before)
 
     def _count(self, token: int) -> None:
         """Count the token as a continuation of the longest suffixes of the text."""
@@ -174,9 +193,12 @@ class SuffixDrafter(Drafter):
         self._found: list[NextToken] = []
         self._next: Iterator[NextToken] = iter(())
         self._left_at = NOWHERE
+        self._num_taken = self._num_siblings = 0
+        self._has_branches = False
 
     def begin(self, task: DraftTask) -> None:
         """Append the prompt, or only its new part if it continues the text so far."""
+        self._has_branches = task.has_branches
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0
@@ -189,11 +211,23 @@ class SuffixDrafter(Drafter):
         `rival` is the origin of a drafter that makes draft passes.
         """
         self._found, self._next = [], self._continuation(pacer.room)
-        num_taken = pacer.take(ORIGIN, self._hints(), rival)
+        self._num_taken = pacer.take(ORIGIN, self._hints(), rival)
+        self._num_siblings = pacer.num_siblings(ORIGIN) if self._has_branches and self._found else 0
         return [
             DraftToken(found.token, Distribution.certain(found.token), ORIGIN)
-            for found in self._found[:num_taken]
+            for found in self._found[: self._num_taken]
         ]
+
+    def branches(self) -> list[Branch]:
+        """Return what else followed the same passages, a few tokens of each."""
+        branches: list[Branch] = []
+        for fork, found in enumerate(self._found[: self._num_taken + 1]):
+            for line in self._automaton.others(found, self._num_siblings):
+                behind = -1
+                for token, confidence in line:
+                    branches.append(Branch(token, fork, ORIGIN, confidence, behind))
+                    behind = len(branches) - 1
+        return branches
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Append the emitted tokens to the text."""

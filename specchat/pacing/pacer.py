@@ -15,7 +15,7 @@ its distribution.
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
-from operator import mul
+from operator import mul, sub
 from time import perf_counter
 
 from specchat.decoding.draft_tree import likeliest
@@ -248,19 +248,16 @@ class LearningPacer:
         self._untaken = ("", ()) if num_taken else (origin, seen)
         return num_taken
 
-    def num_siblings(self) -> int:
+    def num_siblings(self, origin: str) -> int:
         """Return how many branches beside a token to look for: none where not even one can pay."""
-        step, target = self._step, self._knowledge.target
-        if step.limit < 1 or not step.later:
-            return 0
-        survival, likeliest_break = 1.0, 0.0
-        for accepted in step.later:
-            likeliest_break = max(likeliest_break, survival * (1.0 - accepted))
-            survival *= accepted
-        value = max(likeliest_break, survival) * self._beside(self._origin).probability(SURE)
-        rises = target.least_rises(self._depth)[1:]
-        price = self._price * self._row[1] * min(rises, default=0.0)
-        return NUM_SIBLINGS if value > price else 0
+        step, rises = self._step, self._knowledge.target.least_rises(self._depth)
+        leaving = 1.0
+        if origin == self._origin and step.later:  # where the target is likeliest to leave a draft
+            survivals = list(accumulate(step.later, mul, initial=1.0))
+            leaving = max(map(sub, survivals, [*survivals[1:], 0.0]))
+        value = leaving * self._beside(origin).probability(SURE)
+        price = self._price * self._row[1] * min(rises[1:], default=0.0)
+        return NUM_SIBLINGS if step.limit > 0 and value > price else 0
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
