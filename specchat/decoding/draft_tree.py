@@ -136,10 +136,49 @@ def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
     return found
 
 
-def likeliest(branches: Sequence[Branch], chances: Sequence[float], most: int) -> list[int]:
-    """Return the numbers of the likeliest branches, best first.
+def chances_of(
+    chain: Sequence[float], branches: Sequence[Branch], right: Sequence[float] = ()
+) -> list[float]:
+    """Return the chance of each branch to be accepted.
 
-    Each has the chance of being accepted, no higher than that of the one it hangs behind.
+    `chain` has the chance of each drafted token to be accepted after those before it, and `right`
+    that of each branch to be the target's token where the target leaves the draft, by default the
+    drafter's confidence:
+
+        chain[0] ... chain[fork - 1] (1 - chain[fork]) right       beside the draft
+        chance of the branch before it, times right                behind another branch
+
+    Behind the whole draft, the target leaves it in any case.
     """
-    order = sorted(range(len(branches)), key=lambda number: (-chances[number], number))
-    return order[:most]
+    survival, leaving = 1.0, list[float]()
+    for chance in chain:
+        leaving.append(survival * (1.0 - chance))
+        survival *= chance
+    leaving.append(survival)
+    chances: list[float] = []
+    for branch, share in zip(
+        branches, right or [each.confidence for each in branches], strict=True
+    ):
+        before = chances[branch.behind] if branch.behind >= 0 else leaving[branch.fork]
+        chances.append(before * share)
+    return chances
+
+
+def likeliest(chances: Sequence[float], most: int) -> list[int]:
+    """Return the numbers of the branches with the highest chances, best first.
+
+    None has a higher chance than the one it hangs behind, which therefore comes before it.
+    """
+    return sorted(range(len(chances)), key=lambda number: (-chances[number], number))[:most]
+
+
+def with_ancestors(branches: Sequence[Branch], numbers: Iterable[int], most: int) -> list[int]:
+    """Return some branches and those that they hang behind, in order, as far as there is room."""
+    found: set[int] = set()
+    for number in numbers:
+        line = {number}
+        while (number := branches[number].behind) >= 0:
+            line.add(number)
+        if len(found | line) <= most:
+            found |= line
+    return sorted(found)

@@ -1,10 +1,10 @@
 """The pacer of a fixed draft length."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 from operator import mul
 
-from specchat.decoding.draft_tree import likeliest
+from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 
@@ -12,6 +12,8 @@ LEAST_CHANCE = 0.02
 """Tokens that cost no pass are drafted while the probability of accepting all is at least this."""
 USUAL_ACCEPTANCE = 0.75
 """The acceptance rate expected of drafters that make a pass for each token."""
+NUM_READ = 4
+"""Branches that a draft pass reads in addition to the draft."""
 NUM_SIBLINGS = 3
 """Branches beside each drafted token: a fourth is rarely right."""
 
@@ -71,18 +73,22 @@ class FixedPacer:
         del origin
         return NUM_SIBLINGS
 
+    def choose_to_read(
+        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
+    ) -> Sequence[int]:
+        """Return the likeliest ones, a few in each pass."""
+        del origin
+        longest = max((each.fork for each in branches), default=0) + 1
+        chances = chances_of([USUAL_ACCEPTANCE] * longest, branches)
+        order = [each for each in likeliest(chances, len(chances)) if each in unread]
+        return with_ancestors(branches, order[:NUM_READ], most)
+
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
     ) -> Sequence[int]:
         """Return the likeliest branches: the usual acceptance rate says where a draft breaks."""
-        chances: list[float] = []
-        for fork, branch in ((each.fork, each) for each in branches):
-            breaks = (1.0 - USUAL_ACCEPTANCE) if fork < len(draft) else 1.0
-            before = (
-                chances[branch.behind] if branch.behind >= 0 else USUAL_ACCEPTANCE**fork * breaks
-            )
-            chances.append(before * branch.confidence)
-        return likeliest(branches, chances, most)
+        chances = chances_of([USUAL_ACCEPTANCE] * len(draft), branches)
+        return likeliest(chances, most)
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Do nothing."""

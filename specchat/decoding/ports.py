@@ -1,6 +1,6 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -74,7 +74,8 @@ class TreeModel(LanguageModel, Protocol):
     ) -> Rows:
         """Append tokens, and branches that follow one of them or of each other.
 
-        A branch is a token and the number of the row that it follows. The rows are the logits after
+        A branch is a token and the number of the row that it follows; -1 stands for the token
+        before the first row, and so on. The rows are the logits after
         each of the last `num_rows` tokens, then those after each branch. Until `keep` is called,
         branches are in the memory but not in its text. Raises as `evaluate` does.
         """
@@ -167,6 +168,15 @@ class Pacer(Protocol):
 
     def num_siblings(self, origin: str) -> int:
         """Return how many branches beside each token of a draft are worth finding in this step."""
+
+    def choose_to_read(
+        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
+    ) -> Sequence[int]:
+        """Return the numbers of the branches to read in the draft pass about to be made, in order.
+
+        They are some of the `unread` ones, what may follow which is not known yet, and those that
+        they hang behind: `most` in all.
+        """
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int

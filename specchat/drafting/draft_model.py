@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer, TreeModel
 from specchat.decoding.proposal import Branch, DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -20,6 +20,10 @@ SHORT_MEMORIES = (256, 32)
 """How many of the last tokens the draft model reads after a long pause: the smaller number where
 reading is expensive. Reading everything would cost more than a trial is worth, and so would a
 longer prompt before a draft is likely to be wanted."""
+
+
+NUM_FOLLOWERS = 2
+"""Tokens that are offered behind a branch."""
 
 
 class DraftModelDrafter(Drafter):
@@ -76,7 +80,7 @@ class DraftModelDrafter(Drafter):
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens that follow the text and `after` (drafted by others) while that pays."""
         draft, named = list[DraftToken](), list(after)
-        self._beside.found = []
+        self._beside.clear()
         self._add_forced(pacer, draft, named)
         drafted = self._map.read(named)
         if not self._has_room(len(drafted)):
@@ -91,7 +95,7 @@ class DraftModelDrafter(Drafter):
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the accepted tokens in memory, and roll back the rest."""
-        self._beside.found = []
+        self._beside.clear()
         read = self._map.read(emitted)  # a correction may be spelled as what was rejected
         num_right = 0
         for right, drafted in zip(read, self._drafted, strict=False):
@@ -124,7 +128,7 @@ class DraftModelDrafter(Drafter):
         num_siblings = pacer.num_siblings(self.origin) if self._has_branches else 0
         while True:
             self._model.mark()
-            logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
+            logits = self._map.restricted(self._evaluate(pacer, pending, past, named))
             try:
                 mask = self._walk.mask_after(named)
                 own = self._sampler.distribution(logits, past, self._map.mask(mask))
@@ -142,6 +146,7 @@ class DraftModelDrafter(Drafter):
                 break
             token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
+            self._beside.leave_out(token, len(named))
             named.append(token)
             run = self._add_forced(pacer, draft, named)
             pending = self._map.read([token, *run])
@@ -151,6 +156,49 @@ class DraftModelDrafter(Drafter):
                 break
             past += pending
         return draft
+
+    def _evaluate(
+        self, pacer: Pacer, pending: list[int], past: Sequence[int], named: Sequence[int]
+    ) -> Logits:
+        """Read tokens, and branches whose followers may be worth knowing, in one pass.
+
+        Returns the logits after the tokens.
+        """
+        found, trees = self._beside.found, self._model
+        numbers: Sequence[int] = ()
+        if found and isinstance(trees, TreeModel) and trees.most_branches:
+            room = self._model.capacity - self._model.length - len(pending)
+            most = min(trees.most_branches, room)
+            numbers = pacer.choose_to_read(self.origin, found, self._beside.unread, most)
+        if not numbers or not isinstance(trees, TreeModel):
+            return self._model.evaluate(pending, 1)[0]
+        links: list[tuple[int, int]] = []
+        for number in numbers:
+            branch = found[number]
+            is_behind = branch.behind >= 0
+            row = -len(self._map.read(named[branch.fork :]))
+            row = 1 + numbers.index(branch.behind) if is_behind else row
+            links.append((self._map.read([branch.token])[0], row))
+        rows = trees.evaluate_tree(pending, links, 1)
+        for row_after, number in zip(rows[1:], numbers, strict=True):
+            if number in self._beside.unread:
+                self._follow(number, row_after, past, named)
+        trees.keep(trees.length, ())
+        return rows[0]
+
+    def _follow(self, number: int, row: Logits, past: Sequence[int], named: Sequence[int]) -> None:
+        """Add what may follow a branch, by the logits after it."""
+        self._beside.unread.discard(number)
+        fork, line = self._beside.found[number].fork, self._beside.tokens_to(number)
+        if line[-1] in self._end_tokens:
+            return
+        logits, index = self._map.restricted(row), self._index + fork + len(line)
+        distribution = Distribution.certain(line[-1])
+        if not self._sampler.sampling.is_greedy:
+            back = len(self._map.read(named[fork:]))
+            before = [*past[: len(past) - back], *self._map.read(line)]
+            distribution = self._map.named(self._sampler.distribution(logits, before))
+        self._beside.add(logits, distribution, index, fork, NUM_FOLLOWERS - 1, behind=number)
 
     def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
         """Add the tokens that must follow to the draft, without passes, and return them."""

@@ -1,4 +1,9 @@
-"""Branches that cost no draft pass: what a draft model nearly drafted in place of each token."""
+"""What a draft model nearly drafted in place of each token, and what would follow that.
+
+Branches beside a draft cost no draft pass. What follows them is known if they are read together
+with the draft, each on its own path: a full tree, as in EAGLE-2 (Li et al. 2024, arXiv 2406.16858)
+and OPT-Tree (Wang et al. 2024, arXiv 2406.17276), which grow where tokens are likeliest.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +20,7 @@ WIDTH = 8.0
 
 
 class SideBranches:
-    """The branches beside one draft, as leaves.
+    """The branches beside one draft, and behind these.
 
     At temperature 0 they are the next best tokens. With a seed they are the next to be drawn with
     the target's noise, and without one the likeliest: where a drawn token is rejected, the target
@@ -26,30 +31,62 @@ class SideBranches:
         """Find none yet, for an answer."""
         self._task, self._map, self._origin = task, tokens, origin
         self.found: list[Branch] = []
+        self.unread: set[int] = set()
+
+    def clear(self) -> None:
+        """Forget the branches of the last draft."""
+        self.found, self.unread = [], set()
+
+    def leave_out(self, token: int, fork: int) -> None:
+        """Read no branch that was drafted itself."""
+        drafted = {
+            number for number in self.unread
+            if self.found[number][:2] == (token, fork) and self.found[number].behind < 0
+        }  # fmt: skip
+        self.unread -= drafted
+
+    def tokens_to(self, number: int) -> list[int]:
+        """Return the tokens of the branches that lead to one, its own included."""
+        line: list[int] = []
+        while number >= 0:
+            line.insert(0, self.found[number].token)
+            number = self.found[number].behind
+        return line
 
     def add(
-        self, logits: Logits, distribution: Distribution, index: int, fork: int, count: int
+        self,
+        logits: Logits,
+        distribution: Distribution,
+        index: int,
+        fork: int,
+        count: int,
+        behind: int = -1,
     ) -> None:
-        """Add up to `count` branches behind `fork` drafted tokens.
+        """Add up to `count` branches beside the next token, behind `fork` drafted ones.
 
-        `logits` is the draft model's row there and `distribution` what it makes of it, in the
-        target's tokens. `index` counts from the answer's first token. The token to be drafted next
-        may be among them.
+        Or all of the likeliest that may come behind another branch. `logits` is the draft model's
+        row there and `distribution` what it makes of it, in the target's tokens. `index` counts
+        from the answer's first token. The token to be drafted next may be among them.
         """
+        first = len(self.found)
         likely: Sequence[tuple[int, float]]
         if len(distribution) == 1:
-            likely = self._next_best(logits, count + 1)
+            likely = self._next_best(logits, count + 1, is_beside=behind < 0)
         else:
             likely = self._task.ranked(distribution, index, count + 1)
-        self.found += [Branch(token, fork, self._origin, share) for token, share in likely]
+        self.found += [Branch(token, fork, self._origin, share, behind) for token, share in likely]
+        self.unread.update(range(first, len(self.found)))
 
-    def _next_best(self, logits: Logits, count: int) -> list[tuple[int, float]]:
-        """Return the tokens of the highest logits, each with its share of what follows the best."""
+    def _next_best(self, logits: Logits, count: int, *, is_beside: bool) -> list[tuple[int, float]]:
+        """Return the tokens of the highest logits, each with its share.
+
+        Beside a draft, which has the best one, that is the share of what follows it.
+        """
         best = highest(logits, count)
         shares = [math.exp(value - best[0][1]) for _, value in best if value > best[0][1] - WIDTH]
         ids = np.array([token for token, _ in best[: len(shares)]])
         named = self._map.named(Distribution(ids, np.array(shares))).ids.tolist()
-        others = sum(shares[1:]) or 1.0
+        others = sum(shares[is_beside:]) or 1.0
         return [
             (token, min(1.0, share / others)) for token, share in zip(named, shares, strict=True)
         ]

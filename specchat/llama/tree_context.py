@@ -21,7 +21,7 @@ ALL = -1
 """Of positions: from the first one on, or to the last one."""
 
 Link = tuple[int, int]
-"""A branch: its token, and the number of the row that it follows."""
+"""A branch: its token, and the number of the row that it follows, negative before the first."""
 
 
 class TreeContext(Context):
@@ -53,8 +53,9 @@ class TreeContext(Context):
     def evaluate_tree(self, tokens: Sequence[int], branches: Sequence[Link], num_rows: int) -> Rows:
         """Append tokens, and branches that follow one of the rows; return views of the logits.
 
-        They are those after each of the last `num_rows` tokens, then those after each branch. Until
-        `keep` is called, the branches are in the memory. Raises as `evaluate` does.
+        A branch may also follow a token before the first row: -1 stands for the one before it. The
+        logits are those after each of the last `num_rows` tokens, then those after each branch.
+        Until `keep` is called, the branches are in the memory. Raises as `evaluate` does.
         """
         count, start = num_rows + len(branches), len(self.tokens)
         if not 0 < len(branches) <= self.most_branches or count > self.longest_draft + 1:
@@ -65,8 +66,9 @@ class TreeContext(Context):
         self._lines = lines_of(branches, num_rows)
         self._links = branches
         try:
-            for line in range(1, len(self._lines) + 1):
-                api.llama_memory_seq_cp(self._memory, SEQUENCE, line, ALL, ALL)
+            for number, line in enumerate(self._lines, 1):
+                end = start + len(tokens) - num_rows + branches[line[0]][1] + 1
+                api.llama_memory_seq_cp(self._memory, SEQUENCE, number, 0, end)
             self._tree.fill_tree(tokens, branches, self._lines, start, num_rows)
             self.run(self._tree)
             self.num_evaluated = start + len(tokens)
@@ -152,13 +154,15 @@ class TreeBatch(Batch):
         self.fill([*tokens, *(token for token, _ in branches)], num_rows + len(branches))
         first = len(tokens) - num_rows  # the place of the first row
         forks = [first + branches[line[0]][1] for line in lines]
-        positions = list(range(start, start + len(tokens)))
+        positions = list(range(start, start + self.count))
         through = [
             [SEQUENCE, *(number for number, fork in enumerate(forks, 1) if fork >= place)]
             for place in range(len(tokens))
         ]
         for number, (_, row) in enumerate(branches):
-            positions.append(positions[first + row] + 1)
+            positions[len(tokens) + number] = (
+                start + first + row if row < num_rows else positions[first + row]
+            ) + 1
             through.append([place for place, line in enumerate(lines, 1) if number in line])
         self._positions[: self.count] = positions
         for place, sequences in enumerate(through):

@@ -6,33 +6,6 @@ in tokens, as in `draft_economics`.
 
 from collections.abc import Sequence
 
-from specchat.decoding.proposal import Branch
-
-
-def chances_of(
-    chain: Sequence[float], branches: Sequence[Branch], right: Sequence[float]
-) -> list[float]:
-    """Return the chance of each branch to be accepted.
-
-    `chain` has the chance of each drafted token to be accepted after those before it, and `right`
-    that of each branch to be the target's token where the target leaves the draft:
-
-        chain[0] ... chain[fork - 1] (1 - chain[fork]) right       beside the draft
-        chance of the branch before it, times right                behind another branch
-
-    Behind the whole draft, the target leaves it in any case.
-    """
-    survival, leaving = 1.0, list[float]()
-    for chance in chain:
-        leaving.append(survival * (1.0 - chance))
-        survival *= chance
-    leaving.append(survival)
-    chances: list[float] = []
-    for branch, share in zip(branches, right, strict=True):
-        before = chances[branch.behind] if branch.behind >= 0 else leaving[branch.fork]
-        chances.append(before * share)
-    return chances
-
 
 def best_number(
     chances: Sequence[float], prices: Sequence[float], num_before: int, worth: float = 1.0

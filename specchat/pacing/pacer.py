@@ -13,17 +13,17 @@ Everything a decision looks at is known before the token it is about is drawn, s
 its distribution.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, islice
 from operator import mul, sub
 from time import perf_counter
 
-from specchat.decoding.draft_tree import likeliest
+from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
-from specchat.pacing.acceptance import AcceptanceModel, position_feature
-from specchat.pacing.branch_economics import best_number, chances_of
+from specchat.pacing.acceptance import USUAL_CONFIDENCE, AcceptanceModel, position_feature
+from specchat.pacing.branch_economics import best_number
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.exploration import Exploration
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
@@ -32,8 +32,8 @@ from specchat.passes.pass_costs import MAX_SURPRISE, PLAIN
 from specchat.wording import percent
 
 FORCED = (GRAMMAR.name, Hint(1.0))
-BESIDE = " beside"
-"""Added to an origin: its branches are right at a rate of their own."""
+BESIDE, BEHIND = " beside", " behind"
+"""Added to an origin: branches beside a draft, and those behind others, have rates of their own."""
 NUM_SIBLINGS = 3
 """Branches looked for beside each drafted token: a fourth is rarely right."""
 SURE = 0.9
@@ -179,7 +179,7 @@ class LearningPacer:
             for number, branch in enumerate(offered):
                 if branch.behind == followed and (followed >= 0 or branch.fork == place):
                     is_right = branch.token == token
-                    self._beside(branch.origin).observe(branch.confidence, float(is_right))
+                    self._of_branch(branch).observe(branch.confidence, float(is_right))
                     right = number if is_right else right
             if right < 0:
                 return
@@ -255,9 +255,31 @@ class LearningPacer:
         if origin == self._origin and step.later:  # where the target is likeliest to leave a draft
             survivals = list(accumulate(step.later, mul, initial=1.0))
             leaving = max(map(sub, survivals, [*survivals[1:], 0.0]))
-        value = leaving * self._beside(origin).probability(SURE)
+        value = leaving * self._acceptance(origin + BESIDE).probability(SURE)
         price = self._price * self._row[1] * min(rises[1:], default=0.0)
         return NUM_SIBLINGS if step.limit > 0 and value > price else 0
+
+    def choose_to_read(
+        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
+    ) -> Sequence[int]:
+        """Return the numbers of the branches whose followers bring more than reading them costs."""
+        step, row = self._step, self._row
+        num_read = step.pass_tokens
+        if not unread or not num_read or not row[1]:
+            return ()
+        place = min(len(step.drafted), len(row) - 2)
+        node_price = self._price * max(0.0, row[place + 2] - row[place + 1])
+        right = [self._of_branch(each).probability(each.confidence) for each in branches]
+        chances = chances_of(_chain(step), branches, right)
+        order = [each for each in likeliest(chances, len(chances)) if each in unread][:most]
+        follower = self._acceptance(origin + BEHIND).probability(USUAL_CONFIDENCE)
+        worth = [chances[each] * follower - node_price for each in order]
+        rate = self._price / self._knowledge.target.speed
+        costs = [rate * self._draft_seconds(num_read + more) for more in range(len(order) + 1)]
+        count = best_number(worth, costs, 0)
+        chosen = with_ancestors(branches, order[:count], most)
+        step.pass_tokens += len(chosen)
+        return chosen
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
@@ -267,11 +289,10 @@ class LearningPacer:
         if not branches or step.limit < 1:
             return ()
         self._offered = draft, branches
-        own = iter(step.chances)
-        chain = [1.0 if each.origin == GRAMMAR.name else next(own, 1.0) for each in draft]
-        right = [self._beside(each.origin).probability(each.confidence) for each in branches]
-        chances = chances_of(chain, branches, right)
-        order = likeliest(branches, chances, most)
+        forced = [each.origin == GRAMMAR.name for each in draft]
+        right = [self._of_branch(each).probability(each.confidence) for each in branches]
+        chances = chances_of(_chain(step, forced), branches, right)
+        order = likeliest(chances, most)
         prices = [self._price * cost for cost in self._row]
         worth = 1.0 - step.accepted_price
         count = best_number([chances[each] for each in order], prices, len(draft) + 1, worth)
@@ -298,9 +319,9 @@ class LearningPacer:
             return self._passes
         return self._knowledge.acceptance_of(origin, self._is_greedy)
 
-    def _beside(self, origin: str) -> AcceptanceModel:
-        """Return how often branches of an origin are right where the target leaves the draft."""
-        return self._knowledge.acceptance_of(origin + BESIDE, self._is_greedy)
+    def _of_branch(self, branch: Branch) -> AcceptanceModel:
+        """Return how often branches like this one are right where they could be."""
+        return self._acceptance(branch.origin + (BESIDE if branch.behind < 0 else BEHIND))
 
     def _draft_seconds(self, num_tokens: int) -> float:
         return self._knowledge.draft_seconds(self._origin, num_tokens, self._depth)
@@ -438,3 +459,14 @@ def _aligned(
     """Return what is known of each token of a draft, whose end a grammar may have changed."""
     own = iter([each for each in known if each != FORCED])
     return [FORCED if each.origin == GRAMMAR.name else next(own) for each in draft]
+
+
+def _chain(step: DraftEconomics, forced: Sequence[bool] | None = None) -> list[float]:
+    """Return the chance of each drafted token to be accepted, which is certain where it must come.
+
+    `forced` says which must, unless the draft is as the drafters left it.
+    """
+    if forced is None:
+        forced = [each == FORCED for each in step.drafted]
+    own = iter(step.chances)
+    return [1.0 if is_forced else next(own, 1.0) for is_forced in forced]

@@ -318,7 +318,7 @@ class Dropping(Wrapped):
         return draft[: likely.index(False)] if False in likely else draft
 
 
-MADE_WITH = ("wrap", "tokens", "most_branches")
+MADE_WITH = ("wrap", "tokens", "most_branches", "draft_branches")
 
 
 def transition_p_value(

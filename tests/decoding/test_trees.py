@@ -22,7 +22,7 @@ from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.options.declarations import Sampling
 
-WIDE: dict[str, Any] = {"most_branches": 40}
+WIDE: dict[str, Any] = {"most_branches": 40, "draft_branches": 16}
 
 
 class Bushes(Drafter):

@@ -59,6 +59,7 @@ class ToyPair:
         tokens: TokenMap | None = None,
         padding: PaddingCosts | None = None,
         most_branches: int = 0,
+        draft_branches: int = 0,
     ) -> None:
         """Make the models; `wrap` may put another drafter around the draft model's.
 
@@ -67,7 +68,7 @@ class ToyPair:
         """
         self.target = ToyLanguageModel(target, capacity, most_branches)
         self._verifying = PaddedTarget(self.target, padding) if padding else self.target
-        self.draft = ToyLanguageModel(draft, capacity) if draft else None
+        self.draft = ToyLanguageModel(draft, capacity, draft_branches) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
         self.drafter: Drafter = SilentDrafter()
