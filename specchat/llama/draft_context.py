@@ -8,6 +8,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
+from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -45,4 +46,4 @@ def of_draft_model(
 ) -> Context:
     """Return the context of a draft model, which needs nothing of its target's."""
     del target
-    return Context(model, options, abort)
+    return TreeContext(model, options, abort)

@@ -91,7 +91,9 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     longest = LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK
     length = min(options.rollback_length, longest)
     ctx = context_length(options.ctx, layout)
-    batch = max(options.batch, length + 2)
+    num_branches = MOST_BRANCHES if _holds_branches(layout, options) else 0
+    num_rows = 1 + max(length, num_branches)
+    batch = max(options.batch, num_rows + 1)
     shape = ContextShape(
         ctx=ctx,
         key_type=USUAL_TYPE if options.cache_type_k == "auto" else options.cache_type_k,
@@ -99,9 +101,9 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         batch=batch,
         ubatch=batch,
         flash=options.flash_attention != "off",
-        num_rows=length + 1,
+        num_rows=num_rows,
         num_steps_back=length if layout.is_recurrent and layout.steps_back else 0,
-        num_branches=min(length, MOST_BRANCHES) if _holds_branches(layout, options) else 0,
+        num_branches=num_branches,
     )
     heads = max((layer.num_heads for layer in layout.layers), default=0)
     is_better_without = (
@@ -112,7 +114,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         and shape.value_type in PLAIN_TYPES
     )
     if options.flash_attention == "auto" and is_better_without:
-        short = max(min(options.batch, SHORT_BATCH), length + 2)
+        short = max(min(options.batch, SHORT_BATCH), num_rows + 1)
         return replace(shape, flash=False, ubatch=short)
     return shape
 
