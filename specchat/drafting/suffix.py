@@ -123,22 +123,34 @@ class SuffixAutomaton:
         return iter(()) if best == NOWHERE else self._walk(best, limit)
 
     def others(self, found: NextToken, count: int) -> Iterator[list[tuple[int, float]]]:
-        """Yield other continuations in the place of a token found here, the most frequent first.
+        """Yield other continuations in the place of a token found here, up to `count`.
 
-        Each is a few tokens with a confidence: of the first, that it comes if the other does not.
+        Each is a few tokens with a confidence: of the first, that it comes if the others do not.
+        Those of long matches come first; a passage that occurred once has others only behind fewer
+        of its tokens.
         """
-        if found.state == NOWHERE:
-            return
-        state = self._states[found.state]
-        seen = sorted(state.counts.items(), key=itemgetter(1), reverse=True)[: count + 1]
-        left = state.total + 1 - state.counts.get(found.token, 0)
-        for token, times in [each for each in seen if each[0] != found.token][:count]:
-            follower = self._walk(state.follow[token], LONGEST_LINE - 1, found.length + 1)
-            yield [(token, times / left), *((each.token, each.confidence) for each in follower)]
+        index, seen = found.state, {found.token}
+        for _ in range(NUM_COUNTED if index != NOWHERE else 0):
+            state = self._states[index]
+            trust = state.length / (state.length + SHORT_MATCH)
+            left = state.total + 1 - sum([state.counts.get(token, 0) for token in seen])
+            likely = sorted(state.counts.items(), key=itemgetter(1), reverse=True)
+            for token, times in likely[: len(seen) + count]:
+                if token in seen:
+                    continue
+                if len(seen) > count:
+                    return
+                seen.add(token)
+                follower = self._walk(state.follow[token], LONGEST_LINE - 1)
+                rest = [(each.token, each.confidence) for each in follower]
+                yield [(token, times / left * trust), *rest]
+            index = state.link
+            if index <= ROOT:
+                return
 
-    def _walk(self, index: int, limit: int, first: int = 0) -> Iterator[NextToken]:
-        """Follow the most likely continuations of a state, or of a match of a `first` length."""
-        states, first = self._states, first or self._states[index].length
+    def _walk(self, index: int, limit: int) -> Iterator[NextToken]:
+        """Follow the most likely continuations of a state."""
+        states, first = self._states, self._states[index].length
         for length in range(first, first + limit):
             token, odds = states[index].likeliest_to_follow(length)
             if token == NOWHERE:

@@ -114,6 +114,27 @@ def proposed(drafter: SuffixDrafter, emitted: list[int]) -> list[int]:
     return [drafted.token for drafted in drafter.propose(FixedPacer(4))]
 
 
+def test_other_continuations_are_branches() -> None:
+    """Each at its fork, a few tokens long, surer behind long matches, however long the draft's."""
+    beginning, one, other = [0, 1, 2, 3], [5, 6, 7, 8], [9, 10, 11, 12]
+    text = [*beginning, *one, *beginning, *other, *beginning, *one, 20, *beginning]
+    drafter = SuffixDrafter()
+    drafter.begin(DraftTask(text, Sampling(), lambda *_: 0, has_branches=True))
+    drafted = [each.token for each in drafter.propose(FixedPacer(8))]
+    assert drafted[:4] == one
+    branches = drafter.branches()
+    line = [number for number, each in enumerate(branches) if each.fork == 0]
+    assert [branches[number].token for number in line] == other[:3]
+    assert [branches[number].behind for number in line] == [-1, 0, 1]
+    assert 0.2 < branches[0].confidence < 0.8
+    assert branches[1].confidence > branches[0].confidence
+    drafter.observe([5], 1)
+    without = DraftTask(text, Sampling(), lambda *_: 0)
+    drafter.begin(without)
+    drafter.propose(FixedPacer(8))
+    assert drafter.branches() == []
+
+
 def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
     """Copying 10 to 29 with 15 replaced: at once what followed 15 is proposed; once, not for ever.
 
