@@ -20,6 +20,9 @@ Ids: TypeAlias = npt.NDArray[np.integer[Any]]
 Logits: TypeAlias = npt.NDArray[np.float32]
 Weights: TypeAlias = npt.NDArray[np.float64]
 
+Shares: TypeAlias = dict[int, float]
+"""The probabilities of a distribution by token."""
+
 Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
@@ -125,6 +128,20 @@ class Distribution:
             return int(self._ids[_draw_from_array(self._weights, random)])
         return self._tokens[_draw_from_list(self._list, self._total, random)]
 
+    def sample_others(self, token: int, count: int, random: Random) -> list[int]:
+        """Draw up to `count` other tokens than this one, without replacement."""
+        left, found = self.shares(), [token]
+        while len(found) <= count and len(left := without(left, found[-1])) > 0:
+            tokens, weights = list(left), list(left.values())
+            found.append(tokens[_draw_from_list(weights, sum(weights), random)])
+        return found[1:]
+
+    def shares(self) -> Shares:
+        """Return the probability of each token; not to be changed."""
+        if self._list is not None:
+            return self._as_table()
+        return dict(zip(self.ids.tolist(), self.weights.tolist(), strict=True))
+
     def excess_mass(self, other: Distribution, scale: float = 1.0) -> float:
         """Return the sum of max(0, scale * self - other) over all tokens."""
         if self._list is None:
@@ -200,3 +217,32 @@ def _draw_from_array(weights: Logits | Weights, random: Random) -> int:
     cumulative = weights.cumsum(dtype=np.float64)
     index = int(cumulative.searchsorted(random() * cumulative[-1], side="right"))
     return min(index, int(weights.nonzero()[0][-1]))  # the product may round up to the total
+
+
+def sample_shares(shares: Shares, random: Random) -> int:
+    """Draw a token with probability proportional to its share."""
+    weights = list(shares.values())
+    return list(shares)[_draw_from_list(weights, sum(weights), random)]
+
+
+def without(shares: Shares, token: int) -> Shares:
+    """Return a distribution without one of its tokens, empty if it had no other."""
+    left = sum([share for each, share in shares.items() if each != token])
+    return {each: share / left for each, share in shares.items() if each != token} if left else {}
+
+
+def excess_of(wanted: Shares, proposed: Shares, scale: float = 1.0) -> tuple[Shares, float]:
+    """Return norm(max(0, scale * wanted - proposed)), and the sum before it was normalised.
+
+    If rounding leaves no excess at all, the two are equal: the result is `wanted`, with sum 0.
+    """
+    known = proposed.get
+    excess = {
+        token: more
+        for token, share in wanted.items()
+        if (more := scale * share - known(token, 0.0)) > 0
+    }
+    mass = sum(excess.values())
+    if not mass:
+        return wanted, 0.0
+    return {token: more / mass for token, more in excess.items()}, mass

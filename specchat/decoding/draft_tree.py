@@ -4,8 +4,9 @@ The places of a tree are numbered: 0 is the text's last token, 1 to n are the dr
 the branches follow. A target pass gives a row of logits behind each place, in this order.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from specchat.decoding.distribution import LARGEST_TABLE, Random
 from specchat.decoding.proposal import Branch, DraftToken
 
 TEXT = 0
@@ -15,9 +16,17 @@ TEXT = 0
 class DraftTree:
     """A draft and the branches beside it; without any, it is the chain that drafters draw."""
 
-    def __init__(self, draft: Sequence[DraftToken], branches: Sequence[Branch] = ()) -> None:
-        """Number the places; a branch that hangs behind another comes after it."""
-        self.draft, self.branches = draft, branches
+    def __init__(
+        self,
+        draft: Sequence[DraftToken],
+        branches: Sequence[Branch] = (),
+        drawn: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Number the places; a branch that hangs behind another comes after it.
+
+        `drawn` has the tokens of those that were drawn, in this order, by their fork.
+        """
+        self.draft, self.branches, self.drawn = draft, branches, drawn or {}
         self.tokens = [each.token for each in draft]
         first = len(draft) + 1
         self.links = [
@@ -134,6 +143,39 @@ def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
             renamed[number] = len(found)
             found.append(branch._replace(behind=renamed[branch.behind]))
     return found
+
+
+def with_drawn(
+    branches: Sequence[Branch], draft: Sequence[DraftToken], random: Random
+) -> tuple[list[Branch], dict[int, list[int]]]:
+    """Return branches of which leaves beside drawn tokens are replaced by as many drawn ones.
+
+    Also returns the tokens of those, by their fork. They are drawn from what the drafted token was
+    drawn from, without replacement, and verified as such, which accepts more than if they were
+    chosen. Where something hangs behind a branch of a fork, none of that is replaced.
+    """
+    parents = {each.behind for each in branches}
+    counts: dict[int, int] = {}
+    for fork, (_, proposed, _) in enumerate(draft):
+        here = [at for at, each in enumerate(branches) if each.fork == fork and each.behind < 0]
+        is_drawn = 1 < len(proposed) <= LARGEST_TABLE
+        if here and is_drawn and parents.isdisjoint(here):
+            counts[fork] = len(here)
+    drawn = {
+        fork: draft[fork].distribution.sample_others(draft[fork].token, count, random)
+        for fork, count in counts.items()
+    }
+    others = {fork: iter(tokens) for fork, tokens in drawn.items()}
+    kept: list[int] = []
+    found = list(branches)
+    for number, branch in enumerate(branches):
+        if branch.fork in drawn and branch.behind < 0:
+            token = next(others[branch.fork], None)
+            if token is None:  # there were no more
+                continue
+            found[number] = branch._replace(token=token)
+        kept.append(number)
+    return some_of(found, kept), drawn
 
 
 def chances_of(

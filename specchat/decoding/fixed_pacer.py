@@ -90,7 +90,13 @@ class FixedPacer:
         chances = chances_of([USUAL_ACCEPTANCE] * len(draft), branches)
         return likeliest(chances, most)
 
-    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
+    def learn(
+        self,
+        draft: Sequence[DraftToken],
+        target: TargetAt,
+        verdict: Verdict,
+        branches: Sequence[Branch] = (),
+    ) -> None:
         """Do nothing."""
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:

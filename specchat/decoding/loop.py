@@ -1,10 +1,11 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from time import perf_counter
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from numpy.random import default_rng
@@ -12,7 +13,7 @@ from numpy.random import default_rng
 from specchat.decoding.chunk import Chunk, Finish, TreeToken
 from specchat.decoding.constraint import Constraint, Walk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
-from specchat.decoding.draft_tree import TEXT, DraftTree, some_of, valid_branches
+from specchat.decoding.draft_tree import TEXT, DraftTree, some_of, valid_branches, with_drawn
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.likely_tokens import LikelyTokens
 from specchat.decoding.noise import Noise
@@ -36,12 +37,14 @@ from specchat.decoding.verification import (
     verify_by_argmax,
     verify_by_block,
     verify_by_noise,
+    verify_by_traversal,
 )
 from specchat.drafter_registry import GRAMMAR, TARGET
 from specchat.errors import Cancelled, ContextFull, EngineFailed, InvalidOption
 from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
+NO_SIBLINGS: Mapping[int, Sequence[int]] = MappingProxyType({})
 SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
 
 
@@ -105,15 +108,24 @@ class Request:
             return self.noise.ranked(distribution, index, count)
         return distribution.likeliest(count)
 
-    def verifier_at(self, index: int) -> Verifier:
+    def verifier_at(
+        self, index: int, siblings: Mapping[int, Sequence[int]] = NO_SIBLINGS
+    ) -> Verifier:
         """Return the verifier of a draft whose first token has this index in the answer.
 
         That is argmax at temperature 0. Above that, noise gives the same text with any draft;
-        without a seed, block verification accepts the most.
+        without a seed, block verification accepts the most, or traversal with drawn siblings.
         """
         if self.verifier or self.sampling.is_greedy:
             return self.verifier or verify_by_argmax
-        return verify_by_noise(self.noise, index) if self.noise else verify_by_block
+        if self.noise:
+            return verify_by_noise(self.noise, index)
+        return verify_by_traversal(siblings) if siblings else verify_by_block
+
+    @property
+    def draws_siblings(self) -> bool:
+        """Whether branches beside a drawn token are best drawn, too: not where noise decides."""
+        return not (self.verifier or self.noise or self.sampling.is_greedy)
 
 
 def decode(
@@ -327,9 +339,10 @@ class _Answer:
         if not offered:
             return DraftTree(draft)
         branches = valid_branches(offered, draft, self._may_follow)
-        return DraftTree(
-            draft, some_of(branches, self._pacer.choose_branches(draft, branches, most))
-        )
+        branches = some_of(branches, self._pacer.choose_branches(draft, branches, most))
+        if not (branches and self._request.draws_siblings):
+            return DraftTree(draft, branches)
+        return DraftTree(draft, *with_drawn(branches, draft, self._request.random))
 
     def _may_follow(self, drafted: Sequence[int], token: int) -> bool:
         """Whether a token may come behind these drafted ones, as far as the constraint can say."""
@@ -406,8 +419,9 @@ class _Answer:
             return self._request.draw(target_at(place), first + num_before)
 
         draft = tree.draft
-        verdict = self._request.verifier_at(first)(draft, target_at, self._request.random)
-        self._pacer.learn(draft, target_at, verdict)
+        verify = self._request.verifier_at(first, tree.drawn)
+        verdict = verify(draft, target_at, self._request.random)
+        self._pacer.learn(draft, target_at, verdict, tree.branches if tree.drawn else ())
         chances = self._chances(draft[: verdict.num_accepted + 1], target_at)
         path, token = tree.followed(verdict.num_accepted, verdict.token, own_at)
         return _Accepted(path, token, chances)

@@ -186,8 +186,17 @@ class Pacer(Protocol):
         With a branch comes the one that it hangs behind.
         """
 
-    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
-        """Learn from a verification which tokens were accepted."""
+    def learn(
+        self,
+        draft: Sequence[DraftToken],
+        target: TargetAt,
+        verdict: Verdict,
+        branches: Sequence[Branch] = (),
+    ) -> None:
+        """Learn from a verification which tokens were accepted.
+
+        `branches` are those beside the draft if some are not as they were chosen.
+        """
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
         """Learn from the tokens that a step verified or drew, and its time without drafting.

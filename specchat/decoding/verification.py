@@ -6,10 +6,17 @@ source of uniform numbers. It returns how many drafted tokens are accepted and t
 token that follows them. The resulting text is distributed exactly as the target's own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.distribution import (
+    Distribution,
+    Random,
+    Shares,
+    excess_of,
+    sample_shares,
+    without,
+)
 from specchat.decoding.noise import Noise
 from specchat.decoding.proposal import DraftToken
 
@@ -76,6 +83,51 @@ def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Rando
     next_proposed, scale = draft[num_accepted].distribution, probabilities[num_accepted]
     token = target(num_accepted).sample_excess(next_proposed, random, scale)
     return Verdict(num_accepted, token, probabilities)
+
+
+def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
+    """Return a verifier of a draft beside which siblings were drawn, without replacement.
+
+    `siblings` has them by the number of drafted tokens before them, in the order of their draws; an
+    accepted one is the token of the verdict. How many there are may depend on the draft, not on
+    which they are.
+
+    Traversal verification, Weng et al. 2025 (arXiv 2505.12398), goes from the leaves up. The text
+    has P = 1, a token x behind a place with P has min(1, P p(x) / q(x)), and a leaf is accepted
+    with its P. A rejected one is removed: with S = sum max(0, P p - q), p becomes
+    norm(max(0, P p - q)) in its place, the P before it S / (S + 1 - P), and q loses x. Behind a
+    place without others, the target's own token is drawn from what is left of p. Without siblings
+    that is block verification; with them it accepts more than any other way that was tried
+    (scripts/measure/compare_tree_verifiers.py).
+    """
+
+    def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
+        probabilities, rows = [1.0], list[Shares]()
+        for position, (token, proposed, _) in enumerate(draft):
+            rows.append(target(position).shares())
+            wanted = probabilities[-1] * rows[-1].get(token, 0.0)
+            if wanted == 0.0:  # every longer prefix has probability 0 too
+                break
+            probabilities.append(min(1.0, wanted / proposed.probability(token)))
+        length = len(draft)
+        if len(probabilities) == length + 1 and random() < probabilities[-1]:
+            return Verdict(length, target(length).sample(random), probabilities)
+        for position in range(len(rows) - 1, -1, -1):
+            token, proposed, _ = draft[position]
+            wanted_here, chance = rows[position], probabilities[position]
+            left = proposed.shares()
+            for number, other in enumerate((token, *siblings.get(position, ()))):
+                passing = chance * wanted_here.get(other, 0.0) / left[other]
+                if number and random() < passing:
+                    return Verdict(position, other, probabilities)
+                wanted_here, mass = excess_of(wanted_here, left, chance)
+                chance = 1.0 if chance == 1.0 else mass / (mass + 1.0 - chance)
+                left = without(left, other)
+            if random() < chance:
+                return Verdict(position, sample_shares(wanted_here, random), probabilities)
+        raise AssertionError("the text is always accepted")
+
+    return verify
 
 
 def _verify_by_equality(draft: Sequence[DraftToken], own: Callable[[int], int]) -> Verdict:

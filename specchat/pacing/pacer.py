@@ -132,11 +132,19 @@ class LearningPacer:
         """Return the tokens of the pass of a step."""
         return len(step.drafted) + self._num_branches + 1
 
-    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
+    def learn(
+        self,
+        draft: Sequence[DraftToken],
+        target: TargetAt,
+        verdict: Verdict,
+        branches: Sequence[Branch] = (),
+    ) -> None:
         """Learn from the target's distributions along the draft how likely it was to be accepted.
 
-        That of a declined token, too.
+        That of a declined token, too. Branches that were drawn teach in place of those chosen.
         """
+        if branches:
+            self._offered = draft, branches
         if (step := self._planned) is None:
             return
         is_whole = len(step.drafted) == len(draft)

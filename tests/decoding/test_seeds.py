@@ -212,8 +212,7 @@ def test_indices_counted_by_drafts_are_caught(monkeypatch: pytest.MonkeyPatch) -
     A few seeds keep theirs by chance: with little noise the toy repeats itself.
     """
 
-    def verifier_at(self: Request, index: int) -> Verifier:
-        del index
+    def verifier_at(self: Request, *_: object) -> Verifier:
         assert self.noise is not None
         return verify_by_noise(self.noise, 0)
 

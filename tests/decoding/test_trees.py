@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from decoding.test_loop import SAMPLINGS, transition_p_value
 from decoding.test_seeds import sampling_at
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
-from specchat.decoding.distribution import Distribution
+from specchat.decoding import verification
+from specchat.decoding.distribution import Distribution, Random, excess_of
 from specchat.decoding.draft_tree import DraftTree, some_of, valid_branches
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import Branch, DraftToken
@@ -185,6 +186,76 @@ def test_a_branch_accepted_unasked_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(DraftTree, "followed", eager)
     assert tree_p_value("model", WHOLE) < 1e-6
+
+
+def sibling_p_value(draft_length: int = 1, most_nodes: int = 4) -> float:
+    """Return the p-value where all branches are drawn leaves, beside a bad draft."""
+    target, other = random_logits(5, 1), random_logits(5, 51)
+    return transition_p_value(
+        target, lambda tokens: 0.2 * target(tokens) + 0.8 * other(tokens), WHOLE,
+        draft_length=draft_length, most_nodes=most_nodes, most_branches=40,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("length", "most_nodes"), [(1, 3), (2, 7), (3, 13)])
+def test_drawn_siblings_have_the_targets_own_odds(length: int, most_nodes: int) -> None:
+    """Leaves beside drawn tokens, up to 3 deep and with up to 4 children in a place."""
+    assert sibling_p_value(draft_length=length, most_nodes=most_nodes) > 1e-3
+
+
+def test_siblings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a seed, where nothing hangs behind them; with one, and at temperature 0, chosen."""
+    drawn: list[int] = []
+    draw = Distribution.sample_others
+
+    def counting(proposed: Distribution, token: int, count: int, random: Random) -> list[int]:
+        drawn.append(count)
+        return draw(proposed, token, count, random)
+
+    monkeypatch.setattr(Distribution, "sample_others", counting)
+    options: dict[str, Any] = {"draft_length": 3, "most_nodes": 12}
+    pair = pair_of(DRAFTERS["model"], draft_branches=0)
+    pair.answer(sampling=WHOLE, **options)
+    assert max(drawn) > 1
+    drawn.clear()
+    pair.answer(sampling=WHOLE, is_seeded=True, **options)
+    pair.answer(**options)
+    assert not drawn
+
+
+MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "q not renormalised": (
+        verification,
+        "without",
+        lambda shares, token: {each: share for each, share in shares.items() if each != token},
+    ),
+    "drawn from another distribution": (
+        Distribution,
+        "sample_others",
+        lambda self, token, count, _: [each for each in self.shares() if each != token][:count],
+    ),
+    "the likeliest instead of drawn": (
+        Distribution,
+        "sample_others",
+        lambda self, token, count, _: [
+            each for each, _ in self.likeliest(count + 1) if each != token
+        ][:count],
+    ),
+    "residual forgotten": (
+        verification,
+        "excess_of",
+        lambda wanted, *rest: (wanted, excess_of(wanted, *rest)[1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_wrong_verifications_of_siblings_are_noticed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The goodness of fit is worth something."""
+    monkeypatch.setattr(*MUTANTS[name])
+    assert sibling_p_value() < 1e-5
 
 
 def test_branches_save_passes() -> None:
