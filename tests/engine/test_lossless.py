@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -180,14 +180,17 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     engine.pacing.knowledge.target = PassCosts(LONGEST_KNOWN)
     num_passes = 0
-    evaluate = engine.context.evaluate
 
-    def evaluate_slowly(tokens: Sequence[int], num_rows: int) -> Any:
-        nonlocal num_passes
-        num_passes += 1
-        return evaluate(tokens, num_rows)
+    def slow(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluate_slowly(*given: Any) -> Any:
+            nonlocal num_passes
+            num_passes += 1
+            return evaluate(*given)
 
-    monkeypatch.setattr(engine.context, "evaluate", evaluate_slowly)
+        return evaluate_slowly
+
+    for name in ("evaluate", "evaluate_tree"):
+        monkeypatch.setattr(engine.context, name, slow(getattr(engine.context, name)))
     for module in (loop, pacer):
         monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.003 * num_passes)
 
