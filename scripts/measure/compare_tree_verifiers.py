@@ -5,8 +5,9 @@
 
 The pair answers questions with a fixed draft length; the distributions of each step are recorded,
 of the drafter along its draft, the trunk, and of the target. All verifiers then run on the same
-steps, each with siblings of its own kind and as many of them: `even`, as many at each fork, or by
-`value`, the product of the drafter's probabilities along the path. Prints the tokens emitted per
+steps, each with siblings of its own kind and as many of them: `even`, as many at each fork; by
+`value`, the product of the drafter's probabilities along the path; and `filled`, as many draws with
+replacement as give so many distinct siblings on average. Prints the tokens emitted per
 target pass, with the standard error of the gain over the trunk alone in the same steps, and the
 time of a step's verification: 16 nodes, 40 candidates of a vocabulary of 150,000 in each row.
 """
@@ -54,6 +55,8 @@ from specchat.engine.local_engine import LocalEngine
 
 VOCABULARY, CANDIDATES, TIMED_NODES = 150_000, 40, 16
 TIMED_STEPS = 400
+MOST_DRAWS = 60
+"""With replacement at a fork: a likely token is drawn again and again."""
 
 MakeFork: TypeAlias = Callable[[Distribution, int, int, Random], Fork]
 Shape: TypeAlias = Callable[["Step", int], Sequence[int]]
@@ -157,7 +160,26 @@ def by_value(step: Step, count: int) -> Sequence[int]:
     return [kept.count(place) for place in range(len(step.trunk))]
 
 
-SHAPES: dict[str, Shape] = {"even": evenly, "value": by_value}
+def filled(step: Step, num_siblings: int) -> Sequence[int]:
+    """Return as many draws with replacement for each fork as give that many siblings on average.
+
+    They depend on the drafter's distributions alone. There are at most MOST_DRAWS.
+    """
+    counts = []
+    for proposed, wanted in zip(step.proposed, evenly(step, num_siblings), strict=True):
+        shares = proposed.weights
+        counts.append(0)
+        while counts[-1] < MOST_DRAWS and _num_distinct(shares, counts[-1] + 1) < wanted + 1:
+            counts[-1] += 1
+    return counts
+
+
+def _num_distinct(shares: NDArray[np.float64], num_draws: int) -> float:
+    """Return the mean number of distinct tokens among so many draws."""
+    return float((1.0 - (1.0 - shares) ** num_draws).sum())
+
+
+SHAPES: dict[str, Shape] = {"even": evenly, "value": by_value, "filled": filled}
 
 
 def emitted(
@@ -187,11 +209,12 @@ def compare(steps: Sequence[Step], num_siblings: int, repeats: int) -> None:
     for shape, divide in SHAPES.items():
         counts = [divide(step, num_siblings) for step in steps]
         for name, method in METHODS.items():
-            if shape == "value" and method[1] is repeated_fork:  # the shape depends on the trunk,
-                continue  # with which K-SEQ is not exact
+            # A shape that depends on the trunk is not exact with replacement, and without
+            # replacement there are as many siblings as draws.
+            if (method[1] is repeated_fork) != (shape == "filled") and shape != "even":
+                continue
             found, num_nodes = emitted(steps, method, counts, repeats)
-            gain = found - base
-            error = gain.std() / len(steps) ** 0.5 / base.mean()
+            error = (found - base).std() / len(steps) ** 0.5 / base.mean()
             ratio = f"{found.mean() / base.mean():.3f} ± {error:.3f}"
             cells = f"{num_nodes:.1f} | {shape} | {name} | {found.mean():.3f} | {ratio}"
             print(f"| {cells} |", flush=True)
