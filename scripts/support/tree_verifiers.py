@@ -10,12 +10,16 @@ there or on later ones.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding import verification
+from specchat.decoding.distribution import (
+    Distribution,
+    Random,
+    Shares,
+    excess_of,
+    sample_shares,
+    without,
+)
 from specchat.decoding.proposal import DraftToken
-from specchat.decoding.verification import verify_by_block
-
-Shares: TypeAlias = dict[int, float]
-"""The probabilities of a distribution by token."""
 
 HALVINGS = 16
 """Of the interval that K-SEQ's division factor is looked for in."""
@@ -61,10 +65,10 @@ def chosen_fork(proposed: Distribution, token: int, count: int, random: Random) 
 
 def drawn_fork(proposed: Distribution, token: int, count: int, random: Random) -> Fork:
     """Return a fork with up to `count` siblings drawn without replacement."""
-    drawn, left = [token], shares_of(proposed)
+    drawn, left = [token], proposed.shares()
     while len(drawn) <= count and len(left) > 1:
         left = without(left, drawn[-1])
-        drawn.append(_draw(left, random))
+        drawn.append(sample_shares(left, random))
     return Fork(proposed, tuple(drawn))
 
 
@@ -83,8 +87,9 @@ def repeated_fork(proposed: Distribution, token: int, count: int, random: Random
 def verify_trunk(draft: Sequence[Fork], after: TargetAfter, random: Random) -> TreeVerdict:
     """Verify the trunk alone, by block verification."""
     trunk = _trunk(draft)
-    chain = [DraftToken(fork.drawn[0], fork.proposed, "draft") for fork in draft]
-    verdict = verify_by_block(chain, lambda length: after(trunk[:length]), random)
+    verdict = verification.verify_by_block(
+        _chain(draft), lambda length: after(trunk[:length]), random
+    )
     return TreeVerdict(trunk[: verdict.num_accepted], verdict.token)
 
 
@@ -105,16 +110,16 @@ def verify_by_rejection(draft: Sequence[Fork], after: TargetAfter, random: Rando
     """
     trunk = _trunk(draft)
     for length, fork in enumerate(draft):
-        wanted, proposed = shares_of(after(trunk[:length])), shares_of(fork.proposed)
+        wanted, proposed = after(trunk[:length]).shares(), fork.proposed.shares()
         for place, token in enumerate(fork.drawn):
             if random() < min(1.0, wanted.get(token, 0.0) / proposed[token]):
                 if place:
                     return _ended((*trunk[:length], token), after, random)
                 break
-            wanted, _ = residual(wanted, proposed)
+            wanted, _ = excess_of(wanted, proposed)
             proposed = without(proposed, token)
         else:
-            verdict = TreeVerdict(trunk[:length], _draw(wanted, random))
+            verdict = TreeVerdict(trunk[:length], sample_shares(wanted, random))
             return _extended(verdict, draft, after, random)
     return _ended(trunk, after, random)
 
@@ -129,7 +134,7 @@ def verify_by_selection(draft: Sequence[Fork], after: TargetAfter, random: Rando
     """
     trunk = _trunk(draft)
     for length, fork in enumerate(draft):
-        wanted, proposed = shares_of(after(trunk[:length])), shares_of(fork.proposed)
+        wanted, proposed = after(trunk[:length]).shares(), fork.proposed.shares()
         factor, weight = division(wanted, proposed, len(fork.drawn))
         for token in fork.drawn:
             if random() < min(1.0, wanted.get(token, 0.0) / (factor * proposed[token])):
@@ -139,7 +144,7 @@ def verify_by_selection(draft: Sequence[Fork], after: TargetAfter, random: Rando
                 token: max(0.0, share - weight * min(proposed.get(token, 0.0), share / factor))
                 for token, share in wanted.items()
             }
-            own = _draw(left if any(left.values()) else wanted, random)
+            own = sample_shares(left if any(left.values()) else wanted, random)
             return TreeVerdict(trunk[:length], own)
         if token != trunk[length]:
             return _ended((*trunk[:length], token), after, random)
@@ -147,69 +152,18 @@ def verify_by_selection(draft: Sequence[Fork], after: TargetAfter, random: Rando
 
 
 def verify_by_traversal(draft: Sequence[Fork], after: TargetAfter, random: Random) -> TreeVerdict:
-    """Verify children drawn without replacement from the leaves up.
+    """Verify children drawn without replacement from the leaves up, as answers do without a seed.
 
-    Traversal verification, Weng et al. 2025 (arXiv 2505.12398). The root has P = 1, a child x of a
-    node with P has min(1, P p(x) / q(x)), the chance that a leaf is accepted. A rejected leaf is
-    removed: with S = sum max(0, P p - q), its parent's p becomes norm(max(0, P p - q)), P becomes
-    S / (S + 1 - P), and q loses the leaf. A node without children is a leaf. Children are visited
-    in the order of their draws. For a chain this is block verification.
+    Traversal verification, Weng et al. 2025 (arXiv 2505.12398): see specchat.decoding.verification.
     """
-    trunk, chances, rows = _trunk(draft), [1.0], list[Shares]()
-    for length, fork in enumerate(draft):
-        rows.append(shares_of(after(trunk[:length])))
-        wanted = chances[-1] * rows[-1].get(trunk[length], 0.0)
-        if wanted == 0.0:  # the target never gives this prefix
-            chances.append(0.0)
-            break
-        chances.append(min(1.0, wanted / fork.proposed.probability(trunk[length])))
-    if len(rows) == len(draft) and random() < chances[-1]:
-        return _ended(trunk, after, random)
-    for length in range(len(rows) - 1, -1, -1):
-        path, wanted_at, chance = trunk[:length], rows[length], chances[length]
-        proposed = shares_of(draft[length].proposed)
-        for place, token in enumerate(draft[length].drawn):
-            passing = min(1.0, chance * wanted_at.get(token, 0.0) / proposed[token])
-            if place and random() < passing:
-                return _ended((*path, token), after, random)
-            wanted_at, mass = residual(wanted_at, proposed, chance)
-            chance = 1.0 if chance == 1.0 else mass / (mass + 1.0 - chance)
-            proposed = without(proposed, token)
-        if random() < chance:
-            return _extended(TreeVerdict(path, _draw(wanted_at, random)), draft, after, random)
-    raise AssertionError("the root is always accepted")
-
-
-def shares_of(distribution: Distribution) -> Shares:
-    """Return the probabilities of a distribution by token."""
-    if distribution.table is None:
-        return dict(zip(distribution.ids.tolist(), distribution.weights.tolist(), strict=True))
-    tokens, weights = distribution.table
-    total = sum(weights)
-    return {token: weight / total for token, weight in zip(tokens, weights, strict=True)}
-
-
-def residual(wanted: Shares, proposed: Shares, scale: float = 1.0) -> tuple[Shares, float]:
-    """Return norm(max(0, scale * wanted - proposed)), and the mass before it was normalised.
-
-    Without any excess the two are equal up to rounding, and the result is `wanted` with mass 0.
-    """
-    known = proposed.get
-    excess = {
-        token: more
-        for token, share in wanted.items()
-        if (more := scale * share - known(token, 0.0)) > 0
-    }
-    mass = sum(excess.values())
-    if not mass:
-        return wanted, 0.0
-    return {token: more / mass for token, more in excess.items()}, mass
-
-
-def without(proposed: Shares, token: int) -> Shares:
-    """Return a distribution without one of its tokens; empty if it had no other."""
-    left = sum([share for each, share in proposed.items() if each != token])
-    return {each: share / left for each, share in proposed.items() if each != token}
+    trunk = _trunk(draft)
+    siblings = {length: fork.drawn[1:] for length, fork in enumerate(draft)}
+    verify = verification.verify_by_traversal(siblings)
+    verdict = verify(_chain(draft), lambda length: after(trunk[:length]), random)
+    path, token = trunk[: verdict.num_accepted], verdict.token
+    if len(path) < len(draft) and token in siblings[len(path)]:
+        return _ended((*path, token), after, random)
+    return _extended(TreeVerdict(path, token), draft, after, random)
 
 
 def division(wanted: Shares, proposed: Shares, count: int) -> tuple[float, float]:
@@ -236,12 +190,12 @@ def division(wanted: Shares, proposed: Shares, count: int) -> tuple[float, float
     return high, weight(high)
 
 
+def _chain(draft: Sequence[Fork]) -> list[DraftToken]:
+    return [DraftToken(fork.drawn[0], fork.proposed, "draft") for fork in draft]
+
+
 def _trunk(draft: Sequence[Fork]) -> tuple[int, ...]:
     return tuple([fork.drawn[0] for fork in draft])
-
-
-def _draw(shares: Shares, random: Random) -> int:
-    return Distribution.of_table(list(shares), list(shares.values())).sample(random)
 
 
 def _ended(path: tuple[int, ...], after: TargetAfter, random: Random) -> TreeVerdict:

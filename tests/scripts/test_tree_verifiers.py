@@ -19,7 +19,6 @@ from scipy import stats
 from scripts.support import tree_verifiers
 from scripts.support.tree_verifiers import (
     Fork,
-    Shares,
     TargetAfter,
     TreeVerdict,
     TreeVerifier,
@@ -28,16 +27,21 @@ from scripts.support.tree_verifiers import (
     drawn_fork,
     mixed_fork,
     repeated_fork,
-    residual,
-    shares_of,
     verify_by_rejection,
     verify_by_selection,
     verify_by_traversal,
     verify_chosen,
     verify_trunk,
+)
+from specchat.decoding import verification
+from specchat.decoding.distribution import (
+    LARGEST_TABLE,
+    Distribution,
+    Random,
+    Shares,
+    excess_of,
     without,
 )
-from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.verification import verify_by_block
 
@@ -264,10 +268,16 @@ def _unscaled(proposed: Shares, token: int) -> Shares:
 
 def _forgotten(wanted: Shares, proposed: Shares, scale: float = 1.0) -> tuple[Shares, float]:
     """Forget the residual: draw the target's own token from p."""
-    return wanted, residual(wanted, proposed, scale)[1]
+    return wanted, excess_of(wanted, proposed, scale)[1]
 
 
-class _Left(Shares):
+def replace_part(patch: pytest.MonkeyPatch, part: str, mutant: Callable[..., Any]) -> None:
+    """Replace a function that the verifiers use."""
+    for module in (tree_verifiers, verification):
+        patch.setattr(module, part, mutant)
+
+
+class _Left(dict[int, float]):
     """A q without some tokens, which no drawn token may be; such a one is rejected."""
 
     def __missing__(self, token: int) -> float:
@@ -281,7 +291,7 @@ def _without(proposed: Shares, token: int) -> Shares:
 def _drawn_as_alike(draft: Sequence[Fork], after: TargetAfter, random: Random) -> TreeVerdict:
     """Verify siblings by a q that keeps the tokens drawn before."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tree_verifiers, "without", lambda proposed, _: proposed)
+        replace_part(patched, "without", lambda proposed, _: proposed)
         return verify_by_traversal(draft, after, random)
 
 
@@ -306,12 +316,12 @@ def off(name: str, after: Callable[[World], TargetAfter] | None = None) -> float
 
 
 @pytest.mark.parametrize("name", WITHOUT_REPLACEMENT)
-@pytest.mark.parametrize(("part", "mutant"), [("without", _unscaled), ("residual", _forgotten)])
+@pytest.mark.parametrize(("part", "mutant"), [("without", _unscaled), ("excess_of", _forgotten)])
 def test_a_forgotten_part_shows(
     name: str, part: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The normalised q, or the residual."""
-    monkeypatch.setattr(tree_verifiers, part, mutant)
+    replace_part(monkeypatch, part, mutant)
     assert off(name) > 1e-3
 
 
@@ -326,7 +336,7 @@ def test_siblings_drawn_with_replacement_show(
     verify: TreeVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If they are verified as if drawn without."""
-    monkeypatch.setattr(tree_verifiers, "without", _without)
+    replace_part(monkeypatch, "without", _without)
     world = World(4, 2, seed=3)
     assert error_of(world, law_of(world, Method(verify, drawn_fork), (2, 2))) < ROUNDING
     assert error_of(world, law_of(world, Method(verify, repeated_fork), (2, 2))) > 1e-3
@@ -435,7 +445,7 @@ def test_the_division_factor_is_the_smallest() -> None:
     generator = np.random.default_rng(5)
     for _ in range(50):
         rows = [Distribution(np.arange(5), generator.dirichlet(np.ones(5))) for _ in range(2)]
-        wanted, proposed = map(shares_of, rows)
+        wanted, proposed = (each.shares() for each in rows)
         assert division(wanted, proposed, 1)[0] == 1.0
         factor, weight = division(wanted, proposed, 3)
         assert 1.0 <= factor <= 3.0
