@@ -12,7 +12,7 @@ HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "d
 
 PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
 SUMMED_FIELDS = (
-    "generated_tokens", "steps", "drafted", "accepted",
+    "generated_tokens", "steps", "drafted", "accepted", "nodes",
     "decode_s", "draft_s", "verify_s", "overhead_s", "saved_s", "reasoning_tokens", "reasoning_s",
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")

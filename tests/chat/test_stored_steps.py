@@ -10,7 +10,7 @@ import pytest
 from specchat.chat import stored_steps
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps, steps_column, steps_of
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, TreeToken
 
 STEPS = (
     Chunk(
@@ -20,6 +20,12 @@ STEPS = (
     ),
     Chunk("", (3,), ("target",), ("",), finish="stop"),
 )  # fmt: skip
+TREE = (
+    TreeToken("Hello", 0, "draft", is_accepted=True),
+    TreeToken("\ud800", 1, "draft", is_accepted=False),
+    TreeToken(" you", 1, "head", is_accepted=True),
+    TreeToken(" they", 3, "suffix", is_accepted=False),
+)
 
 
 def written(store: Store, steps: tuple[Chunk, ...] = STEPS) -> int:
@@ -45,6 +51,52 @@ def test_steps_survive_closing(tmp_path: Path) -> None:
         alternatives=(((5, "Hello", 0.8), (8, "?\ufffd", 0.1)), ((6, " w", 1.0),))
     )
     assert found.steps == (shown, STEPS[1])
+
+
+def test_trees_survive_closing(tmp_path: Path) -> None:
+    """With the origins of branches that no emitted token has; other steps have none."""
+    step = Chunk(
+        "Hello you!", (5, 7, 8), ("draft", "head", "target"), ("Hello", " you", "!"), (5, 7, 6),
+        ("\ud800",), tree=TREE,
+    )  # fmt: skip
+    with Store(tmp_path / "history.db") as store:
+        answer = written(store, (step, *STEPS))
+    with Store(tmp_path / "history.db") as store:
+        found = store.steps(answer)
+
+    assert found is not None
+    assert found.steps[0].tree == (TREE[0], TREE[1]._replace(text="?"), *TREE[2:])
+    assert [each.tree for each in found.steps[1:]] == [(), ()]
+
+
+def test_steps_stored_before_there_were_trees_are_read() -> None:
+    """Rows without a tree are those of older conversations."""
+    step = '[[5], [0], ["Hi"], [5, 6], 1, [], [], "stop"]'
+    record = f'{{"origins": ["draft"], "pieces": [[6, "no"]], "steps": [{step}]}}'
+    (found,) = steps_of(zlib.compress(record.encode()))
+    assert found == Chunk("Hi", (5,), ("draft",), ("Hi",), (5, 6), ("no",), "stop")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        '["a", 0, 0]',
+        '["a", 1, 0, 0]',
+        '["a", -1, 0, 0]',
+        '["a", 0, 1, 0]',
+        '["a", 0, 0, 0, "b", 1, 0, 1]',
+        '["a", 0, 0, 1, "b", 0, 0, 1]',
+        '["a", 0, 0, 1, "b", 1, 0, 1]',
+        '["a", null, 0, 0]',
+        '["a", Infinity, 0, 0]',
+        "7",
+    ],
+)
+def test_trees_that_are_none_of_their_draft_are_damaged(tree: str) -> None:
+    """Parents come first, and what was accepted is one path, no longer than the step."""
+    start, end = '{"origins": ["draft"], "pieces": [], "steps": [[[5], [0], ["Hi"], [5], 0', "]]}"
+    assert steps_of(zlib.compress(f'{start}, [], [], "stop", ["a", 0, 0, 1]{end}'.encode()))
+    assert steps_of(zlib.compress(f'{start}, [], [], "stop", {tree}{end}'.encode())) == ()
 
 
 def test_an_answer_that_grows_again_has_no_steps(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 CONTRACT = {
     "prompt_tokens": int, "cached_tokens": int, "generated_tokens": int, "reasoning_tokens": int,
     "steps": int,
-    "drafted": int, "accepted": int, "forced": int, "acceptance_rate": float,
+    "drafted": int, "accepted": int, "nodes": int, "forced": int, "acceptance_rate": float,
     "tokens_per_step": float,
     "accepted_by_position": list, "acceptance_histogram": list, "time_to_first_token_s": float,
     "prompt_s": float, "decode_s": float, "draft_s": float, "verify_s": float,
@@ -95,6 +95,28 @@ def test_statistics_keep_the_contract(engine: Engine) -> None:
     assert (engine.stats.drafter, engine.stats.draft_length) == ("suffix+model", "auto")
     assert engine.stats.pass_costs[1] > 0
     assert len(engine.stats.pass_costs) == 33
+
+
+def test_the_steps_of_both_engines_have_trees(engine: Engine) -> None:
+    """As many nodes as were verified; the accepted ones are a path, and emitted."""
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "draft_length": 3}
+    chunks = list(engine.generate(PROMPT, draft_tree=9, drafter="model", **options))
+    trees = [each.tree for each in chunks if each.tree]
+
+    assert trees
+    assert all(3 < len(tree) <= 9 for tree in trees[:-1])
+    assert sum(map(len, trees)) <= engine.stats.nodes <= 9 * engine.stats.steps
+    assert engine.stats.nodes > engine.stats.drafted
+    for each in chunks:
+        path = [number for number, token in enumerate(each.tree, 1) if token.is_accepted]
+        assert [each.tree[number - 1].parent for number in path] == [0, *path][: len(path)]
+        assert all(0 <= token.parent < number for number, token in enumerate(each.tree, 1))
+        if each.tree:
+            assert each.tokens[: len(path)] == each.proposed[: len(path)]
+            assert {token.origin for token in each.tree} == {"draft"}
+    chain = engine.generate(PROMPT, draft_tree="off", drafter="model", **options)
+    assert not any(each.tree for each in chain)
+    assert engine.stats.nodes == engine.stats.drafted
 
 
 def test_a_second_question_reuses_the_first(engine: Engine) -> None:
