@@ -9,7 +9,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any, NamedTuple
 
-from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall
+from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall, TreeToken
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import (
@@ -86,6 +86,8 @@ class Script:
     """What could have stood in the place of each token."""
     chances: tuple[tuple[float, float], ...] = ()
     """The target's and the drafter's probability of the first drafted tokens of each step."""
+    tree: tuple[TreeToken, ...] = ()
+    """The tree of each whole step, in which two tokens are accepted."""
     asked: list[tuple[list[dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
     finish: Finish = "stop"
     """How each answer ends."""
@@ -188,6 +190,7 @@ class ScriptedEngine(Engine):
             tuple(range(len(tokens))), origins, tuple(each.text for each in tokens),
             (1, 2, 3) * self._drafts, (" no",) * self._drafts, finish, self.stats.decode_s,
             self._script.chances, alternatives=(self._script.alternatives,) * len(tokens),
+            tree=self._script.tree if len(tokens) == len(ORIGINS) else (),
         )  # fmt: skip
         if not self._script.reasoning and not self._script.calls:
             return step

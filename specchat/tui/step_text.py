@@ -15,12 +15,21 @@ from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
+from specchat.tui.step_tokens import (
+    DROPPED,
+    FORCED,
+    KEPT,
+    OWN,
+    is_own,
+    num_accepted,
+    num_kept,
+    tokens_of,
+    visible,
+)
 from specchat.wording import percent
 
-KEPT, DROPPED, OWN, FORCED = "✔", "✘", "+", "="
-"""The marks of tokens, so that they can be told apart without colours."""
-CHIP, ALTERNATIVE = "chip", "alternative"
-"""The keys of a chip's and an alternative's position in the metadata of their styles."""
+ALTERNATIVE = "alternative"
+"""The key of an alternative's position in the metadata of its style."""
 HERE = Style.from_meta({"here": True})
 """Marks the token under the cursor in the text."""
 BAR_WIDTH = 12
@@ -58,7 +67,7 @@ def story(step: Chunk) -> str:
     forced = step.origins.count(GRAMMAR.name)
     if forced == len(step.texts):
         return f"The grammar forced the first {_tokens(forced)}: that took no pass."
-    within = step.origins[: _num_kept(step)].count(GRAMMAR.name)
+    within = step.origins[: num_kept(step)].count(GRAMMAR.name)
     parts = [_own_story(step)]
     if within:
         parts.append(f"The grammar forced {within} in between.")
@@ -73,10 +82,12 @@ def _tokens(count: int) -> str:
 
 def _own_story(step: Chunk) -> str:
     """Return what drafter and target did in a step."""
-    kept = _num_accepted(step)
+    kept = num_accepted(step)
     drafted = kept + len(step.rejected)
     if step.origins[-1] == CHOSEN:
         return "You chose the last token; the answer went on from there."
+    if step.tree:
+        return _story_of_tree(step)
     if not drafted:
         return "Nothing was drafted: the target wrote 1 token in one pass."
     start = f"{drafted} token{'s were' if drafted > 1 else ' was'} drafted and checked in one pass"
@@ -85,9 +96,20 @@ def _own_story(step: Chunk) -> str:
             f"kept {kept} and replaced the next one" if kept else "kept none and wrote its own"
         )
         return f"{start}: the target {how_many}."
-    if _is_own(step):
+    if is_own(step):
         return f"{start}: the target kept {'all' if drafted > 1 else 'it'} and added 1 of its own."
     return f"{start}: the target kept {'all' if drafted > 1 else 'it'}."
+
+
+def _story_of_tree(step: Chunk) -> str:
+    """Return what drafter and target did in a step whose draft had branches."""
+    tokens = tokens_of(step)
+    kept = [each for each in tokens if each.mark == KEPT]
+    drafted = len(kept) + sum(each.mark == DROPPED for each in tokens)
+    beside = sum(each.is_branch for each in kept)
+    how_many = f"{len(kept)} ({beside} on a branch)" if beside else str(len(kept) or "none")
+    own = f" and {'added 1' if kept else 'wrote its own'}" if is_own(step) else ""
+    return f"A tree of {drafted} tokens: the target kept {how_many}{own}."
 
 
 def sentence(
@@ -144,7 +166,7 @@ def legend(steps: Sequence[Chunk], width: int) -> list[Content]:
         for each in origins()
         if each.name in names - {TARGET.name, GRAMMAR.name, CHOSEN}
     ]
-    if any(step.rejected for step in steps):
+    if any(step.rejected or not all(each.is_accepted for each in step.tree) for step in steps):
         items.append(_mark(DROPPED, "rejected", REJECTED))
     items.append(_mark(OWN, "the target's own", origin_style(TARGET.name)))
     if GRAMMAR.name in names:
@@ -158,74 +180,13 @@ def _mark(mark: str, words: str, style: str) -> Content:
     return Content.assemble((f"{mark} ", f"bold {style}"), (words, MUTED))
 
 
-def chips(step: Chunk, cursor: int) -> Iterator[Content]:
-    """Yield the tokens of a step as chips.
-
-    The chip under the cursor is in brackets; clicking a chip moves the cursor to it.
-    """
-    for place, (mark, piece, name) in enumerate(marked_tokens(step)):
-        style = origin_style(name) if name else f"{REJECTED} strike"
-        left, right = "[]" if place == cursor else "  "
-        chip = Content.styled(f"{left}{mark} {_visible(piece)}{right}", f"reverse {style}")
-        yield chip.stylize(Style.from_meta({CHIP: place}))
-
-
-def marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
-    """Return the mark, text and origin of each token.
-
-    The draft comes first, in order, then the target's own token. A grammar may force some within
-    the draft and others behind it.
-    """
-    kept = _num_kept(step)
-    marks = [
-        FORCED if name == GRAMMAR.name else KEPT if index < kept else OWN
-        for index, name in enumerate(step.origins)
-    ]
-    found = list(zip(marks, step.texts, step.origins, strict=True))
-    return [*found[:kept], *((DROPPED, piece, "") for piece in step.rejected), *found[kept:]]
-
-
-def fate(step: Chunk, cursor: int) -> Content:
-    """Return what became of the token under the cursor, and why."""
-    mark, piece, name = marked_tokens(step)[cursor]
-    token = f"[{_visible(piece)}] "
-    if mark in {OWN, FORCED}:
-        return Content.assemble(token, (_kind(step, name), MUTED))
-    outcome = "kept" if mark == KEPT else "rejected"
-    if cursor < len(step.chances):
-        target, drafter = map(percent, step.chances[cursor])
-        words = (
-            (f"{outcome} · probability: drafter ", MUTED),
-            drafter,
-            (" · target ", MUTED),
-            target,
-        )
-        return Content.assemble(token, *words)
-    last_checked = len(step.chances) - 1 if step.chances else _num_kept(step)
-    if mark == DROPPED and cursor > last_checked:
-        outcome = "not checked: a token before it was rejected"
-    return Content.assemble(token, (outcome, MUTED))
-
-
-def _kind(step: Chunk, name: str) -> str:
-    if name == CHOSEN:
-        return "chosen by you: the answer goes on from here"
-    if name == GRAMMAR.name:
-        return "forced by the grammar: no other token may come here"
-    if step.rejected:
-        return "correction: replaces the first rejected token"
-    if _num_accepted(step):
-        return "free token: all draft tokens accepted"
-    return "plain decoding: no drafts"
-
-
 def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
     """Yield the tokens that could have stood at an index, with the model's own probabilities."""
     found = step.alternatives[index] if index < len(step.alternatives) else ()
     if not found:
         return
     yield Content.styled(next((each for each in OFFERS if len(each) <= width), OFFERS[-1]), MUTED)
-    texts = [_visible(text) if text else END for _, text, _ in found]
+    texts = [visible(text) if text else END for _, text, _ in found]
     room = max(map(cell_len, texts))
     for number, ((token, _, share), shown) in enumerate(zip(found, texts, strict=True)):
         bar = "█" * round(BAR_WIDTH * share)
@@ -235,48 +196,3 @@ def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
             (f"{bar:<{BAR_WIDTH}}", MUTED), f" {percent(share):>5}", (note, MUTED),
         )  # fmt: skip
         yield line.stylize(Style.from_meta({ALTERNATIVE: number}))
-
-
-def has_draft(step: Chunk) -> bool:
-    """Return True if tokens were drafted in a step, kept or not."""
-    return bool(step.rejected) or _num_accepted(step) > 0
-
-
-def _is_own(step: Chunk) -> bool:
-    """Return True if the step has a token that was neither drafted nor forced."""
-    return any(name in {TARGET.name, CHOSEN} for name in step.origins)
-
-
-def _num_kept(step: Chunk) -> int:
-    """Return how many tokens of the draft were kept, those that a grammar forced there included.
-
-    They are at the beginning of the step, and the target's own token is behind them.
-    """
-    own = [index for index, name in enumerate(step.origins) if name in {TARGET.name, CHOSEN}]
-    if own:
-        return own[0]
-    return len(step.texts) if _num_accepted(step) else 0
-
-
-def _num_accepted(step: Chunk) -> int:
-    """Return how many drafted tokens were accepted."""
-    return len(step.texts) - _is_own(step) - step.origins.count(GRAMMAR.name)
-
-
-def index_in_answer(step: Chunk, chip: int) -> int:
-    """Return the index among a step's tokens of the one at a chip, or of the one in its place.
-
-    For a rejected token that is the target's own; the ones after it have no place in the answer.
-    """
-    num_kept, num_rejected = _num_kept(step), len(step.rejected)
-    if chip <= num_kept:
-        return chip
-    return chip - num_rejected if chip >= num_kept + num_rejected else len(step.tokens)
-
-
-def _visible(piece: str) -> str:
-    """Return a token's text, with visible signs for line ends, tabs and surrounding spaces."""
-    shown = harmless(piece).replace("\n", "⏎").replace("\t", "⇥")
-    inner = shown.strip(" ")
-    before, _, after = shown.partition(inner) if inner else ("", "", shown)
-    return f"{'·' * len(before)}{inner}{'·' * len(after)}" or "(part of a character)"

@@ -20,7 +20,7 @@ from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
-from specchat.decoding.chunk import ToolCall
+from specchat.decoding.chunk import ToolCall, TreeToken
 from specchat.engine.api import Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
@@ -42,6 +42,7 @@ SCREENS = {
     "chat": [],
     "origins": ["f4"],
     "steps": ["f6"],
+    "tree": ["f6", "down", "down"],
     "help": ["f1"],
     "models": ["f8"],
     "stats": [*"/stats", "enter"],
@@ -50,7 +51,17 @@ SCREENS = {
     "sidebar": ["f2"],
     "calls": ["shift+up", "space"],
 }
-IN_ALL_SIZES = ("chat", "models", "stats", "settings", "sidebar", "help")
+IN_ALL_SIZES = ("chat", "models", "stats", "settings", "sidebar", "help", "tree")
+TREE = tuple(
+    TreeToken(text, parent, "draft", number in {1, 6})
+    for number, (text, parent) in enumerate(
+        [
+            ("**", 0), (" draft", 1), (" model", 2), (" names", 3), ("The", 0), ("Dra", 1),
+            (" some", 1), ("\n", 2), ("文字", 2), ("```", 5), ("its", 4), (" the", 4),
+        ],
+        1,
+    )
+)  # fmt: skip
 CHOICE = PairChoice("demo", "A tiny model that knows specchat", Loading(Path("target.gguf")))
 OFFERS = (
     Offer(
@@ -137,6 +148,8 @@ async def drawn(
     script = Script([ANSWER], REASONING)
     if screen == "calls":
         script.answers, script.calls = ["Let me measure that."], CALLS
+    if screen == "tree":
+        script.tree = TREE
     app = chat(script, screen=ScreenOptions(theme=theme), offers=lambda: OFFERS)
     async with app.run_test(size=SIZES[size]) as pilot:
         composer = app.query_one(Composer)

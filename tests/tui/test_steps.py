@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -11,19 +12,20 @@ from textual.widgets import Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, TreeToken
 from specchat.tui.screens.steps_screen import StepsScreen
-from specchat.tui.step_text import (
+from specchat.tui.step_drawing import drawn
+from specchat.tui.step_text import sentence, story
+from specchat.tui.step_tokens import (
     DROPPED,
     KEPT,
     OWN,
     fate,
     index_in_answer,
     marked_tokens,
-    sentence,
-    story,
+    tokens_of,
 )
-from specchat.tui.step_text import FORCED as MARK_FORCED
+from specchat.tui.step_tokens import FORCED as MARK_FORCED
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -210,3 +212,157 @@ def test_the_text_around_a_step_is_cut_at_both_ends() -> None:
         assert "word199" in words
         assert "word200" in words
     assert sentence([DRAFTED], 0, 0, 40, 5)[0].plain.rstrip() == "a b c"
+
+
+def tree_of(*tokens: tuple[str, int], accepted: tuple[int, ...]) -> tuple[TreeToken, ...]:
+    """Return a tree of tokens and their parents, of which some were accepted."""
+    return tuple(
+        TreeToken(text, parent, "draft", number in accepted)
+        for number, (text, parent) in enumerate(tokens, 1)
+    )
+
+
+TREE = Chunk(
+    "The cat ran away", (1, 2, 5, 9), ("draft", "draft", "draft", "target"),
+    ("The", " cat", " ran", " away"), (1, 2, 5, 3, 4), (" sat", " on"),
+    chances=((0.9, 0.8), (0.5, 0.4), (0.1, 0.7)), alternatives=(OTHERS,) * 4,
+    tree=tree_of(
+        ("The", 0), (" cat", 1), (" sat", 2), (" on", 3), (" dog", 1), (" ran", 2), ("A", 0),
+        ("\n", 2), (" big", 5), (" bad", 5), accepted=(1, 2, 6),
+    ),
+)  # fmt: skip
+
+
+def plain_lines(step: Chunk, cursor: int, width: int) -> list[str]:
+    """Return a step as it is drawn, without colours."""
+    return [line.plain.rstrip() for line in drawn(step, cursor, width)[0]]
+
+
+def test_a_tree_is_drawn_with_its_branches_below() -> None:
+    """Where they fork; heavy lines join what was accepted."""
+    assert plain_lines(TREE, 0, 60) == [
+        "┯[✔ The]┯ ✔ ·cat ┱ ✘ ·sat ─ ✘ ·on",
+        "│       │        ┡ ✔ ·ran ━ + ·away",
+        "│       │        └ ✘ ⏎",
+        "│       └ ✘ ·dog ┬ ✘ ·big",
+        "│                └ ✘ ·bad",
+        "└ ✘ A",
+    ]
+
+
+def test_a_narrow_tree_goes_on_below() -> None:
+    """A line ends where the next token would not fit with what hangs below it."""
+    assert plain_lines(TREE, 5, 24) == [
+        "┯ ✔ The ┯ ✔ ·cat ━",
+        "│       └ ✘ ·dog ─",
+        "│        ┬ ✘ ·big",
+        "│        └[✘ ·bad]",
+        "└ ✘ A",
+        "┱ ✘ ·sat ─ ✘ ·on",
+        "┡ ✔ ·ran ━ + ·away",
+        "└ ✘ ⏎",
+    ]
+    assert drawn(TREE, 5, 24)[1] == 3
+
+
+@pytest.mark.parametrize("accepted", [(), (1,), (1, 2)])
+def test_the_targets_own_token_is_in_the_tree(accepted: tuple[int, ...]) -> None:
+    """Behind the accepted ones: on the draft, beside it, or below the first token."""
+    tree = tree_of(("a", 0), ("b", 1), ("c", 0), accepted=accepted)
+    texts = (*"ab"[: len(accepted)], "x")
+    origins = (*["draft"] * len(accepted), "target")
+    step = Chunk("", tuple(range(len(texts))), origins, texts, tree=tree)
+    own = next(each for each in tokens_of(step) if each.mark == OWN)
+    assert own.place == len(accepted)
+    assert (
+        plain_lines(step, 9, 40)
+        == {
+            0: ["┱ ✘ a ─ ✘ b", "┠ ✘ c", "┗ + x"],
+            1: ["┯ ✔ a ┱ ✘ b", "│     ┗ + x", "└ ✘ c"],
+            2: ["┯ ✔ a ━ ✔ b ━ + x", "└ ✘ c"],
+        }[len(accepted)]
+    )
+
+
+def test_every_tree_fits_its_lines() -> None:
+    """With all of its tokens, whatever their texts; a tree of too many forks is not drawn."""
+    texts = ["a", "\n", "世界世界世界世界", " of a long token without an end", "\x1b[31m", ""]
+    randomly = random.Random(5)
+    for width in (34, 60, 100):
+        for _ in range(60):
+            count = randomly.randrange(1, 33)
+            parents = [max(0, at - randomly.choice([0, 0, 1, 2, 5])) for at in range(count)]
+            kept = [number for number in range(1, count + 1) if number <= count % 4]
+            kept = [number for number in kept if parents[:number] == list(range(number))]
+            tree = tree_of(
+                *((randomly.choice(texts), parent) for parent in parents), accepted=tuple(kept)
+            )
+            origins = (*["draft"] * len(kept), "target")
+            step = Chunk("", (1,) * len(origins), origins, ("x",) * len(origins), tree=tree)
+            lines, row = drawn(step, count, width)
+            words = "".join(line.plain for line in lines)
+            assert all(line.cell_length <= width for line in lines)
+            assert words.count("✘") + words.count("✔") + words.count("+") == count + 1
+            assert "[" in lines[row].plain.replace("[31m", "")
+            assert "\x1b" not in words
+    forks = ((f"t{at}", max(0, at - at % 2 - 1)) for at in range(2000))
+    deep = Chunk("", (1,), ("target",), ("x",), tree=tree_of(*forks, accepted=()))
+    assert len(drawn(deep, 0, 80)[0]) > 100
+
+
+def test_tokens_of_a_tree_say_what_became_of_them() -> None:
+    """What competed for a place has its index; probabilities are those of the draft alone."""
+    found = {each.text: place for place, each in enumerate(tokens_of(TREE))}
+    words = {text: fate(TREE, place).plain.partition("] ")[2] for text, place in found.items()}
+    assert list(found) == [
+        "The", "A", " cat", " dog", " big", " bad", " sat", " ran", " away", "\n", " on"
+    ]  # fmt: skip
+    assert "drafter 40 % · target 50 %" in words[" cat"]
+    assert "rejected · probability: drafter 70 % · target 10 %" in words[" sat"]
+    assert words[" ran"] == "kept: a branch beside the draft"
+    assert words[" dog"] == words["\n"] == "rejected: a branch beside the draft"
+    assert words[" big"] == words[" on"] == "not checked: a token before it was rejected"
+    assert words[" away"] == "free token: it follows an accepted branch"
+    assert [index_in_answer(TREE, found[text]) for text in ("A", " dog", " sat", " away")] == [
+        0, 1, 2, 3,
+    ]  # fmt: skip
+    assert index_in_answer(TREE, found[" on"]) == len(TREE.tokens)
+    assert story(TREE) == "A tree of 10 tokens: the target kept 3 (1 on a branch) and added 1."
+
+
+@pytest.mark.parametrize("size", [(40, 20), (120, 36)], ids=str)
+async def test_a_tree_can_be_walked_and_left_at_a_branch(size: tuple[int, int]) -> None:
+    """The tokens before the chosen one stay, with what is known of them."""
+    app = chat(Script())
+    chosen: list[Chunk] = []
+    async with app.run_test(size=size) as pilot:
+        await app.push_screen(
+            StepsScreen([*LONG[:3], TREE]), lambda steps: chosen.extend(steps or ())
+        )
+        await until(pilot, lambda: "[✔ The]" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: "[✘ ·sat]" in screen_text(app))
+        await pilot.press("down", "down")
+        await until(pilot, lambda: "[+ ·away]" in screen_text(app))
+        await pilot.press("2")
+        await until(pilot, lambda: bool(chosen))
+    last = chosen[-1]
+    assert last.tokens == (1, 2, 5, 77)
+    assert last.origins == ("draft", "draft", "draft", "chosen")
+    assert last.chances == ((0.9, 0.8), (0.5, 0.4))
+    assert last.tree == ()
+
+
+async def test_trees_are_drawn_after_a_restart(tmp_path: Path) -> None:
+    """As they were stored with their answer; texts that control a terminal are not shown."""
+    path = tmp_path / "history.db"
+    tree = tree_of(("abcd", 0), ("no", 1), ("\x1b[2J", 0), ("efgh", 1), accepted=(1, 4))
+    async with chat(Script(["abcdefghijkl"], tree=tree), path).run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await app.actions.conversations.open(1)
+        await pilot.press("f6")
+        await until(pilot, lambda: "┱ ✘ no" in screen_text(app))
+        assert "┗ ✔ efgh ━ + ijkl" in screen_text(app)
+        assert "└ ✘ \ufffd[2J" in screen_text(app)

@@ -1,7 +1,6 @@
 """An answer step by step: the tokens of each step as chips, and what could have stood there."""
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,23 +13,16 @@ from textual.widgets import Static
 
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.drafter_registry import CHOSEN
-from specchat.tui.cards import packed
 from specchat.tui.screens.dialogs import CLOSING, Dialog
-from specchat.tui.step_text import (
-    ALTERNATIVE,
-    CHIP,
+from specchat.tui.step_drawing import CHIP, drawn
+from specchat.tui.step_text import ALTERNATIVE, END, alternatives, heading, legend, sentence
+from specchat.tui.step_tokens import (
     DROPPED,
-    END,
     OWN,
-    alternatives,
-    chips,
     fate,
     has_draft,
-    heading,
     index_in_answer,
-    legend,
-    marked_tokens,
-    sentence,
+    tokens_of,
 )
 
 ROOMY = 24
@@ -89,8 +81,9 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
     def action_seek(self, is_rejected: bool) -> None:
         """Move to the next rejected token, or to the next step with a draft."""
         for place in range(self._place, len(self._steps)):
-            for chip, (mark, _, _) in enumerate(marked_tokens(self._steps[place])):
-                is_wanted = mark == DROPPED if is_rejected else mark != OWN and chip == 0
+            for chip, token in enumerate(tokens_of(self._steps[place])):
+                is_wrong = token.mark == DROPPED and not token.is_branch
+                is_wanted = is_wrong if is_rejected else token.mark != OWN and chip == 0
                 if is_wanted and (place, chip) > (self._place, self._cursor):
                     self._go_to(place, chip)
                     return
@@ -98,8 +91,7 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
 
     def action_point(self, step: int) -> None:
         """Move the cursor by a number of chips."""
-        shown = self._steps[self._place]
-        last = len(shown.texts) + len(shown.rejected) - 1
+        last = len(tokens_of(self._steps[self._place])) - 1
         self._move_cursor(min(max(self._cursor + step, 0), last))
 
     def on_click(self, event: Click) -> None:
@@ -144,9 +136,10 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
     def _scroll_to_cursor(self) -> None:
         """Scroll a step with many drafts just enough to show the cursor."""
         area, shows_step = self.query_one(VerticalScroll), self.query_one("#step")
-        shown = islice(chips(self._steps[self._place], self._cursor), self._cursor + 1)
-        row = len(packed(shown, area.scrollable_content_region.width))
-        area.scroll_to_region(Region(0, shows_step.virtual_region.y + row, 1, 1), animate=False)
+        width = area.scrollable_content_region.width
+        _, row = drawn(self._steps[self._place], self._cursor, width)
+        below = shows_step.virtual_region.y + row + 1
+        area.scroll_to_region(Region(0, below, 1, 1), animate=False)
 
     def action_page(self, step: int) -> None:
         """Scroll a step with many drafts by a page, up (-1) or down (1)."""
@@ -154,8 +147,18 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
         (area.scroll_page_up, area.scroll_page_down)[step > 0](animate=False)
 
     def _show(self) -> None:
+        """Show the step; again where a scroll bar appears or goes, which changes the width."""
         area = self.query_one(VerticalScroll)
         width = area.scrollable_content_region.width
+        self._show_in(area, width)
+
+        def again() -> None:
+            if self.is_mounted and (now := area.scrollable_content_region.width) != width:
+                self._show_in(area, now)
+
+        self.call_after_refresh(again)
+
+    def _show_in(self, area: VerticalScroll, width: int) -> None:
         steps = [*self._steps]
         last = steps[-1]
         if self._is_complete and not last.texts[-1]:
@@ -164,7 +167,7 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
         gap = [Content()] * is_roomy
         lines = [
             *gap,
-            *packed(chips(step, self._cursor), width),
+            *drawn(step, self._cursor, width)[0],
             *legend(self._steps, width),
             *gap,
             fate(step, self._cursor),
@@ -179,13 +182,17 @@ class StepsScreen(Dialog[Sequence[Chunk]]):
 
 
 def _with(step: Chunk, index: int, chosen: Alternative) -> Chunk:
-    """Return a step up to one of its tokens, with another token in the place of that one."""
+    """Return a step up to one of its tokens, with another token in the place of that one.
+
+    Of a tree the accepted tokens stay, one behind another.
+    """
+    kept = [each for each in tokens_of(step) if each.place < index and each.mark != DROPPED]
     return Chunk(
         "".join(step.texts[:index]),
         (*step.tokens[:index], chosen[0]),
         (*step.origins[:index], CHOSEN),
         (*step.texts[:index], ""),  # a part of a character has no text: the engine decides
         step.proposed[:index],
-        chances=step.chances[:index],
+        chances=tuple(each.chances for each in kept if each.chances),
         alternatives=step.alternatives[: index + 1],
     )
