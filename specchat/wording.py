@@ -133,7 +133,18 @@ def drafting_text(statistics: Mapping[str, Any]) -> str:
         return "nothing drafted"
     accepted = percent(statistics.get("acceptance_rate", 0.0))
     per_pass = statistics.get("tokens_per_step", 0.0)
-    return f"{accepted} of {drafted} draft tokens accepted · {per_pass:.2f} tokens per target pass"
+    line = f"{accepted} of {drafted} draft tokens accepted · {per_pass:.2f} tokens per target pass"
+    nodes = nodes_per_step(statistics)
+    return f"{line} · trees of {nodes:.1f} tokens" if nodes else line
+
+
+def nodes_per_step(statistics: Mapping[str, Any]) -> float:
+    """Return the tokens verified per step, where drafts had branches; else 0.0.
+
+    An answer from before there were branches does not say.
+    """
+    nodes, steps = statistics.get("nodes") or 0, statistics.get("steps")
+    return nodes / steps if steps and nodes > statistics.get("drafted", 0) else 0.0
 
 
 def answer_line(statistics: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import specchat
 from specchat.gguf.origin import Origin
 from specchat.wording import (
     answer_line,
+    drafting_text,
     duration_text,
     positions_text,
     size_text,
@@ -117,6 +118,15 @@ def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
         "50.0 tokens/s · 30 tokens · 50 % of 40 draft tokens accepted · 3.00 tokens per target pass"
         " · 1.4x faster"
     )
+
+
+def test_a_line_says_how_large_trees_were() -> None:
+    """Only where drafts had branches: an older answer does not say, and chains have none."""
+    stats = {"drafted": 40, "acceptance_rate": 0.5, "tokens_per_step": 3.0, "steps": 10}
+    chain = "50 % of 40 draft tokens accepted · 3.00 tokens per target pass"
+
+    assert drafting_text(stats) == drafting_text({**stats, "nodes": 40}) == chain
+    assert drafting_text({**stats, "nodes": 95}) == f"{chain} · trees of 9.5 tokens"
 
 
 def test_positions_are_counted_from_1() -> None:

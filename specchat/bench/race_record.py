@@ -27,12 +27,16 @@ RaceProgress = Callable[[str, int], object]
 
 @dataclass(frozen=True, slots=True)
 class RaceStep:
-    """The output of a step, `seconds` after the end of the prompt, with each token's origin."""
+    """The output of a step, `seconds` after the end of the prompt, with each token's origin.
+
+    A draft with branches had `nodes` tokens, others have 0.
+    """
 
     seconds: float
     texts: tuple[str, ...]
     origins: tuple[str, ...]
     rejected: tuple[str, ...] = ()
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Lane:
     def of(cls, chunks: Sequence[Chunk], statistics: Statistics) -> Self:
         """Return the lane of a decoded answer; SpecchatError if it is empty."""
         steps = [
-            RaceStep(each.seconds, each.texts, each.origins, each.rejected)
+            RaceStep(each.seconds, each.texts, each.origins, each.rejected, len(each.tree))
             for each in chunks
             if each.tokens
         ]
@@ -88,7 +92,7 @@ class Lane:
         for step in self.steps:
             num_emitted, took = len(step.texts), step.seconds - before
             own = sum(step.origins.count(each.name) for each in (TARGET, GRAMMAR))
-            num_drafted = num_emitted - own + len(step.rejected)
+            num_drafted = step.nodes or num_emitted - own + len(step.rejected)
             times.add(num_drafted, num_emitted, took, took, 0.0)
             before = step.seconds
 

@@ -136,6 +136,7 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
         "draft_off_reason": statistics.draft_off_reason,
         "acceptance_rate": statistics.acceptance_rate,
         "tokens_per_step": statistics.tokens_per_step,
+        "nodes": statistics.nodes,
         "forced": statistics.forced,
         "valid": statistics.is_valid,
         "by_origin": by_origin,

@@ -120,6 +120,9 @@ def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Co
     texts = {"tokens per target pass": _row("tokens per target pass", per_pass, width)}
     texts["draft length"] = _lines(
         _row("draft length", f"{stats.drafted_per_step:.1f}", width),
+        _row("with branches", f"{figures.nodes_per_step:.1f}", width)
+        if figures.nodes_per_step
+        else Content(),
         Content.styled(figures.why_this_length(), MUTED),
     )
     if stats.drafted:

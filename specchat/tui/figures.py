@@ -17,6 +17,7 @@ from specchat.wording import (
     answer_line,
     counts_line,
     duration_text,
+    nodes_per_step,
     percent,
     saved_text,
     short_line,
@@ -243,10 +244,15 @@ class Figures:
         cost = self.checking() or f"a pass took as long as {passes} plain ones"
         return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
 
+    @property
+    def nodes_per_step(self) -> float:
+        """The tokens drafted per step with all branches; 0 if there were none."""
+        return nodes_per_step(self.statistics.as_dict())
+
     def checking(self) -> str:
         """Return what checking the usual number of tokens costs here; empty if unknown."""
         stats = self.statistics
-        tokens = round(stats.drafted_per_step) + 1
+        tokens = round(self.nodes_per_step or stats.drafted_per_step) + 1
         plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
         if not plain or not ours or tokens == 1:
             return ""

@@ -10,9 +10,9 @@ import pytest
 from bench.race_script import QUESTION, SPECULATIVE, RacingEngine, race_of
 from specchat.bench.race_frame import chip_lines, chips, frame, lane_figures
 from specchat.bench.race_record import Lane, Race, run_race
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, TreeToken
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import Gain
+from specchat.decoding.step_times import Gain, StepTimes
 from specchat.errors import Cancelled, SpecchatError
 
 
@@ -73,6 +73,20 @@ def test_a_record_is_read_back() -> None:
 def test_a_malformed_record_is_no_race(record: dict[str, object]) -> None:
     """A store may hold anything."""
     assert Race.of_record(record) is None
+
+
+def test_the_times_of_trees_are_those_of_their_passes() -> None:
+    """A pass over a draft with branches takes longer than one over the draft alone."""
+    branches = tuple(TreeToken(text, 0, "draft", is_accepted=False) for text in "abc")
+    chain = Chunk("x", (1,), ("target",), ("x",), (2,), ("no",), seconds=0.1)
+    lane = Lane.of([chain, chain._replace(seconds=0.3, tree=branches)], Statistics())
+    times = StepTimes()
+    lane.add_to(times)
+    expected = StepTimes()
+    expected.add(1, 1, 0.1, 0.1, 0.0)
+    seconds = lane.steps[1].seconds - lane.steps[0].seconds
+    expected.add(3, 1, seconds, seconds, 0.0)
+    assert times == expected
 
 
 def test_a_pair_that_cannot_speculate_has_no_race() -> None:

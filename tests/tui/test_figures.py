@@ -7,6 +7,7 @@ import pytest
 from scripted_chat import timed
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.tui.cards import figure_texts
 from specchat.tui.figures import Figures, spark
 from specchat.wording import answer_line
 
@@ -121,6 +122,15 @@ def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:
     assert answer_line({}) == ""
 
 
+def test_the_size_of_trees_is_shown_where_there_were_any() -> None:
+    """Beside the draft length, which counts what was drafted one behind another."""
+    for nodes, line in ((80, None), (0, None), (180, "with branches          9.0")):
+        given = stats(steps=20, nodes=nodes, accepted=40)
+        lines = figure_texts(Figures(given), None, 26)["draft length"].plain.splitlines()
+        assert lines[0] == "draft length           4.0"
+        assert (lines[1] if "branches" in lines[1] else None) == line
+
+
 def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
     """An answer that comes in one piece has a point of its own, not zero."""
     figures = Figures()
@@ -139,6 +149,15 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
         (
             {"draft_length": "auto", "steps": 20, "pass_costs": {1: 0.02, 5: 0.03}},
             "checking 5 tokens costs 1.5x checking one",
+        ),
+        (
+            {
+                "draft_length": "auto",
+                "steps": 20,
+                "nodes": 180,
+                "pass_costs": {1: 0.02, 5: 0.03, 10: 0.05},
+            },
+            "checking 10 tokens costs 2.5x checking one",
         ),
         ({"draft_length": 4}, "fixed by the settings"),
         ({"draft_length": "auto", "draft_off_reason": "it does not pay"}, "it does not pay"),
