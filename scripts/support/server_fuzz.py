@@ -42,6 +42,7 @@ SAMPLING = {
     "logit_bias": {"5": 1},
     "drafter": "auto",
     "draft_length": "auto",
+    "draft_tree": "auto",
     "exact": "auto",
     "verify": False,
     "ignore_eos": False,

@@ -79,7 +79,8 @@ def _run(
     engine.forget()
     prompt = task.prompts[number % len(task.prompts)]
     options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
-    options |= {"drafter": arm.drafter, "draft_length": arm.draft_length, "ignore_end": True}
+    options |= {"drafter": arm.drafter, "draft_length": arm.draft_length}
+    options |= {"draft_tree": arm.draft_tree, "ignore_end": True}
     chunks = list(engine.answer([{"role": "user", "content": prompt}], **options))
     if chunks and chunks[-1].finish == "cancelled":
         return None

@@ -24,12 +24,16 @@ class Arm:
 
     drafter: str = drafter_registry.AUTO
     draft_length: int | str = "auto"
+    draft_tree: int | str = "auto"
 
     @property
     def name(self) -> str:
-        """The drafter, with the draft length if it is fixed."""
-        has_length = self.drafter != drafter_registry.PLAIN and self.draft_length != "auto"
-        return f"{self.drafter} {self.draft_length}" if has_length else self.drafter
+        """The drafter, with the draft length and the size of trees if they are fixed."""
+        if self.drafter == drafter_registry.PLAIN:
+            return self.drafter
+        length = f" {self.draft_length}" if self.draft_length != "auto" else ""
+        tree = f", tree {self.draft_tree}" if self.draft_tree != "auto" else ""
+        return f"{self.drafter}{length}{tree}"
 
 
 PLAIN = Arm(drafter_registry.PLAIN, 0)

@@ -167,7 +167,7 @@ def _add_measuring(commands: Commands) -> None:
     add_option(check, seed, default=None, help="seed of the text to check (default: 0)")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
-    _add_measured(bench, "drafter", "draft_length")
+    _add_measured(bench, "drafter", "draft_length", "draft_tree")
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
     add_option(bench, DECODING["temperature"], default=None, help=help_text, action="append")
     _add(bench, "--task", "task, repeatable (default: all)", action="append", choices=BENCH_TASKS)

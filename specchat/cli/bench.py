@@ -42,7 +42,7 @@ PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the pair and print the results, even if interrupted after the first comparison."""
-    arm = Arm(arguments.drafter, arguments.draft_length)
+    arm = Arm(arguments.drafter, arguments.draft_length, arguments.draft_tree)
     plan = _plan(arguments, arm)
     if plot := arguments.plot:
         require_output(plot, (".svg", ".png"))

@@ -17,18 +17,21 @@ from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
-from specchat.gguf.draft_kinds import KINDS, has_head, kind_of_file, why_no_head
+from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
+from specchat.gguf.model_files import read_pair
 from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference, looks_like_reference, parse
-from specchat.options.declarations import think_values
+from specchat.options.declarations import LoadOptions, think_values
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import find_machine
+from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
+from specchat.planning.planner import why_chains
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 About = Mapping[str, Any]
@@ -80,11 +83,13 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
             "model": _about_model(read_header(path)) if path else None,
         }
     target = models["target"]["model"]
+    is_here = len(installed) == len(paths)
     return {
         **record_of(entry),
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
         "memory": [_about_memory(each) for each in memory],
+        "chains_reason": _why_chains(*installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
@@ -96,6 +101,7 @@ def _about_file(path: Path) -> dict[str, Any]:
     return {
         **about,
         "memory": [_about_memory(each) for each in memory],
+        "chains_reason": _why_chains(path) if about["generates_text"] else None,
         **_about_exactness(path),
         "drafts": {
             "advice": drafts.advice,
@@ -106,6 +112,15 @@ def _about_file(path: Path) -> dict[str, Any]:
             "unfit": [{"name": model.name, "why": why} for model, why in drafts.unfit],
         },
     }
+
+
+def _why_chains(target: Path, draft: Path | None = None) -> str | None:
+    """Return why drafts for a target are chains, by the headers alone; None if they may be trees.
+
+    Raises as `read_pair` does.
+    """
+    header, of_draft = read_pair(target, draft)
+    return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
 
 
 def _about_memory(memory: Memory) -> dict[str, Any]:
@@ -189,6 +204,7 @@ def _pair_lines(about: About) -> Lines:
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "bit-exact", "\n".join(_exact_texts(about))
+    yield "draft tree", _chains_text(about)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
     yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
@@ -226,6 +242,7 @@ def _file_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "bit-exact", "\n".join(_exact_texts(about))
+    yield "draft tree", _chains_text(about)
     if not about["generates_text"]:
         return
     advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
@@ -280,6 +297,11 @@ def _format_text(form: About | None) -> str:
     if not form["system_prompt"]:
         lines.append("no system role: the system prompt is put before the first question")
     return "\n".join(lines)
+
+
+def _chains_text(about: About) -> str:
+    reason = about["chains_reason"]
+    return f"drafts are chains: {reason}" if reason else ""
 
 
 def _memory_text(memory: About) -> str:

@@ -147,14 +147,15 @@ class EngineFacts:
     of `drafter_registry.MODELS`, empty for none or for a head that cannot run here. A draft has at
     most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
     decoding (None: not measured), which makes passes take up to `exact_cost` times as long (None:
-    no choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
-    together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes` (0 for a head
-    in the target's file). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs
-    that hold layers, empty for none; of their memory all programs together use `gpu_used` of
-    `gpu_total` bytes right after loading (0 if unknown). `plan` says what is on which device,
-    `notices` what else a user should know. `common_tokens` is the share of its vocabulary that a
-    draft model has in common with the target, None for the same vocabulary. `thinking` lists the
-    values of `think` besides "auto", empty if the chat template has no such switch. With
+    no choice, or not measured). Beside it a tree has at most `most_branches`; where that is 0,
+    `chains_reason` says why drafts are chains. The weights take `target_bytes` and `draft_bytes`,
+    both KV caches together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes`
+    (0 for a head in the target's file). Decoding leaves `idle_processors` to other programs. `gpu`
+    names the GPUs that hold layers, empty for none; of their memory all programs together use
+    `gpu_used` of `gpu_total` bytes right after loading (0 if unknown). `plan` says what is on which
+    device, `notices` what else a user should know. `common_tokens` is the share of its vocabulary
+    that a draft model has in common with the target, None for the same vocabulary. `thinking` lists
+    the values of `think` besides "auto", empty if the chat template has no such switch. With
     `keeps_reasoning` the template also sends the reasoning of earlier answers. If it `takes_turns`,
     an answer that was stopped goes on after others with the same bits, and without reading anything
     again.
@@ -185,6 +186,8 @@ class EngineFacts:
     thinking: tuple[str, ...] = ()
     keeps_reasoning: bool = False
     takes_turns: bool = False
+    most_branches: int = 0
+    chains_reason: str | None = None
 
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""

@@ -26,7 +26,7 @@ from specchat.planning.host_resources import available_bytes, num_processors, nu
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
-from specchat.planning.planner import Planner
+from specchat.planning.planner import Planner, why_chains
 
 TO_REBUILD = "`specchat doctor` prints how to rebuild it"
 SPARE_SHARE = 0.25
@@ -151,7 +151,15 @@ class LoadedPair:
             plan=self.plan.summary,
             notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text, *others))),
             common_tokens=common.share if common else None,
+            most_branches=self.context.most_branches,
+            chains_reason=self._chains_reason(),
         )
+
+    def _chains_reason(self) -> str | None:
+        if self.context.most_branches:
+            return None
+        reason = why_chains(self.context.model.sizes.layout, self.kind, self.loading)
+        return reason or "the memory of the model cannot hold several texts"
 
     def _draft_off_reason(self) -> str | None:
         if self.draft_context:

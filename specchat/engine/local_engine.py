@@ -107,7 +107,7 @@ class LocalEngine(Engine):
         if isinstance(request, ChatRequest) and request.is_aside:
             self._protect_memory(request, prompt)
         self._abort.clear()
-        notices = (*prompt.notices, *said)
+        notices = (*prompt.notices, *said, *self._tree_notices(request))
         self.stats = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
@@ -355,6 +355,20 @@ class LocalEngine(Engine):
             most_nodes=0 if options.is_exact else min(options.num_nodes, self.facts.longest_draft),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
+
+    def _tree_notices(self, request: AnswerRequest) -> Iterator[str]:
+        """Yield what cannot be followed of a size of draft trees that was asked for."""
+        size, facts = request.draft_tree, self.facts
+        if not isinstance(size, int) or facts.speculation_off_reason or not request.num_to_draft:
+            return
+        reason = "the answer must be exact" if request.is_exact else facts.chains_reason
+        if reason:
+            yield f"drafts are chains, not trees of {size} tokens: {reason}"
+            return
+        longest = facts.longest_draft
+        most = min(longest, min(request.num_to_draft, longest) + facts.most_branches)
+        if size > most:
+            yield f"draft trees have at most {most} tokens here, not {size}"
 
     def _longest_draft(self, request: AnswerRequest) -> int:
         """Return the longest draft of an answer, in tokens; 0 if it must be exact and none is."""

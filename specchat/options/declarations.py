@@ -268,7 +268,7 @@ class GenerateOptions(Sampling):
     )
     draft_tree: int | Literal["auto", "off"] = declare(
         "auto",
-        "Tokens of a draft with branches beside it; auto adapts step by step, off drafts none.",
+        "Most tokens of a draft with its branches; auto adapts step by step, off: no branches.",
         minimum=1,
         maximum=LONGEST_DRAFT,
         table="decoding",

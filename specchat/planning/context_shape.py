@@ -120,10 +120,18 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
 
 
 def _holds_branches(layout: ModelLayout, options: ModelOptions) -> bool:
-    """Whether a model's memory is to have sequences for branches.
+    """Whether a model's memory is to have sequences for branches."""
+    return options.has_branches and why_no_branches(layout) is None
+
+
+def why_no_branches(layout: ModelLayout) -> str | None:
+    """Return why a model's memory holds no branches beside the text, None if it can.
 
     A cache of the whole text holds several sequences in one set of cells. With a sliding window
     each would have cells of its own, and a recurrent state is that of one text.
     """
-    has_window = any(layer.is_windowed for layer in layout.layers)
-    return options.has_branches and not (layout.is_recurrent or has_window)
+    if layout.is_recurrent:
+        return "the model has a recurrent state, which holds one text"
+    if any(layer.is_windowed for layer in layout.layers):
+        return "the model has a sliding window, whose cache holds one text"
+    return None

@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from specchat.errors import ModelWontLoad
+from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_types
-from specchat.planning.context_shape import USUAL_TYPE, ModelOptions, shape_context
+from specchat.planning.context_shape import (
+    USUAL_TYPE,
+    ModelOptions,
+    shape_context,
+    why_no_branches,
+)
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
+from specchat.planning.model_layout import ModelLayout
 from specchat.planning.plan import MOST, Plan, plans_to_try
 
 NEXT_SHARE = 0.85
@@ -79,7 +86,7 @@ class Planner:
             "tensor_split": plan.shares,
             "rollback_length": LONGEST_DRAFT,
             "is_repacked": plan.is_repacked and not self._is_inexact,
-            "has_branches": self._has_branches,
+            "has_branches": self._chains_reason is None,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
         if self._draft is None or plan.draft_gpu_layers is None:
@@ -100,10 +107,9 @@ class Planner:
         return [(self._target, options), (self._draft, of_draft)]
 
     @property
-    def _has_branches(self) -> bool:
-        """Whether drafts may be trees: those that are kept reorder the cache, which may round."""
-        shares_memory = self._draft is not None and self._draft.kind.shares_memory
-        return self._options.exact != "on" and not shares_memory
+    def _chains_reason(self) -> str | None:
+        kind = self._draft.kind if self._draft is not None else None
+        return why_chains(self._target.layout, kind, self._options)
 
     def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
         """Return the options of a head that reads the target's cache, on its last layer's device.
@@ -239,3 +245,17 @@ def _layers(name: str, model: Sizes, count: int) -> str:
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
+
+
+def why_chains(layout: ModelLayout, kind: DraftKind | None, options: LoadOptions) -> str | None:
+    """Return why drafts for a target are chains, None if they may be trees.
+
+    `kind` is that of the draft, None without one.
+
+    Branches that are kept leave gaps in the cache, so that sums over it may round differently.
+    """
+    if reason := why_no_branches(layout):
+        return reason
+    if kind and kind.shares_memory:
+        return f"the {kind.noun} shares the target's memory, which holds one text then"
+    return "--exact is on, and branches may change the last bits" if options.exact == "on" else None

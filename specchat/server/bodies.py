@@ -38,6 +38,7 @@ SAMPLING = (
     "seed",
     "drafter",
     "draft_length",
+    "draft_tree",
 )
 """Fields that are options of the same name."""
 
@@ -63,6 +64,7 @@ class SharedFields(Struct, kw_only=True):
     user: str | None = None
     drafter: str | None = None
     draft_length: Annotated[int, Meta(ge=0, le=LONGEST_DRAFT)] | Literal["auto"] | None = None
+    draft_tree: Annotated[int, Meta(ge=1, le=LONGEST_DRAFT)] | Literal["auto", "off"] | None = None
     exact: Literal["on", "auto", "off"] | None = None
     verify: bool | None = None
     ignore_eos: bool | None = None

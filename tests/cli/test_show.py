@@ -79,6 +79,28 @@ def test_what_is_shown_to_a_person_is_in_lines(
     assert result["template"].startswith("{% for message in messages %}")
 
 
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [("llama", None), ("gemma3", "sliding window"), ("mamba", "state"), ("lfm2", "state")],
+)
+def test_models_whose_drafts_are_chains_say_why(
+    home: Path,
+    tiny: WriteModel,
+    capsys: pytest.CaptureFixture[str],
+    architecture: str,
+    reason: str | None,
+) -> None:
+    """In one line, by the file's header alone."""
+    model = put(home / "big.gguf", tiny(architecture).read_bytes())
+    why = shown(capsys, model)["chains_reason"]
+    assert (why is None) == (reason is None)
+    assert main(["show", str(model)]) == 0
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "drafts are chains" in line]
+    assert lines == ([f"draft tree   drafts are chains: {why}"] if reason else [])
+    assert (reason or "") in (why or "")
+
+
 def test_exact_drafts_are_shown_by_how_the_model_was_loaded(
     home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:

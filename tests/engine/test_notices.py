@@ -194,3 +194,55 @@ def with_keys(header: Header, prefix: str, keys: dict[str, Value]) -> Header:
     """Return a header with further keys."""
     own = {f"{prefix}{key}": value for key, value in keys.items()}
     return replace(header, metadata={**header.metadata, **own})
+
+
+def tree_notices(engine: Engine, **options: Any) -> list[str]:
+    """Return what is said of the draft trees of an answer."""
+    chunks = list(engine.generate([5, 6, 7, 8], max_tokens=12, ignore_end=True, **options))
+    assert chunks[-1].finish == "length"
+    found = [each for each in engine.stats.notices if "tree" in each]
+    assert len(found) < 2
+    if found:
+        assert engine.stats.nodes == engine.stats.drafted or "at most" in found[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "reason"),
+    [
+        ("llama", {}, None),
+        ("llama", {"exact": "on"}, "--exact is on, and branches may change the last bits"),
+        ("gemma3", {}, "the model has a sliding window, whose cache holds one text"),
+        ("mamba", {}, "the model has a recurrent state, which holds one text"),
+        ("lfm2", {}, "the model has a recurrent state, which holds one text"),
+    ],
+)
+def test_a_tree_that_a_model_cannot_hold_is_said(
+    tiny: WriteModel, architecture: str, options: dict[str, Any], reason: str | None
+) -> None:
+    """Once an answer, where a size was asked for; the drafts are chains."""
+    files = tiny(architecture), tiny(architecture, "half right")
+    with Engine.load(*files, threads=1, ctx=512, **options) as engine:
+        engine.prepare()
+        assert engine.facts.chains_reason == reason
+        assert (engine.facts.most_branches > 0) == (reason is None)
+        said = tree_notices(engine, draft_tree=6, draft_length=3)
+        expected = f"drafts are chains, not trees of 6 tokens: {reason}"
+        assert said == ([expected] if reason and not engine.facts.speculation_off_reason else [])
+        for quiet in ("auto", "off"):
+            assert tree_notices(engine, draft_tree=quiet, draft_length=3) == []
+        assert tree_notices(engine, draft_tree=6, draft_length=0) == []
+
+
+def test_a_tree_larger_than_the_context_holds_is_said(tiny: WriteModel) -> None:
+    """Its size is that of the draft and of the branches that there is memory for."""
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), threads=1, ctx=512) as engine:
+        most = 2 + engine.facts.most_branches
+        said = tree_notices(engine, draft_tree=32, draft_length=2)
+        assert said == [f"draft trees have at most {most} tokens here, not 32"]
+        assert tree_notices(engine, draft_tree=most, draft_length=2) == []
+        assert tree_notices(engine, draft_tree=32) == []
+        chains = list(engine.generate([5, 6], max_tokens=3, draft_tree=9, is_exact=True))
+        assert chains[-1].finish
+        (said_of_exact,) = engine.stats.notices
+        assert said_of_exact.endswith("the answer must be exact")

@@ -20,6 +20,9 @@ QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
         ({"messages": "hi"}, "messages"),
         ({"messages": [{"role": "wizard"}]}, "messages"),
         ({"stop": ["x"] * 65}, "stop"),
+        ({"draft_tree": 0}, "draft_tree"),
+        ({"draft_tree": 33}, "draft_tree"),
+        ({"draft_tree": "on"}, "draft_tree"),
     ],
 )
 def test_a_wrong_field_is_named(demo_server: Running, fields: dict[str, Any], param: str) -> None:

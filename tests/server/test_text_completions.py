@@ -126,6 +126,25 @@ def test_tokens_and_texts_are_translated(demo_server: Running) -> None:
     assert demo_server.client.post("/tokenize", json={"content": ""}).json()["tokens"] == []
 
 
+def test_a_draft_may_be_a_tree(demo_server: Running) -> None:
+    """Of a size that the request sets, and the text is the same; what cannot be done is said."""
+    fixed: dict[str, Any] = {"max_tokens": 40, "drafter": "model", "draft_length": 3}
+    found = {
+        size: complete(demo_server, draft_tree=size, **fixed) for size in ("off", "auto", 9, 32)
+    }
+    assert len({reply["choices"][0]["text"] for reply in found.values()}) == 1
+    figures = {size: reply["specchat"] for size, reply in found.items()}
+    drafted = {size: reply["timings"]["draft_n"] for size, reply in found.items()}
+    assert figures["off"]["nodes"] == drafted["off"]
+    assert figures["auto"]["nodes"] == drafted["auto"]  # a fixed length has branches if asked for
+    assert figures[9]["nodes"] > drafted[9]
+    assert figures[9]["tokens_per_step"] >= figures["off"]["tokens_per_step"]
+    assert figures[9]["notices"] == []
+    assert figures[32]["notices"] == ["draft trees have at most 27 tokens here, not 32"]
+    exact = complete(demo_server, draft_tree=9, exact="on", max_tokens=5)
+    assert all("drafts are chains" in each for each in exact["specchat"]["notices"])
+
+
 def test_a_prediction_counts_in_the_usage(demo_server: Running) -> None:
     """What was accepted and rejected of it, and the text is the same; plain stays plain."""
     plain = demo_server.chat(temperature=0, max_tokens=40, model="demo:plain")

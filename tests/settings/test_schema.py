@@ -62,6 +62,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "logit_bias": ([{}, {1: 0.5}, {1: -math.inf}], [{-1: 0.0}, {1: math.inf}, {1: math.nan}, 3]),
     "drafter": (["auto", "suffix", "none"], ["maybe", "suffix+model", None]),
     "draft_length": (["auto", 0, LONGEST_DRAFT], [-1, LONGEST_DRAFT + 1, 2.5, None]),
+    "draft_tree": (["auto", "off", 1, LONGEST_DRAFT], [0, LONGEST_DRAFT + 1, 2.5, "on", None]),
     "seed": ([0, 2**40, None, "random"], [-1, 1.0]),
     "max_tokens": ([1, None, "unlimited"], [0, 2.5]),
     "stop": (["a", ["a", "b"], ()], [3, [3], None]),

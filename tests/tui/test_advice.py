@@ -48,6 +48,8 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
         ({}, "suffix lookup only", {"drafter": "suffix"}),
         ({"draft_length": 8}, "let specchat choose", {"draft_length": "auto"}),
         ({"draft_length": 0}, "let specchat choose", {"draft_length": "auto"}),
+        ({"draft_tree": 16}, "let specchat choose", {"draft_tree": "auto"}),
+        ({"draft_tree": "off"}, "suffix lookup only", {"drafter": "suffix"}),
         ({"drafter": "none"}, "turn speculation on", {"drafter": "auto"}),
     ],
 )

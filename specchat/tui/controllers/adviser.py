@@ -104,6 +104,8 @@ class Adviser:
             return None
         if is_slow and options.get("draft_length", AUTO) != AUTO:
             return Advice("let specchat choose the draft length", {"draft_length": AUTO})
+        if is_slow and options.get("draft_tree", AUTO) not in {AUTO, "off"}:
+            return Advice("let specchat choose the draft tree", {"draft_tree": AUTO})
         if is_slow or not uses_model:
             for offer in self._other_drafts():
                 return Advice(offer.description, offer=offer)

@@ -43,4 +43,5 @@ class AnswerOptions:
     def drafting(self) -> Drafting:
         """What an answer's gain depends on besides its text."""
         options, pair = self.current, self._pair_controller.pair
-        return pair.name, options.get("drafter"), options.get("draft_length")
+        sizes = options.get("draft_length"), options.get("draft_tree")
+        return pair.name, options.get("drafter"), *sizes
