@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scripts.support.tiny_gguf import Shape, write_hollow
 from scripts.support.tiny_gguf.shapes import ASSISTANT
 from specchat.errors import ModelWontLoad
-from specchat.gguf.draft_kinds import kind_of_file, own_head
+from specchat.gguf.draft_kinds import KINDS, kind_of_file, own_head
 from specchat.gguf.reader import read_header
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
-from specchat.planning.planner import Planner
+from specchat.planning.planner import Planner, why_chains
 
 GIB = 2**30
 WHOLE_TARGET, WHOLE_DRAFT = 37, 29
@@ -379,3 +379,23 @@ def test_a_head_goes_before_layers_leave_the_gpu(tmp_path: Path) -> None:
         seen.append((layers, made.draft_gpu_layers))
 
     assert list(dict.fromkeys(seen))[:3] == [("all", 2), ("all", None), ("some", None)]
+
+
+def test_drafts_are_chains_where_branches_cannot_be_held(pair: tuple[Sizes, Sizes]) -> None:
+    """Neither a memory that two read nor exact bits allow them; the plan follows the reason."""
+    layout = pair[0].layout
+    reasons = [
+        why_chains(layout, None, LoadOptions()),
+        why_chains(layout, KINDS["model"], LoadOptions(exact="auto")),
+        why_chains(layout, KINDS["assistant"], LoadOptions()),
+        why_chains(layout, None, LoadOptions(exact="on")),
+    ]
+    words = [None, None, "shares the target's memory", "--exact is on"]
+    for reason, word in zip(reasons, words, strict=True):
+        assert (reason is None) == (word is None)
+        assert (word or "") in (reason or "")
+    for exact in ("on", "auto", "off"):
+        planner = Planner(*pair, [host(32)], LoadOptions(exact=exact))
+        (_, options), (_, of_draft) = planner.models(planner.first())
+        assert options.has_branches == (exact != "on")
+        assert not of_draft.has_branches
