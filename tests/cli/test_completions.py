@@ -14,7 +14,10 @@ from specchat.cli.arguments import parse
 
 CASES = [
     ("specchat be", {"bench"}),
-    ("specchat ask --dra", {"--draft", "--draft-gpu-layers", "--draft-length", "--drafter"}),
+    (
+        "specchat ask --dra",
+        {"--draft", "--draft-gpu-layers", "--draft-length", "--draft-tree", "--drafter"},
+    ),
     ("specchat ask --drafter su", {"suffix"}),
     ("specchat --exact o", {"on", "off"}),
     ("specchat history ex", {"export"}),
