@@ -75,8 +75,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 
 OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
-    "batch", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens", "origin", "pair",
-    "statistics", "system_prompt", "target", "temperature",
+    "batch", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens", "origin",
+    "pair", "statistics", "system_prompt", "target", "temperature",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 
