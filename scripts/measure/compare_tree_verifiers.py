@@ -46,7 +46,7 @@ from scripts.support.tree_verifiers import (
 )
 from specchat.catalogue.pairs import find_pair
 from specchat.chat.conversation import ChatMessage
-from specchat.decoding import loop
+from specchat.decoding import request
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.verification import TargetAt, Verdict
@@ -98,7 +98,7 @@ class Step(NamedTuple):
 @contextmanager
 def recorded(steps: list[Step], length: int) -> Iterator[None]:
     """Record the steps with drafts of this length that decoding verifies."""
-    names = vars(loop)
+    names = vars(request)
     verify = names["verify_by_block"]
 
     def recording(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:

@@ -1,22 +1,17 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import cache
 from time import perf_counter
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from numpy.random import default_rng
-
 from specchat.decoding.chunk import Chunk, Finish, TreeToken
-from specchat.decoding.constraint import Constraint, Walk
-from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
+from specchat.decoding.constraint import Walk
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.draft_tree import TEXT, DraftTree, some_of, valid_branches, with_drawn
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.likely_tokens import LikelyTokens
-from specchat.decoding.noise import Noise
 from specchat.decoding.ports import (
     Branching,
     Drafter,
@@ -28,104 +23,15 @@ from specchat.decoding.ports import (
     TreeModel,
 )
 from specchat.decoding.proposal import DraftToken, forced_token
+from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
-from specchat.decoding.verification import (
-    TargetAt,
-    Verifier,
-    verify_by_argmax,
-    verify_by_block,
-    verify_by_noise,
-    verify_by_traversal,
-)
+from specchat.decoding.verification import TargetAt
 from specchat.drafter_registry import GRAMMAR, TARGET
-from specchat.errors import Cancelled, ContextFull, EngineFailed, InvalidOption
-from specchat.options.declarations import Sampling
+from specchat.errors import Cancelled, ContextFull, EngineFailed
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
-NO_SIBLINGS: Mapping[int, Sequence[int]] = MappingProxyType({})
-SHORTER_OR_LARGER = "shorten it or choose a larger context with --ctx"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One answer to decode: the prompt, how to sample, when to stop, and how much to draft.
-
-    With the `noise` of a seed, the text depends on prompt, sampling and target alone; without it,
-    tokens are drawn with `random`. The next prompt is expected to share the first `num_shared`
-    tokens, so the target can prepare to roll back to there; 0 if unknown.
-
-    The answer begins with the tokens of `begun`, steps of an earlier answer, and goes on as if it
-    had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
-
-    The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with
-    the next draft, in passes of at most `longest_pass` tokens; None for any number.
-
-    A draft has up to `draft_length` tokens. With branches beside them, where the target's memory
-    can hold any, it has up to `most_nodes` tokens in all.
-    """
-
-    tokens: Sequence[int]
-    sampling: Sampling
-    random: Random = field(default_factory=lambda: default_rng().random)
-    noise: Noise | None = None
-    draft_length: int = 3
-    max_tokens: int | None = None
-    end_tokens: Collection[int] = ()
-    stop_strings: Sequence[str] = ()
-    piece: Callable[[int], bytes] = field(default=lambda _: b"")
-    is_cancelled: Callable[[], bool] = lambda: False
-    verifier: Verifier | None = None
-    num_shared: int = 0
-    if_too_long: str = SHORTER_OR_LARGER
-    begun: Sequence[Chunk] = ()
-    num_alternatives: int = 0
-    constraint: Constraint | None = None
-    longest_pass: int | None = None
-    most_nodes: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise InvalidOption for a value out of range."""
-        if not self.tokens:
-            raise InvalidOption("the prompt is empty: give at least one token")
-        if self.draft_length < 0:
-            raise InvalidOption(f"draft_length must be 0 or more, not {self.draft_length}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
-
-    def draw(self, distribution: Distribution, index: int) -> int:
-        """Draw a token for an index of the answer; at temperature 0 take the most probable one."""
-        if self.noise and len(distribution) > 1:
-            return self.noise.draw(distribution, index)
-        return distribution.sample(self.random)
-
-    def ranked(
-        self, distribution: Distribution, index: int, count: int
-    ) -> Sequence[tuple[int, float]]:
-        """Return the tokens likeliest to be drawn for an index of the answer, best first."""
-        if self.noise and len(distribution) > 1:
-            return self.noise.ranked(distribution, index, count)
-        return distribution.likeliest(count)
-
-    def verifier_at(
-        self, index: int, siblings: Mapping[int, Sequence[int]] = NO_SIBLINGS
-    ) -> Verifier:
-        """Return the verifier of a draft whose first token has this index in the answer.
-
-        That is argmax at temperature 0. Above that, noise gives the same text with any draft;
-        without a seed, block verification accepts the most, or traversal with drawn siblings.
-        """
-        if self.verifier or self.sampling.is_greedy:
-            return self.verifier or verify_by_argmax
-        if self.noise:
-            return verify_by_noise(self.noise, index)
-        return verify_by_traversal(siblings) if siblings else verify_by_block
-
-    @property
-    def draws_siblings(self) -> bool:
-        """Whether branches beside a drawn token are best drawn, too: not where noise decides."""
-        return not (self.verifier or self.noise or self.sampling.is_greedy)
 
 
 def decode(

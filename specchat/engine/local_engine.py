@@ -12,9 +12,10 @@ from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.distribution import Logits
-from specchat.decoding.loop import SHORTER_OR_LARGER, Request, decode
+from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
+from specchat.decoding.request import SHORTER_OR_LARGER, Request
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.prediction import PredictionDrafter

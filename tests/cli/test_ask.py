@@ -24,7 +24,7 @@ from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
 from specchat.cli import check, main, model_arguments
 from specchat.cli.ask import AnswerPainter
-from specchat.decoding.loop import Request
+from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
 from specchat.engine.engine_process import start_process

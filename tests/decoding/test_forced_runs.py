@@ -12,8 +12,9 @@ from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint, Mask, Walk
 from specchat.decoding.distribution import Logits
-from specchat.decoding.loop import Request, decode
+from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter
+from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import ToyGrammar, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.draft_model import DraftModelDrafter

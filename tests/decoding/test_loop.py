@@ -20,9 +20,9 @@ from decoding.toy_answers import (
 )
 from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat.decoding.distribution import LARGEST_TABLE
-from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
 from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verdict, Verifier, verify_by_block

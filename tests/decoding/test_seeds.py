@@ -11,10 +11,10 @@ from decoding.test_loop import SAMPLINGS, Dropping, transition_p_value
 from decoding.toy_answers import WHOLE, ToyPair, remembered_distributions
 from drafting.toy_vocabularies import MODELS, ToyModels
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.loop import Request
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.request import Request
 from specchat.decoding.toy import LogitsAfter, random_logits
 from specchat.decoding.verification import Verifier, verify_by_block, verify_by_noise
 from specchat.drafting.combined import CombinedDrafter

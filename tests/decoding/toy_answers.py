@@ -12,10 +12,11 @@ import pytest
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.loop import Request, decode
+from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.proposal import DraftToken
+from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel

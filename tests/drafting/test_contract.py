@@ -11,9 +11,10 @@ from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.loop import Request, decode
+from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, Rows
+from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter

@@ -13,8 +13,8 @@ from scipy import stats
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.decoding import loop
-from specchat.decoding.loop import Request
+from specchat.decoding import loop, request
+from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
@@ -146,7 +146,7 @@ def homogeneity(first: Counter[object], second: Counter[object]) -> float:
 def _same_numbers_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers without a seed draw from one known generator, so that no test fails by chance."""
     generator = np.random.default_rng(12)
-    monkeypatch.setattr(loop, "default_rng", lambda: generator)
+    monkeypatch.setattr(request, "default_rng", lambda: generator)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, slow_down, tokens_of
-from specchat.decoding.loop import Request
+from specchat.decoding.request import Request
 from specchat.decoding.verification import verify_by_block
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
