@@ -6,7 +6,7 @@ from dataclasses import asdict
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
+from specchat.engine.losslessness import CheckedSampling, Parting, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote_engine import try_out
 from specchat.errors import InvalidOption, SpecchatError
@@ -91,6 +91,8 @@ def _result(finding: PromptCheck) -> str:
             f"differs from token {finding.parted_at + 1} on: the two logits are {finding.gap:.2g}"
             f" apart there, and batching changes logits by up to {finding.rounding:.2g}"
         )
+    if finding.tree and finding.tree.parted_at is not None:
+        result += _result_of_tree(finding.tree)
     if finding.num_inexact:
         result += f"; the logits of {finding.num_inexact} tokens differ bitwise in batches"
     if not finding.num_rescored_off:
@@ -98,6 +100,17 @@ def _result(finding: PromptCheck) -> str:
     return (
         f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's choice,"
         f" by at most {finding.largest_off:.2g}"
+    )
+
+
+def _result_of_tree(tree: Parting) -> str:
+    """Return how an answer with branches differs from plain decoding."""
+    if tree.ends_differ:
+        return "; with branches, one answer ends before the other"
+    return (
+        f"; with branches it differs from token {tree.parted_at + 1 if tree.parted_at else 1} on:"
+        f" the two logits are {tree.gap:.2g} apart there, and batching changes logits by up to"
+        f" {tree.rounding:.2g}"
     )
 
 
@@ -113,6 +126,8 @@ def _verdict(findings: list[PromptCheck], exact_draft: int | None) -> str:
         return "Inconclusive: for some prompts nothing was drafted. Try a larger --max-tokens."
     if all(finding.is_exact for finding in findings):
         return f"Lossless: identical, bit for bit, for drafts up to {exact_draft}."
-    if all(finding.parted_at is None for finding in findings):
+    parted = [finding.parted_at for finding in findings]
+    parted += [finding.tree.parted_at for finding in findings if finding.tree]
+    if not any(place is not None for place in parted):
         return f"Lossless: identical on {len(findings)} prompts."
     return "Lossless: the answers differ only at near ties, as rounding explains."

@@ -11,6 +11,9 @@ difference can be traced to logits.
 
 If the engine says that drafts of this length are exact, nothing may differ: neither the answers nor
 a bit of any row of logits.
+
+Where drafts may be trees, the answer is decoded once more with branches. A kept branch changes the
+order of sums over the cache: a near tie may be decided differently, and nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +31,9 @@ from specchat.decoding.noise import Noise
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
 
+USUAL_BRANCHES = 12
+"""The branches to check beside a draft."""
+
 Scores: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
@@ -42,6 +48,8 @@ class PromptCheck:
     the tokens that are not the argmax when rescored, `largest_off` is their greatest distance from
     the argmax's logit. If no tokens were `drafted`, nothing was checked. If `is_exact`,
     verification should give the bits of single-token passes; `num_inexact` rows of logits did not.
+
+    `tree` is how the answer with branches compares, None where drafts are chains.
     """
 
     prompt: str
@@ -56,14 +64,32 @@ class PromptCheck:
     ends_differ: bool
     is_exact: bool = False
     num_inexact: int = 0
+    tree: "Parting | None" = None
 
     @property
     def is_lossless(self) -> bool:
         """Whether nothing differs, or rounding explains the difference if passes are not exact."""
+        if self.tree and not self.tree.is_rounding:
+            return False
         if self.is_exact:
             return self.parted_at is None and not self.num_inexact
         limit = 2 * self.rounding
         return not self.ends_differ and self.gap <= limit and self.largest_off <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two answers differ, as in a PromptCheck, and by how much there."""
+
+    parted_at: int | None
+    gap: float = 0.0
+    rounding: float = 0.0
+    ends_differ: bool = False
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether nothing differs, or rounding explains it."""
+        return not self.ends_differ and self.gap <= 2 * self.rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,35 +131,61 @@ def check_prompt(
     is_exact = draft_length <= (engine.facts.exact_draft or 0)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off, bits = _scored(engine.rescore(tokens, answer, draft_length + 1), answer, sampling)
-    shorter = min(len(plain), len(answer))
-    num_equal = next((n for n in range(shorter) if plain[n] != answer[n]), shorter)
-    parted_at = num_equal if plain != answer else None
-    ends_differ = parted_at == shorter
-    rounding = gap = 0.0
-    worst = int(off.argmax()) if off.any() else None
-    for index in (parted_at, worst):
-        if index is None or index >= len(answer):
-            continue
-        rows = [_row_at(engine, tokens, answer, index, n) for n in (1, draft_length + 1)]
+    found = _parting(engine, tokens, (plain, answer), draft_length, sampling)
+    rounding = found.rounding
+    if off.any():
+        rows = _rows_at(engine, tokens, answer, int(off.argmax()), draft_length)
         rounding = max(rounding, float(np.abs(rows[0] - rows[1]).max()))
-        if index == parted_at and not ends_differ:
-            scored = [sampling.scores(row, index) for row in rows]
-            gap = max(abs(float(row[plain[index]] - row[answer[index]])) for row in scored)
+    tree = None
+    if engine.facts.most_branches and not engine.facts.chains_reason:
+        size = min(engine.facts.longest_draft, draft_length + USUAL_BRANCHES)
+        branching = lengths | {"drafter": AUTO, "draft_tree": size}
+        beside = _answer(engine, tokens, sampling, branching)
+        tree = _parting(engine, tokens, (plain, beside), draft_length, sampling)
     single = engine.rescore(tokens, answer, 1) if is_exact else ()
     return PromptCheck(
         prompt=prompt,
         num_tokens=len(answer),
         acceptance_rate=rate,
-        parted_at=parted_at,
-        gap=gap,
+        parted_at=found.parted_at,
+        gap=found.gap,
         rounding=rounding,
         num_rescored_off=int(np.count_nonzero(off)),
         largest_off=float(off.max(initial=0.0)),
         drafted=drafted,
-        ends_differ=ends_differ,
+        ends_differ=found.ends_differ,
         is_exact=is_exact,
         num_inexact=sum(map(ne, map(_digest, single), bits)),
+        tree=tree,
     )
+
+
+def _parting(
+    engine: LocalEngine,
+    tokens: Sequence[int],
+    answers: tuple[Sequence[int], Sequence[int]],
+    draft_length: int,
+    sampling: CheckedSampling,
+) -> Parting:
+    """Compare an answer of plain decoding with another one."""
+    plain, other = answers
+    if plain == other:
+        return Parting(None)
+    shorter = min(len(plain), len(other))
+    index = next((n for n in range(shorter) if plain[n] != other[n]), shorter)
+    if index == shorter:
+        return Parting(index, ends_differ=True)
+    rows = _rows_at(engine, tokens, other, index, draft_length)
+    scored = [sampling.scores(row, index) for row in rows]
+    gap = max(abs(float(row[plain[index]] - row[other[index]])) for row in scored)
+    return Parting(index, gap, float(np.abs(rows[0] - rows[1]).max()))
+
+
+def _rows_at(
+    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], index: int, draft_length: int
+) -> list[npt.NDArray[np.float32]]:
+    """Return the logits at one token of the answer, from single-token and from batched passes."""
+    return [_row_at(engine, tokens, answer, index, n) for n in (1, draft_length + 1)]
 
 
 def _answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from conftest import WriteModel
 from engine.test_heads import ALMOST_RIGHT, KINDS, LAYERS, WriteHead, heads, opened
 from engine.test_lossless import EXACT, PROMPT
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.decoding.draft_tree import DraftTree
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.losslessness import Parting, check_prompt
 from specchat.llama.library import api
 from specchat.llama.tree_context import TreeContext
 
@@ -130,3 +132,26 @@ def test_200_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
             if ending == "context":
                 assert len(tokens) == len(plain)
     assert set(counts.values()) == {50}
+
+
+def test_the_check_sees_a_wrong_tree(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It decodes with branches, too; one that is accepted unasked is no rounding."""
+    files = shallow("llama"), shallow("llama", "half right")
+    with LocalEngine(Loading(*files, **EXACT, exact="off")) as engine:
+        right = check_prompt(engine, "p", PROMPT, 60, 3)
+        assert right.tree == Parting(None)
+        assert right.is_lossless
+        followed = DraftTree.followed
+
+        def eager(
+            tree: DraftTree, num_accepted: int, token: int, draw: Callable[[int, int], int]
+        ) -> tuple[list[int], int]:
+            offered = [own for own, parent in tree.links if parent == num_accepted]
+            return followed(tree, num_accepted, offered[0] if offered else token, draw)
+
+        monkeypatch.setattr(DraftTree, "followed", eager)
+        wrong = check_prompt(engine, "p", PROMPT, 60, 3)
+        assert wrong.parted_at is None
+        assert not wrong.is_lossless
+    with LocalEngine(Loading(shallow("gemma3"), shallow("gemma3"), **EXACT)) as engine:
+        assert check_prompt(engine, "p", PROMPT, 20, 3).tree is None
