@@ -7,6 +7,7 @@ most, and for the single cell that loses most. A mechanism that is below 1 % eve
 place in the package.
 
     python scripts/measure/ablate_pacing.py [--seeds N] [MECHANISM...]
+    python scripts/measure/ablate_pacing.py --only branches --groups "side branches"
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from scripts.support.branching_machine import Branching, recorded_places
 from scripts.support.pacing_ablations import ABLATIONS, ablated
 from scripts.support.simulated_pair import (
     CPU,
@@ -48,7 +50,13 @@ from specchat.pacing.pacer import LearningPacer
 
 CACHED = [0.0, 1.0, 1.9, 2.4, 1.85, 2.5, *(2.6 + 0.1 * more for more in range(35))]
 """As measured on two quiet cores whose caches hold the whole model."""
-TABLES = {"line": LINE, "flat": FLAT, "stairs": STAIRS, "cpu": CPU}
+GPU = [0.0, *np.interp(range(1, 41), (1, 4, 8, 16, 32, 40), (1, 1.05, 1.1, 1.2, 1.4, 1.5))]
+"""A GPU whose passes hardly grow."""
+H200 = [0.0, *np.interp(range(1, 41), (1, 2, 4, 8, 16, 33, 40),
+                        (1, 1.093, 1.416, 2.059, 2.478, 3.168, 3.45))]  # fmt: skip
+"""As measured on an H200: 3.22 ms for one token."""
+TABLES = {"line": LINE, "flat": FLAT, "stairs": STAIRS, "cpu": CPU, "gpu": GPU, "h200": H200}
+OLD_TABLES = ("line", "flat", "stairs", "cpu")
 
 
 @dataclass
@@ -372,6 +380,12 @@ def copied_late(costs: Sequence[float], cost: float, chance: float, seed: int) -
     return new_pair(Copying(costs, cost, always(chance), seed, stretch=40), 1300)
 
 
+def branching(costs: Sequence[float], cost: float, chance: float, pair: str, seed: int) -> float:
+    """Return the speed of answers with side branches, which are right as often as recorded."""
+    machine = Branching(costs, cost, always(chance), seed, places=recorded_places(pair))
+    return answers(machine, 3, 300)
+
+
 def cell(
     group: str, decode: Callable[..., float], table: str, *rest: object
 ) -> tuple[str, str, Scenario]:
@@ -383,9 +397,10 @@ def cell(
 def cells() -> Iterator[tuple[str, str, Scenario]]:
     """Yield every cell."""
     yield from cells_of_wrong_costs()
-    for table, cost, chance in product(TABLES, (0.05, 0.25), (0.3, 0.6, 0.8, 0.97)):
+    yield from cells_of_branches()
+    for table, cost, chance in product(OLD_TABLES, (0.05, 0.25), (0.3, 0.6, 0.8, 0.97)):
         yield cell("steady", steady, table, cost, chance)
-    for table, cost in product(TABLES, (0.05, 0.2)):
+    for table, cost in product(OLD_TABLES, (0.05, 0.2)):
         for sure, unsure in (((0.95, 0.97), (0.4, 0.6)), ((0.9, 0.6), (0.5, 0.9))):
             yield cell("confident", confident, table, cost, sure, unsure)
     steps = ("line", "stairs", "cpu")
@@ -394,7 +409,7 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
     for table, chances in product(steps, ((0.15, 0.85), (0.6, 0.97))):
         for cost, period in ((0.08, 100), (0.08, 300), (0.25, 300)):
             yield cell("changing", changing, table, cost, period, chances)
-    for table, cost, chance in product(TABLES, (0.05, 0.25), (0.0, 0.6, 0.99)):
+    for table, cost, chance in product(OLD_TABLES, (0.05, 0.25), (0.0, 0.6, 0.99)):
         yield cell("short", short, table, cost, chance)
         if chance > 0.5:
             yield cell("misled", misled, table, cost, chance, 0.0)
@@ -407,29 +422,56 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
         yield cell("settling", settling, table, 0.15, chance, 0.4)
     for chance in (0.3, 0.5, 0.65):
         yield "settling", f"cached {chance}", partial(settling, CACHED, 0.1, chance, 0.5)
-    for table, chance in product(TABLES, (0.3, 0.8)):
+    for table, chance in product(OLD_TABLES, (0.3, 0.8)):
         yield cell("copied", copied, table, 0.1, chance, 12, 0.0)
         yield cell("copied", copied, table, 0.1, chance, 60, 0.2)
         yield cell("copied late", copied_late, table, 0.1, chance)
 
 
+def cells_of_branches() -> Iterator[tuple[str, str, Scenario]]:
+    """Yield the cells where drafts may have branches, a group for each table of costs."""
+    chances = (0.2, 0.4, 0.6, 0.75, 0.9)
+    for table, cost, chance, pair in product(TABLES, (0.03, 0.1, 0.25), chances, ("head", "model")):
+        yield cell(f"branches {table}", branching, table, cost, chance, pair)
+
+
 def cells_of_wrong_costs() -> Iterator[tuple[str, str, Scenario]]:
     """Yield the cells of pairs of which something wrong is believed at first."""
     slow = ((0, 1.0), (8, 6.0), (20, 6.0), (4, 20.0))
-    for table, cost, chance, each in product(TABLES, (0.05, 0.25), (0.5, 0.8, 0.97), slow):
+    for table, cost, chance, each in product(OLD_TABLES, (0.05, 0.25), (0.5, 0.8, 0.97), slow):
         yield cell("unmeasured", unmeasured, table, cost, chance, each)
     line = ("line", 0.05, 0.6, (1, 1.5))
     for table, *rest in (line, ("stairs", 0.05, 0.7, (4, 2.0)), ("flat", 0.1, 0.8, (9, 2.0))):
         yield cell("mismeasured", mismeasured, table, *rest)
 
 
-def speeds(name: str | None, seeds: int) -> dict[str, list[float]]:
-    """Return the speed in every cell by seed, with a mechanism switched off or with all."""
+def speeds(name: str | None, seeds: int, only: str) -> dict[str, list[float]]:
+    """Return the speed in every cell by seed, with a mechanism switched off or with all.
+
+    `only` begins the groups of these cells.
+    """
     with ablated(name):
         return {
             f"{group}: {cell}": [decode(seed) for seed in range(seeds)]
             for group, cell, decode in cells()
+            if group.startswith(only)
         }
+
+
+def groups_of(full: dict[str, list[float]], without: dict[str, list[float]]) -> str:
+    """Return lines of a table: the mean, least and highest speed with over without, by group."""
+    by_group: dict[str, dict[str, float]] = defaultdict(dict)
+    for cell, rates in without.items():
+        group, _, name = cell.partition(": ")
+        by_group[group][name] = statistics.mean(full[cell]) / statistics.mean(rates)
+    lines = ["| group | with / without | least cell | best cell |\n| --- | --- | --- | --- |"]
+    for group, ratios in by_group.items():
+        least, best = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+        lines.append(
+            f"| {group} | {statistics.mean(ratios.values()):.3f}"
+            f" | {ratios[least]:.3f} ({least}) | {ratios[best]:.3f} ({best}) |"
+        )
+    return "\n".join(lines)
 
 
 def row(name: str, full: dict[str, list[float]], without: dict[str, list[float]]) -> str:
@@ -455,6 +497,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help="default: all")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--only", default="", metavar="START", help="of the groups of cells")
+    parser.add_argument("--groups", action="store_true", help="print all groups of each mechanism")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all speeds here")
     options = parser.parse_args()
@@ -462,11 +506,13 @@ def main() -> None:
     print("| without | all cells | worst group | worst cell |\n| --- | --- | --- | --- |")
     found: dict[str, dict[str, list[float]]] = {}
     with ProcessPoolExecutor(options.processes) as pool:
-        for name, result in zip(names, pool.map(partial(speeds, seeds=options.seeds), names),
-                                strict=True):  # fmt: skip
+        decode = partial(speeds, seeds=options.seeds, only=options.only)
+        for name, result in zip(names, pool.map(decode, names), strict=True):
             found[name or ""] = result
             if name:
                 print(row(name, found[""], result), flush=True)
+            if name and options.groups:
+                print(groups_of(found[""], result), flush=True)
             if options.json:
                 options.json.write_text(json.dumps(found), "utf-8")
 
