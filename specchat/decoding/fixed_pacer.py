@@ -14,8 +14,8 @@ USUAL_ACCEPTANCE = 0.75
 """The acceptance rate expected of drafters that make a pass for each token."""
 NUM_READ = 4
 """Branches that a draft pass reads in addition to the draft."""
-NUM_SIBLINGS = 3
-"""Branches beside each drafted token: a fourth is rarely right."""
+NUM_SIBLINGS = 7
+"""Branches beside each drafted token, from which the likeliest are taken."""
 
 
 class FixedPacer:

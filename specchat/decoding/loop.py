@@ -108,6 +108,7 @@ class _Answer:
         self._likely = LikelyTokens(request.num_alternatives, self._walk, self._text.piece)
         self._trees = target if request.most_nodes and isinstance(target, TreeModel) else None
         self._num_unread = 1  # emitted tokens that the next pass reads
+        self._num_read_again = 0  # accepted branches that it reads, too
 
     @property
     def is_valid(self) -> bool | None:
@@ -216,7 +217,8 @@ class _Answer:
         limit = min(self._request.draft_length, room - 1, self._num_left - 1)
         if self._request.longest_pass and num_unread > 1:
             limit = min(limit, self._request.longest_pass - num_unread)
-        self._pacer.begin_step(depth, limit, num_unread - 1)
+        num_more = num_unread - 1 + self._num_read_again
+        self._pacer.begin_step(depth, limit, num_more)
         draft = self._extended(self._cut(drafter.propose(self._pacer)), limit)
         tree = self._tree(drafter, draft, room - 1)
         drafted = perf_counter()
@@ -229,7 +231,7 @@ class _Answer:
         num_own = len(chunk.tokens) - self._num_unread + 1
         drafter.observe(chunk.tokens, min(len(accepted.path), num_own))
         single = self._pacer.end_step(chunk.tokens[:num_own], perf_counter() - drafted)
-        num_read, num_decoded = num_unread + tree.num_nodes, num_unread - 1 + num_own
+        num_read, num_decoded = num_more + 1 + tree.num_nodes, num_unread - 1 + num_own
         times = (began, drafted, evaluated)
         self._statistics.time_step(num_read, num_decoded, single, *times)
         return chunk._replace(seconds=self._statistics.decode_s, chances=accepted.chances)
@@ -384,8 +386,9 @@ class _Answer:
 
     def _keep(self, tree: DraftTree, path: Sequence[int]) -> None:
         """Keep the tokens on a path through the tree in the memory."""
+        numbers = [number for place in path if (number := tree.number_of(place)) is not None]
+        self._num_read_again = len(numbers)
         if tree.branches and self._trees:
-            numbers = [number for place in path if (number := tree.number_of(place)) is not None]
             self._trees.keep(len(self._tokens) - 1, numbers)
         elif tree.draft:
             self._target.rollback(len(self._tokens) - 1)

@@ -83,7 +83,8 @@ class TreeModel(LanguageModel, Protocol):
     def keep(self, length: int, branches: Sequence[int]) -> None:
         """Keep the first `length` tokens of the text, which ends with these branches of the pass.
 
-        They follow one another; there may be none of them. All others are forgotten.
+        They follow one another; there may be none of them. All others are forgotten. The next pass
+        may read them again.
         """
 
 

@@ -86,7 +86,7 @@ class SideBranches:
         shares = [math.exp(value - best[0][1]) for _, value in best if value > best[0][1] - WIDTH]
         ids = np.array([token for token, _ in best[: len(shares)]])
         named = self._map.named(Distribution(ids, np.array(shares))).ids.tolist()
-        others = sum(shares[is_beside:]) or 1.0
+        others = sum(shares[is_beside:]) + shares[-1]  # those not looked at count as one more
         return [
             (token, min(1.0, share / others)) for token, share in zip(named, shares, strict=True)
         ]

@@ -1,9 +1,14 @@
 """A context whose passes may have branches beside the text: token trees.
 
 llama.cpp reads them in one pass as tokens of several sequences. Sequence 0 is the text. Each line
-of branches has a sequence of its own, which shares the text before it: copying a text to another
-sequence marks the cells of the cache and moves nothing. A token is read for all sequences that go
-through it, so each sees what precedes it on its own path, and nothing else.
+of branches has a sequence of its own, which shares the text before it: a cell of the cache can be
+of several. A token is read for all sequences that go through it, so each sees what precedes it on
+its own path, and nothing else.
+
+Sharing a text takes a look at each of its tokens, so lines go on sharing it from pass to pass. An
+accepted branch is read again with the next tokens, in its place in the cache behind those before
+it: left where it is, behind a gap, sums over the cache would be in another order than in plain
+decoding, and round differently.
 """
 
 import ctypes
@@ -11,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specchat.decoding.ports import Rows
-from specchat.llama.context import SEQUENCE, Batch, Context
+from specchat.llama.context import LONGEST_REPLAY, SEQUENCE, Batch, Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
@@ -25,11 +30,7 @@ Link = tuple[int, int]
 
 
 class TreeContext(Context):
-    """A context that can read branches, where its memory drops any tail.
-
-    A branch that is kept stays where it is in the cache, behind rejected tokens that leave a gap.
-    Sums over the cache are then in another order than in plain decoding, and may round differently.
-    """
+    """A context that can read branches, where its memory drops any tail."""
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class TreeContext(Context):
         shape: ContextShape | None = None,
     ) -> None:
         """Make a context; raises as `Context` does."""
-        self._lines: list[list[int]] = []  # of the last pass, until some of it is kept
+        self._forks: list[int] = []  # of the lines of the last pass, until some of it is kept
+        self._num_lines = 0  # the most of any pass
         super().__init__(model, options, abort, shape=shape)
         self._memory = api.llama_get_memory(self.handle)
         self._tree = TreeBatch(self._chunk, 1 + self.shape.num_branches)
@@ -57,26 +59,31 @@ class TreeContext(Context):
         logits are those after each of the last `num_rows` tokens, then those after each branch.
         Until `keep` is called, the branches are in the memory. Raises as `evaluate` does.
         """
-        count, start = num_rows + len(branches), len(self.tokens)
+        count, length = num_rows + len(branches), len(self.tokens)
         if not 0 < len(branches) <= self.most_branches or count > self.longest_draft + 1:
             raise ValueError(f"{len(branches)} branches beside {num_rows} rows are too many")
         self._require_open()
         self._drop_branches()
-        self._catch_up()
-        self._lines = lines_of(branches, num_rows)
+        if length - self.num_evaluated > LONGEST_REPLAY:
+            self._catch_up()
+        start = self.num_evaluated
+        read = [*self.tokens[start:], *tokens]
+        lines = lines_of(branches, num_rows)
+        first = start + len(read) - num_rows
         self._links = branches
+        self._forks = [first + branches[line[0]][1] + 1 for line in lines]
+        self._num_lines = max(self._num_lines, len(lines))
         try:
-            for number, line in enumerate(self._lines, 1):
-                end = start + len(tokens) - num_rows + branches[line[0]][1] + 1
-                api.llama_memory_seq_cp(self._memory, SEQUENCE, number, 0, end)
-            self._tree.fill_tree(tokens, branches, self._lines, start, num_rows)
+            for number, fork in enumerate(self._forks, 1):
+                self._share(number, min(fork, start))
+            self._tree.fill_tree(read, branches, lines, start, num_rows)
             self.run(self._tree)
-            self.num_evaluated = start + len(tokens)
+            self.num_evaluated = start + len(read)
             if self.listener:
-                self.listener.after_pass(start, tokens, is_prompt=False)
+                self.listener.after_pass(start, read, is_prompt=False)
             rows = self.logits(count)
         except BaseException:
-            self._forget(start)
+            self._forget(length)
             raise
         self.tokens.extend(tokens)
         return rows
@@ -84,34 +91,21 @@ class TreeContext(Context):
     def keep(self, length: int, branches: Sequence[int]) -> None:
         """Keep the first `length` tokens of the text, which ends with these branches of the pass.
 
-        They follow one another; all others are forgotten.
+        They follow one another, and are read again with the next tokens. All others are forgotten.
         """
-        if not branches:
-            self.rollback(length)
-            return
-        fork, lines, links, num_last = (
-            length - len(branches),
-            self._lines,
-            self._links,
-            self._num_last,
-        )
-        line = next(place for place, line in enumerate(lines, 1) if branches[-1] in line)
-        self._lines = []
-        self.rollback(fork)
-        api.llama_memory_seq_cp(self._memory, line, SEQUENCE, fork, length)
-        self._lines = lines
-        self._drop_branches()
-        self.tokens += [links[number][0] for number in branches]
-        self.num_evaluated = length
-        if self.listener:
-            self._num_last = num_last  # the hidden states of that pass are still there
-            first = num_last - len(links)
-            self.listener.after_branches(fork, [first + number for number in branches])
-        self._num_last = 0
+        links, num_last = self._links, self._num_last
+        self.rollback(length - len(branches))
+        if branches:
+            self.tokens += [links[number][0] for number in branches]
+            if self.listener:
+                self._num_last = num_last  # the hidden states of that pass are still there
+                places = [num_last - len(links) + number for number in branches]
+                self.listener.after_branches(length - len(branches), places)
+                self._num_last = 0
 
     def image(self) -> MemoryImage:
-        """Return a copy of the memory, without branches."""
-        self._drop_branches()
+        """Return a copy of the memory, of the text alone."""
+        self._cut_lines(0)
         return super().image()
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
@@ -120,13 +114,29 @@ class TreeContext(Context):
 
     def _forget(self, length: int) -> None:
         self._drop_branches()
+        self._cut_lines(min(length, self.num_evaluated))
         super()._forget(length)
+
+    def _share(self, line: int, end: int) -> None:
+        """Let a line have the text's first tokens, and no others."""
+        known = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
+        if known > end:
+            api.llama_memory_seq_rm(self._memory, line, end, ALL)
+        elif known < end:
+            api.llama_memory_seq_cp(self._memory, SEQUENCE, line, known, end)
 
     def _drop_branches(self) -> None:
         """Remove the branches of the last pass from llama.cpp's memory."""
-        lines, self._lines = self._lines, []
-        for line in range(1, len(lines) + 1 if self.handle is not None else 0):
-            api.llama_memory_seq_rm(self._memory, line, ALL, ALL)
+        forks, self._forks = self._forks, []
+        for line, fork in enumerate(forks if self.handle is not None else (), 1):
+            api.llama_memory_seq_rm(self._memory, line, fork, ALL)
+
+    def _cut_lines(self, length: int) -> None:
+        """Let no line have more than the text's first tokens."""
+        self._forks = []
+        for line in range(1, self._num_lines + 1 if self.handle is not None else 0):
+            if api.llama_memory_seq_pos_max(self._memory, line) >= length:
+                api.llama_memory_seq_rm(self._memory, line, length, ALL)
 
 
 class TreeBatch(Batch):

@@ -85,6 +85,7 @@ class LearningPacer:
         self._planned: DraftEconomics | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
         self._offered: tuple[Sequence[DraftToken], Sequence[Branch]] = ((), ())
+        self._declined = -1  # which of these is a token that was not worth drafting
         self._num_branches = 0
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
@@ -94,6 +95,7 @@ class LearningPacer:
         """
         step, target = self._planned, self._knowledge.target
         self._learn_untaken(emitted)
+        self._learn_branches(emitted)
         if self._num_forced:
             return target.seconds(PLAIN, self._depth)
         if step is None:
@@ -101,7 +103,6 @@ class LearningPacer:
             self._exploration.end_unasked_step(seconds)
             return seconds
         num_decided = len(emitted) - step.drafted[: len(emitted)].count(FORCED)
-        self._learn_branches(emitted)
         if step.has_drafted or self._num_branches:
             target.observe(self._num_verified(step), step.depth, seconds)
             if step.is_exploration:
@@ -187,7 +188,8 @@ class LearningPacer:
             for number, branch in enumerate(offered):
                 if branch.behind == followed and (followed >= 0 or branch.fork == place):
                     is_right = branch.token == token
-                    self._of_branch(branch).observe(branch.confidence, float(is_right))
+                    if number != self._declined:
+                        self._of_branch(branch).observe(branch.confidence, float(is_right))
                     right = number if is_right else right
             if right < 0:
                 return
@@ -299,13 +301,33 @@ class LearningPacer:
         self._offered = draft, branches
         forced = [each.origin == GRAMMAR.name for each in draft]
         right = [self._of_branch(each).probability(each.confidence) for each in branches]
-        chances = chances_of(_chain(step, forced), branches, right)
+        chain = _chain(step, forced)
+        self._declined, chance = self._find_declined(step, len(draft), branches)
+        if self._declined >= 0:  # what the target makes of it is known better than of a branch
+            chain.append(chance)
+            right[self._declined] = chance / (1.0 - chance)
+        chances = chances_of(chain, branches, right)
         order = likeliest(chances, most)
         prices = [self._price * cost for cost in self._row]
-        worth = 1.0 - step.accepted_price
+        reading_again = max(0.0, prices[2] - prices[1]) if len(prices) > 2 else 0.0
+        worth = 1.0 - step.accepted_price - reading_again
         count = best_number([chances[each] for each in order], prices, len(draft) + 1, worth)
         self._num_branches = count
         return order[:count]
+
+    def _find_declined(
+        self, step: DraftEconomics, num_drafted: int, branches: Sequence[Branch]
+    ) -> tuple[int, float]:
+        """Return which branch is the token that the step declined, and its chance; -1 without."""
+        origin, hint = step.declined or ("", Hint(0.0))
+        if hint.distribution is None or len(hint.distribution) > 1:
+            return -1, 0.0
+        token = hint.distribution.best()
+        for number, branch in enumerate(branches):
+            if (branch.token, branch.fork, branch.behind) == (token, num_drafted, -1):
+                position = position_feature(num_drafted)
+                return number, self._acceptance(origin).probability(hint.confidence, position)
+        return -1, 0.0
 
     # --- reported to the user
 

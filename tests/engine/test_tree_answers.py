@@ -12,13 +12,12 @@ import pytest
 from conftest import WriteModel
 from engine.test_heads import ALMOST_RIGHT, KINDS, LAYERS, WriteHead, heads, opened
 from engine.test_lossless import EXACT, PROMPT
+from llama.test_trees import num_lines_beyond
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.draft_tree import DraftTree
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import Parting, check_prompt
-from specchat.llama.library import api
-from specchat.llama.tree_context import TreeContext
 
 CHAINS = {"gemma3", "mamba", "granitehybrid", "lfm2", "qwen35"}
 """Architectures whose memory holds no branches."""
@@ -33,12 +32,6 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     """Decode an answer and return its tokens."""
     options = {"temperature": 0.0, "max_tokens": 60, **options}
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
-
-
-def num_sequences_in_use(context: TreeContext) -> int:
-    """Return how many sequences beside the text have tokens in llama.cpp's memory."""
-    memory, count = api.llama_get_memory(context.handle), api.llama_n_seq_max(context.handle)
-    return sum(api.llama_memory_seq_pos_max(memory, number) >= 0 for number in range(1, count))
 
 
 @pytest.mark.parametrize("kind", ["right", "half right"])
@@ -126,7 +119,7 @@ def test_200_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
             timer.cancel()
             counts[ending] += 1
             assert tokens == plain[: len(tokens)]
-            assert num_sequences_in_use(engine.context) == 0
+            assert num_lines_beyond(engine.context) == 0
             held = engine.context.tokens
             assert held == [*PROMPT, *plain][: len(held)]
             if ending == "context":

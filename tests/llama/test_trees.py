@@ -44,11 +44,11 @@ def paths(tokens: list[int], links: list[tuple[int, int]], num_rows: int) -> lis
     return found
 
 
-def num_sequences_in_use(context: TreeContext) -> int:
-    """Return how many sequences beside the text have tokens in llama.cpp's memory."""
-    memory = api.llama_get_memory(context.handle)
+def num_lines_beyond(context: TreeContext) -> int:
+    """Return how many sequences have tokens in llama.cpp's memory that are not the text's."""
+    memory, length = api.llama_get_memory(context.handle), context.num_evaluated
     count = int(api.llama_n_seq_max(context.handle))
-    return sum(api.llama_memory_seq_pos_max(memory, number) >= 0 for number in range(1, count))
+    return sum(api.llama_memory_seq_pos_max(memory, line) >= length for line in range(1, count))
 
 
 @pytest.mark.parametrize("architecture", TREES)
@@ -102,8 +102,8 @@ def test_what_is_kept_is_all_that_stays(
         kept = [*TEXT[:40], *tokens][: length - len(branches)] + chosen
         context.keep(length, branches)
         assert context.tokens == kept
-        assert context.num_evaluated == length
-        assert num_sequences_in_use(context) == 0
+        assert context.num_evaluated == length - len(branches)
+        assert num_lines_beyond(context) == 0
         found = np.array(context.evaluate([42], 1)[0])
         context.rollback(length)
         again = np.array(context.evaluate([42], 1)[0])
@@ -126,7 +126,7 @@ def test_steps_with_trees_follow_one_another(tiny: WriteModel) -> None:
             context.keep(start + links[number][1] + 2, [number])
         text = list(context.tokens)
         found = np.array(context.evaluate([42], 1)[0])
-        assert num_sequences_in_use(context) == 0
+        assert num_lines_beyond(context) == 0
     assert np.abs(found - fresh_logits(tiny, "llama", text)).max() < TOLERANCE
 
 
@@ -153,7 +153,7 @@ def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: st
     with tree_context(tiny, "llama") as context:
         context.prefill(TEXT[:10])
         context.evaluate_tree([1, 2], [(3, 0), (4, 2), (5, 1)], 2)
-        assert num_sequences_in_use(context) == 2
+        assert num_lines_beyond(context) == 3 - 1
         if ending == "rollback":
             context.rollback(10)
         elif ending == "evaluate":
@@ -164,7 +164,7 @@ def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: st
             context.image()
         else:
             context.keep(11, ())
-        assert num_sequences_in_use(context) == 0
+        assert num_lines_beyond(context) == 0
 
 
 def test_a_stopped_tree_leaves_the_memory_as_it_was(tiny: WriteModel) -> None:
@@ -187,7 +187,7 @@ def test_a_stopped_tree_leaves_the_memory_as_it_was(tiny: WriteModel) -> None:
                 abort.clear()
             assert context.tokens == TEXT[:20]
             assert context.num_evaluated == 20
-            assert num_sequences_in_use(context) == 0
+            assert num_lines_beyond(context) == 0
         found = np.array(context.evaluate([42], 1)[0])
     assert num_stopped
     assert np.abs(found - fresh_logits(tiny, "llama", TEXT[:20])).max() < TOLERANCE
