@@ -338,11 +338,14 @@ class LocalEngine(Engine):
         self, prompt: Prompt, options: AnswerRequest, constraint: Constraint | None
     ) -> Request:
         ends, stops = self._ends_of(prompt)
+        longest = self._longest_draft(options)
+        if isinstance(options.draft_tree, int):  # the draft is a part of it
+            longest = min(longest, options.draft_tree)
         return Request(
             tokens=prompt.tokens,
             sampling=options,
             noise=None if options.seed is None else Noise(options.seed),
-            draft_length=min(options.num_to_draft, self._longest_draft(options)),
+            draft_length=min(options.num_to_draft, longest),
             max_tokens=options.max_tokens,
             end_tokens=() if options.ignore_end else ends,
             stop_strings=options.stop if options.ignore_end else (*options.stop, *stops),

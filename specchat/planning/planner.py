@@ -251,11 +251,10 @@ def why_chains(layout: ModelLayout, kind: DraftKind | None, options: LoadOptions
     """Return why drafts for a target are chains, None if they may be trees.
 
     `kind` is that of the draft, None without one.
-
-    Branches that are kept leave gaps in the cache, so that sums over it may round differently.
     """
     if reason := why_no_branches(layout):
         return reason
     if kind and kind.shares_memory:
         return f"the {kind.noun} shares the target's memory, which holds one text then"
-    return "--exact is on, and branches may change the last bits" if options.exact == "on" else None
+    is_exact = options.exact == "on"
+    return "--exact is on, and passes with branches are not measured" if is_exact else None

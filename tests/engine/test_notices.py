@@ -211,7 +211,7 @@ def tree_notices(engine: Engine, **options: Any) -> list[str]:
     ("architecture", "options", "reason"),
     [
         ("llama", {}, None),
-        ("llama", {"exact": "on"}, "--exact is on, and branches may change the last bits"),
+        ("llama", {"exact": "on"}, "--exact is on, and passes with branches are not measured"),
         ("gemma3", {}, "the model has a sliding window, whose cache holds one text"),
         ("mamba", {}, "the model has a recurrent state, which holds one text"),
         ("lfm2", {}, "the model has a recurrent state, which holds one text"),
