@@ -365,7 +365,7 @@ def test_three_tokens_together_are_distributed_as_the_target_has_them(
 ) -> None:
     """At temperature 1, in steps of three drafts, against the exact shares (false alarm 1e-4)."""
     generator = np.random.default_rng(12)
-    monkeypatch.setattr("specchat.decoding.loop.default_rng", lambda: generator)
+    monkeypatch.setattr("specchat.decoding.request.default_rng", lambda: generator)
     counts: Counter[Any] = Counter()
     options = WHOLE | {"top_k": 4}
     with opened(heads(kind, noise=DOUBTFUL, num_layers=LAYERS[kind])) as engine:
