@@ -17,6 +17,8 @@ MAX_TOTAL_BYTES = 64 << 20
 """The most for all answers together; the steps of the oldest ones are removed."""
 PARTS = 10_000
 """Probabilities are stored in this many parts of 1."""
+LARGEST_TREE = 128
+"""More tokens than any draft has with its branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def _step(row: Sequence[Any], pieces: dict[int, str], names: Sequence[str]) -> C
         tuple(map(int, proposed)),
         tuple(pieces[token] for token in rejected),
         finish,
-        chances=tuple((target / PARTS, drafter / PARTS) for target, drafter in chances),
+        chances=tuple((int(target) / PARTS, int(drafter) / PARTS) for target, drafter in chances),
         alternatives=tuple(_alternatives(found, pieces) for found in alternatives),
         tree=_tree(trees[0], names, len(tokens)) if trees else (),
     )
@@ -112,6 +114,8 @@ def _step(row: Sequence[Any], pieces: dict[int, str], names: Sequence[str]) -> C
 
 def _tree(row: Sequence[Any], names: Sequence[str], num_emitted: int) -> tuple[TreeToken, ...]:
     """Return a stored tree; ValueError unless its accepted tokens are one path of the answer."""
+    if len(row) > 4 * LARGEST_TREE:
+        raise ValueError("a step's tree is larger than any draft")
     parts = zip(row[::4], row[1::4], row[2::4], row[3::4], strict=True)
     tree = tuple(
         TreeToken(str(text), int(parent), names[origin], bool(is_accepted))

@@ -119,7 +119,11 @@ class Distribution:
 
     def likeliest(self, count: int) -> list[tuple[int, float]]:
         """Return the most probable tokens with their probabilities, best first."""
-        pairs = zip(self.ids.tolist(), self.weights.tolist(), strict=True)
+        ids, weights = self.ids, self.weights
+        if self._list is None and 0 < count < ids.size:
+            near = weights.argpartition(-count)[-count:]
+            ids, weights = ids[near], weights[near]
+        pairs = zip(ids.tolist(), weights.tolist(), strict=True)
         return nlargest(count, pairs, key=itemgetter(1))
 
     def sample(self, random: Random) -> int:

@@ -201,7 +201,8 @@ def chances_of(
     for branch, share in zip(
         branches, right or [each.confidence for each in branches], strict=True
     ):
-        before = chances[branch.behind] if branch.behind >= 0 else leaving[branch.fork]
+        fork = min(branch.fork, len(chain))
+        before = chances[branch.behind] if branch.behind >= 0 else leaving[fork]
         chances.append(before * share)
     return chances
 

@@ -109,6 +109,7 @@ class _Answer:
         self._trees = target if request.most_nodes and isinstance(target, TreeModel) else None
         self._num_unread = 1  # emitted tokens that the next pass reads
         self._num_read_again = 0  # accepted branches that it reads, too
+        self._branching: Branching | None = None  # the drafter, if it knows any branches
 
     @property
     def is_valid(self) -> bool | None:
@@ -165,6 +166,7 @@ class _Answer:
                 tokens, request.sampling, self._draw_draft, is_soon, is_ever, self._walk,
                 has_branches, self._ranked,
             )  # fmt: skip
+            self._branching = drafter if isinstance(drafter, Branching) else None
             drafter.begin(task)
         finally:
             statistics.prompt_s += perf_counter() - began
@@ -220,7 +222,7 @@ class _Answer:
         num_more = num_unread - 1 + self._num_read_again
         self._pacer.begin_step(depth, limit, num_more)
         draft = self._extended(self._cut(drafter.propose(self._pacer)), limit)
-        tree = self._tree(drafter, draft, room - 1)
+        tree = self._tree(draft, room - 1)
         drafted = perf_counter()
         if tree.num_nodes:
             self._target.mark()
@@ -236,14 +238,14 @@ class _Answer:
         self._statistics.time_step(num_read, num_decoded, single, *times)
         return chunk._replace(seconds=self._statistics.decode_s, chances=accepted.chances)
 
-    def _tree(self, drafter: Drafter, draft: Sequence[DraftToken], room: int) -> DraftTree:
+    def _tree(self, draft: Sequence[DraftToken], room: int) -> DraftTree:
         """Return the tree of a draft and the branches that pay, in a memory with so much room."""
-        if self._trees is None:
+        if self._trees is None or self._branching is None:
             return DraftTree(draft)
         most = min(
             self._request.most_nodes - len(draft), self._trees.most_branches, room - len(draft)
         )
-        offered = drafter.branches() if most > 0 and isinstance(drafter, Branching) else ()
+        offered = self._branching.branches() if most > 0 else ()
         if not offered:
             return DraftTree(draft)
         branches = valid_branches(offered, draft, self._may_follow)

@@ -69,6 +69,10 @@ class TreeModel(LanguageModel, Protocol):
     def most_branches(self) -> int:
         """How many branches a pass may have, 0 if the memory cannot hold any."""
 
+    @property
+    def num_waiting(self) -> int:
+        """How many tokens of the text the next pass reads before those it is given."""
+
     def evaluate_tree(
         self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
     ) -> Rows:

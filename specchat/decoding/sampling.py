@@ -85,6 +85,15 @@ class Sampler:
             logits = mask.masked(logits)
         return self._tempered(*self._survivors(logits, top), top)
 
+    def preferred(self, logits: Logits, history: Sequence[int], mask: Mask | None = None) -> Logits:
+        """Return the row whose highest logit is picked at temperature 0.
+
+        It is the given one unless something changes it: bias, penalties or a mask.
+        """
+        if self._is_adjusting:
+            logits = self._adjusted(logits, history)
+        return logits if mask is None else mask.masked(logits)
+
     def _few_allowed(self, logits: Logits, top: float, mask: Mask | None) -> tuple[Ids, Logits]:
         """Return the allowed tokens that survive top-k, best first."""
         if mask is None:

@@ -56,7 +56,7 @@ class ToyLanguageModel:
         """Start with an empty memory for up to `capacity` tokens."""
         self.tokens: list[int] = []
         self.branches: list[list[int]] = []
-        self.most_branches = most_branches
+        self.most_branches, self.num_waiting = most_branches, 0
         self.ledger: list[tuple[str, int]] = []
         self._logits_after = logits_after
         self.capacity = capacity

@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 from specchat.decoding.distribution import (
     Distribution,
     Random,
-    Shares,
     excess_of,
     sample_shares,
     without,
@@ -102,10 +101,10 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
     """
 
     def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-        probabilities, rows = [1.0], list[Shares]()
+        probabilities, rows = [1.0], list[Distribution]()
         for position, (token, proposed, _) in enumerate(draft):
-            rows.append(target(position).shares())
-            wanted = probabilities[-1] * rows[-1].get(token, 0.0)
+            rows.append(target(position))
+            wanted = probabilities[-1] * rows[-1].probability(token)
             if wanted == 0.0:  # every longer prefix has probability 0 too
                 break
             probabilities.append(min(1.0, wanted / proposed.probability(token)))
@@ -114,7 +113,7 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
             return Verdict(length, target(length).sample(random), probabilities)
         for position in range(len(rows) - 1, -1, -1):
             token, proposed, _ = draft[position]
-            wanted_here, chance = rows[position], probabilities[position]
+            wanted_here, chance = rows[position].shares(), probabilities[position]
             left = proposed.shares()
             for number, other in enumerate((token, *siblings.get(position, ()))):
                 passing = chance * wanted_here.get(other, 0.0) / left[other]

@@ -44,6 +44,8 @@ class DraftModelDrafter(Drafter):
     ) -> None:
         """Draft with this model and token map; stop after one of the `end_tokens`."""
         self._model = model
+        has_branches = isinstance(model, TreeModel) and model.most_branches > 0
+        self._trees = model if isinstance(model, TreeModel) and has_branches else None
         self._map = token_map
         self._end_tokens = frozenset(end_tokens)
         self._tokens: list[int] = []
@@ -141,7 +143,10 @@ class DraftModelDrafter(Drafter):
             hint = Hint(confidence, distribution)
             if num_siblings:
                 place = self._index + len(named), len(named)
-                self._beside.add(logits, distribution, *place, num_siblings)
+                row = logits
+                if self._sampler.sampling.is_greedy:
+                    row = self._sampler.preferred(logits, past, self._map.mask(mask))
+                self._beside.add(row, distribution, *place, num_siblings)
             if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, self._index + len(named))
@@ -164,13 +169,13 @@ class DraftModelDrafter(Drafter):
 
         Returns the logits after the tokens.
         """
-        found, trees = self._beside.found, self._model
+        found, trees = self._beside.found, self._trees
         numbers: Sequence[int] = ()
-        if found and isinstance(trees, TreeModel) and trees.most_branches:
+        if found and trees:
             room = self._model.capacity - self._model.length - len(pending)
             most = min(trees.most_branches, room)
             numbers = pacer.choose_to_read(self.origin, found, self._beside.unread, most)
-        if not numbers or not isinstance(trees, TreeModel):
+        if not numbers or not trees:
             return self._model.evaluate(pending, 1)[0]
         links: list[tuple[int, int]] = []
         for number in numbers:
@@ -194,10 +199,17 @@ class DraftModelDrafter(Drafter):
             return
         logits, index = self._map.restricted(row), self._index + fork + len(line)
         distribution = Distribution.certain(line[-1])
-        if not self._sampler.sampling.is_greedy:
-            back = len(self._map.read(named[fork:]))
-            before = [*past[: len(past) - back], *self._map.read(line)]
-            distribution = self._map.named(self._sampler.distribution(logits, before))
+        back = len(self._map.read(named[fork:]))
+        before = [*past[: len(past) - back], *self._map.read(line)]
+        try:
+            mask = self._map.mask(self._walk.mask_after([*named[:fork], *line]))
+            if self._sampler.sampling.is_greedy:
+                logits = self._sampler.preferred(logits, before, mask)
+            else:
+                own = self._sampler.distribution(logits, before, mask)
+                distribution = self._map.named(own)
+        except (EngineFailed, NothingAllowed):  # as in a draft: nothing is offered there
+            return
         self._beside.add(logits, distribution, index, fork, NUM_FOLLOWERS - 1, behind=number)
 
     def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:

@@ -83,6 +83,8 @@ class SideBranches:
         Beside a draft, which has the best one, that is the share of what follows it.
         """
         best = highest(logits, count)
+        if not best or not math.isfinite(best[0][1]):
+            return []
         shares = [math.exp(value - best[0][1]) for _, value in best if value > best[0][1] - WIDTH]
         ids = np.array([token for token, _ in best[: len(shares)]])
         named = self._map.named(Distribution(ids, np.array(shares))).ids.tolist()

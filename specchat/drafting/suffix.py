@@ -9,6 +9,7 @@ match (SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -134,8 +135,8 @@ class SuffixAutomaton:
             state = self._states[index]
             trust = state.length / (state.length + SHORT_MATCH)
             left = state.total + 1 - sum([state.counts.get(token, 0) for token in seen])
-            likely = sorted(state.counts.items(), key=itemgetter(1), reverse=True)
-            for token, times in likely[: len(seen) + count]:
+            likely = nlargest(len(seen) + count, state.counts.items(), key=itemgetter(1))
+            for token, times in likely:
                 if token in seen:
                     continue
                 if len(seen) > count:
@@ -233,6 +234,8 @@ class SuffixDrafter(Drafter):
     def branches(self) -> list[Branch]:
         """Return what else followed the same passages, a few tokens of each."""
         branches: list[Branch] = []
+        if not self._num_siblings:
+            return branches
         for fork, found in enumerate(self._found[: self._num_taken + 1]):
             for line in self._automaton.others(found, self._num_siblings):
                 behind = -1

@@ -66,14 +66,17 @@ class TreeContext(Context):
         self._drop_branches()
         if length - self.num_evaluated > LONGEST_REPLAY:
             self._catch_up()
-        start = self.num_evaluated
-        read = [*self.tokens[start:], *tokens]
+        read = [*self.tokens[self.num_evaluated :], *tokens]
         lines = lines_of(branches, num_rows)
-        first = start + len(read) - num_rows
-        self._links = branches
-        self._forks = [first + branches[line[0]][1] + 1 for line in lines]
-        self._num_lines = max(self._num_lines, len(lines))
+        first = self.num_evaluated + len(read) - num_rows
         try:
+            if (over := len(read) + len(branches) - self._chunk) > 0:
+                self._decode(read[:over], 0)
+                read = read[over:]
+            start = self.num_evaluated
+            self._links = branches
+            self._forks = [first + branches[line[0]][1] + 1 for line in lines]
+            self._num_lines = max(self._num_lines, len(lines))
             for number, fork in enumerate(self._forks, 1):
                 self._share(number, min(fork, start))
             self._tree.fill_tree(read, branches, lines, start, num_rows)
@@ -87,6 +90,11 @@ class TreeContext(Context):
             raise
         self.tokens.extend(tokens)
         return rows
+
+    @property
+    def num_waiting(self) -> int:
+        """The tokens of the text that the next pass reads again."""
+        return len(self.tokens) - self.num_evaluated
 
     def keep(self, length: int, branches: Sequence[int]) -> None:
         """Keep the first `length` tokens of the text, which ends with these branches of the pass.

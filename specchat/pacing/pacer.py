@@ -36,6 +36,8 @@ BESIDE, BEHIND = " beside", " behind"
 """Added to an origin: branches beside a draft, and those behind others, have rates of their own."""
 NUM_SIBLINGS = 3
 """Branches looked for beside each drafted token: a fourth is rarely right."""
+LONG_IDLE, LOOK_INTERVAL = 32, 8
+"""After so many steps in which no branch was chosen, they are looked for in each eighth only."""
 SURE = 0.9
 """The confidence of a branch that is likely to be right."""
 
@@ -61,6 +63,7 @@ class LearningPacer:
         self._origin = pass_origin
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
         self._exploration = Exploration()
+        self._num_idle = 0  # steps since a branch was chosen
         self.begin_step(0, 0)
 
     def clock(self) -> float:
@@ -85,7 +88,8 @@ class LearningPacer:
         self._planned: DraftEconomics | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
         self._offered: tuple[Sequence[DraftToken], Sequence[Branch]] = ((), ())
-        self._declined = -1  # which of these is a token that was not worth drafting
+        self._declined: Branch | None = None  # that of a token that was not worth drafting
+        self._looks = self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
         self._num_branches = 0
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
@@ -96,6 +100,7 @@ class LearningPacer:
         step, target = self._planned, self._knowledge.target
         self._learn_untaken(emitted)
         self._learn_branches(emitted)
+        self._num_idle = 0 if self._num_branches else self._num_idle + 1
         if self._num_forced:
             return target.seconds(PLAIN, self._depth)
         if step is None:
@@ -146,6 +151,7 @@ class LearningPacer:
         """
         if branches:
             self._offered = draft, branches
+            self._num_branches = len(branches)
         if (step := self._planned) is None:
             return
         is_whole = len(step.drafted) == len(draft)
@@ -188,7 +194,7 @@ class LearningPacer:
             for number, branch in enumerate(offered):
                 if branch.behind == followed and (followed >= 0 or branch.fork == place):
                     is_right = branch.token == token
-                    if number != self._declined:
+                    if branch != self._declined:
                         self._of_branch(branch).observe(branch.confidence, float(is_right))
                     right = number if is_right else right
             if right < 0:
@@ -267,7 +273,8 @@ class LearningPacer:
             leaving = max(map(sub, survivals, [*survivals[1:], 0.0]))
         value = leaving * self._acceptance(origin + BESIDE).probability(SURE)
         price = self._price * self._row[1] * min(rises[1:], default=0.0)
-        return NUM_SIBLINGS if step.limit > 0 and value > price else 0
+        is_worth_it = self._looks and step.limit > 0 and value > price
+        return NUM_SIBLINGS if is_worth_it else 0
 
     def choose_to_read(
         self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
@@ -302,10 +309,11 @@ class LearningPacer:
         forced = [each.origin == GRAMMAR.name for each in draft]
         right = [self._of_branch(each).probability(each.confidence) for each in branches]
         chain = _chain(step, forced)
-        self._declined, chance = self._find_declined(step, len(draft), branches)
-        if self._declined >= 0:  # what the target makes of it is known better than of a branch
+        number, chance = self._find_declined(step, len(draft), branches)
+        if number >= 0:  # what the target makes of it is known better than of a branch
             chain.append(chance)
-            right[self._declined] = chance / (1.0 - chance)
+            right[number] = chance / (1.0 - chance)
+            self._declined = branches[number]
         chances = chances_of(chain, branches, right)
         order = likeliest(chances, most)
         prices = [self._price * cost for cost in self._row]

@@ -23,6 +23,7 @@ class PaddedTarget:
     def __init__(self, model: LanguageModel, costs: PaddingCosts) -> None:
         """Pad a model's passes according to their costs."""
         self._model, self._costs = model, costs
+        self._trees = model if isinstance(model, TreeModel) else None
 
     @property
     def capacity(self) -> int:
@@ -50,34 +51,43 @@ class PaddedTarget:
         """Append tokens; return the logits after each of the last `num_rows`."""
         if num_rows < 2:
             return self._model.evaluate(tokens, num_rows)
-        depth = self._model.length
-        size = self._costs.padded(len(tokens), depth, self._model.capacity - depth)
-        padding = [tokens[-1]] * (size - len(tokens))
-        return self._model.evaluate([*tokens, *padding], num_rows + len(padding))[:num_rows]
+        count = self._num_padding(len(tokens), self._model.capacity)
+        padding = [tokens[-1]] * count
+        return self._model.evaluate([*tokens, *padding], num_rows + count)[:num_rows]
+
+    def _num_padding(self, num_tokens: int, most: int) -> int:
+        """Return the tokens to add to a pass over these and those that wait, up to `most`."""
+        depth, waiting = self._model.length, self.num_waiting
+        room = min(self._model.capacity - depth, most) + waiting
+        return max(0, self._costs.padded(num_tokens + waiting, depth, room) - num_tokens - waiting)
 
     @property
     def most_branches(self) -> int:
         """How many branches a pass may have."""
-        return self._model.most_branches if isinstance(self._model, TreeModel) else 0
+        return self._trees.most_branches if self._trees else 0
+
+    @property
+    def num_waiting(self) -> int:
+        """How many tokens of the text the next pass reads before those it is given."""
+        return self._trees.num_waiting if self._trees else 0
 
     def evaluate_tree(
         self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
     ) -> Rows:
         """Append tokens, and branches beside them, the padding among these."""
-        if not isinstance(self._model, TreeModel):
+        if self._trees is None:
             raise TypeError("the model has no branches")
-        depth, length = self._model.length, len(tokens) + len(branches)
-        room = min(self._model.capacity - depth, len(tokens) + self._model.most_branches)
-        size = self._costs.padded(length, depth, room)
-        beyond = range(num_rows + len(branches) - 1, num_rows + size - len(tokens) - 1)
-        padding = [(tokens[-1], row) for row in beyond]
-        rows = self._model.evaluate_tree(tokens, [*branches, *padding], num_rows)
+        most = len(tokens) + self._trees.most_branches
+        count = self._num_padding(len(tokens) + len(branches), most)
+        first = num_rows + len(branches) - 1
+        padding = [(tokens[-1], row) for row in range(first, first + count)]
+        rows = self._trees.evaluate_tree(tokens, [*branches, *padding], num_rows)
         return rows[: num_rows + len(branches)]
 
     def keep(self, length: int, branches: Sequence[int]) -> None:
         """Keep the first `length` tokens of the text, which ends with these branches."""
-        if isinstance(self._model, TreeModel):
-            self._model.keep(length, branches)
+        if self._trees:
+            self._trees.keep(length, branches)
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""

@@ -272,6 +272,42 @@ def test_branches_save_passes() -> None:
         assert steps[1] < 0.93 * steps[0]
 
 
+@pytest.mark.parametrize("sampling", [GREEDY, WHOLE], ids=["greedy", "sampled"])
+def test_numbers_that_are_none_end_a_draft_only(sampling: Sampling) -> None:
+    """A draft model whose rows are NaN now and then drafts less, with and without branches."""
+    target, draft = drafts_of()
+
+    def broken(tokens: Sequence[int]) -> np.ndarray:
+        row = draft(tokens)
+        return np.full_like(row, np.nan) if tuple(tokens[-2:]) in {(0, 1), (3, 2)} else row
+
+    for most_nodes in (0, 14):
+        pair = ToyPair(target, broken, **WIDE)
+        options: dict[str, Any] = {"sampling": sampling, "is_seeded": True, "max_tokens": 80}
+        answer = pair.answer(draft_length=4, most_nodes=most_nodes, **options)
+        assert answer == ToyPair(target).answer(draft_length=0, **options)
+
+
+def test_branches_are_what_a_grammar_allows() -> None:
+    """At temperature 0, too: the best of the tokens that may come, not the best of all."""
+    rules = [{0: 0, 1: 0, 2: 0}]
+    target, other = random_logits(5, 1), random_logits(5, 51)
+    steps = []
+    for most_nodes in (0, 14):
+
+        def shy(tokens: Sequence[int]) -> np.ndarray:
+            row: np.ndarray = other(tokens) + np.array([0, 0, 0, 40, 30], dtype=np.float32)
+            return row
+
+        pair = ToyPair(target, shy, **WIDE)
+        pair.answer(
+            constraint=ToyGrammar(rules, [0]), draft_length=3, most_nodes=most_nodes,
+            max_tokens=150,
+        )  # fmt: skip
+        steps.append(pair.statistics.steps)
+    assert steps[1] < 0.9 * steps[0]
+
+
 class ToFives:
     """Pads every pass up to the next multiple of five tokens."""
 

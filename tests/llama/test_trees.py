@@ -44,6 +44,13 @@ def paths(tokens: list[int], links: list[tuple[int, int]], num_rows: int) -> lis
     return found
 
 
+def last_logits(tiny: WriteModel, path: list[int]) -> np.ndarray:
+    """Return the logits after the last token of a path, read by itself."""
+    with tree_context(tiny, "llama") as context:
+        context.prefill(path[:-1])
+        return np.array(context.evaluate(path[-1:], 1)[0])
+
+
 def num_lines_beyond(context: TreeContext) -> int:
     """Return how many sequences have tokens in llama.cpp's memory that are not the text's."""
     memory, length = api.llama_get_memory(context.handle), context.num_evaluated
@@ -136,6 +143,26 @@ def test_other_memories_hold_no_branches(tiny: WriteModel, architecture: str) ->
     with tree_context(tiny, architecture) as context:
         assert context.most_branches == 0
         assert int(api.llama_n_seq_max(context.handle)) == 1
+
+
+def test_a_tree_may_follow_more_tokens_than_fit_a_pass(tiny: WriteModel) -> None:
+    """As behind a long run that a grammar forces, or with small batches."""
+    links = [(7, 0), (8, 2), (9, 3)]
+    with tree_context(tiny, "llama", batch=1) as context:
+        context.prefill(TEXT[:40])
+        tokens = TEXT[40:240]
+        assert len(tokens) > context.shape.ubatch
+        rows = [np.array(row) for row in context.evaluate_tree(tokens, links, 3)]
+        context.keep(241, [1])
+        assert num_lines_beyond(context) == 0
+        found = np.array(context.evaluate([42], 1)[0])
+    text = TEXT[:240]
+    for row, path in zip(
+        rows, [text[:-2], text[:-1], text, [*text[:-2], 7], [*text, 8], [*text[:-2], 7, 9]],
+        strict=True,
+    ):  # fmt: skip
+        assert np.abs(row - last_logits(tiny, path)).max() < TOLERANCE
+    assert np.abs(found - fresh_logits(tiny, "llama", [*text, 8])).max() < TOLERANCE
 
 
 def test_too_many_branches_are_refused(tiny: WriteModel) -> None:
