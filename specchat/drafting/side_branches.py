@@ -64,9 +64,9 @@ class SideBranches:
     ) -> None:
         """Add up to `count` branches beside the next token, behind `fork` drafted ones.
 
-        Or all of the likeliest that may come behind another branch. `logits` is the draft model's
-        row there and `distribution` what it makes of it, in the target's tokens. `index` counts
-        from the answer's first token. The token to be drafted next may be among them.
+        With `behind`, they follow that branch instead, and are one more. `logits` is the draft
+        model's row there and `distribution` what it makes of it, in the target's tokens. `index`
+        counts from the answer's first token. The token to be drafted next may be among them.
         """
         first = len(self.found)
         likely: Sequence[tuple[int, float]]
@@ -97,12 +97,15 @@ class SideBranches:
 def highest(logits: Logits, count: int) -> list[tuple[int, float]]:
     """Return the tokens of the highest logits with these, best first; the row is left as it was.
 
-    A few searches for the maximum take a fraction of a sort.
+    There may be fewer than asked for. A few searches for the maximum take a fraction of a sort.
     """
     found: list[tuple[int, float]] = []
     for _ in range(min(count, logits.size)):
         token = int(logits.argmax())
-        found.append((token, logits.item(token)))
+        value = logits.item(token)
+        if value == -math.inf:  # no others may come
+            break
+        found.append((token, value))
         logits[token] = -math.inf
     for token, value in found:
         logits[token] = value
