@@ -13,9 +13,11 @@ decoding, and round differently.
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from specchat.decoding.ports import Rows
+from specchat.errors import SpecchatError
 from specchat.llama.context import LONGEST_REPLAY, SEQUENCE, Batch, Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.memory_image import MemoryImage
@@ -112,7 +114,13 @@ class TreeContext(Context):
                 self._num_last = 0
 
     def image(self) -> MemoryImage:
-        """Return a copy of the memory, of the text alone."""
+        """Return a copy of the memory, of the text alone.
+
+        Tokens that wait to be read again are read first, unless that is stopped.
+        """
+        self._drop_branches()
+        with suppress(SpecchatError):
+            self._catch_up()
         self._cut_lines(0)
         return super().image()
 

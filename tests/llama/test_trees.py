@@ -165,6 +165,21 @@ def test_a_tree_may_follow_more_tokens_than_fit_a_pass(tiny: WriteModel) -> None
     assert np.abs(found - fresh_logits(tiny, "llama", [*text, 8])).max() < TOLERANCE
 
 
+def test_a_copy_has_the_branches_that_were_kept(tiny: WriteModel) -> None:
+    """They are read again before it is made, so that a text which is set aside is whole."""
+    with tree_context(tiny, "llama") as context:
+        context.prefill(TEXT[:40])
+        context.evaluate_tree([5, 6], [(7, 1), (8, 2)], 2)
+        context.keep(44, [0, 1])
+        text = list(context.tokens)
+        image = context.image()
+        assert list(image.tokens) == text
+        context.prefill([9, 10, 11])
+        context.restore(image)
+        found = np.array(context.evaluate([42], 1)[0])
+    assert np.abs(found - fresh_logits(tiny, "llama", text)).max() < TOLERANCE
+
+
 def test_too_many_branches_are_refused(tiny: WriteModel) -> None:
     """As is a tree with more rows than the context has."""
     with tree_context(tiny, "llama") as context:
