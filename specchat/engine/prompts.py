@@ -4,17 +4,17 @@ If a conversation does not fit into the context, its oldest turns are left out.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
 from specchat.chat.formats.marks import State
-from specchat.chat.formats.messages import SYSTEM_ROLES, checked, with_objects
+from specchat.chat.formats.messages import checked, with_objects
+from specchat.chat.newest_turns import newest_turns
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import (
     AnswerRequest,
@@ -30,8 +30,6 @@ from specchat.options.declarations import AUTO_THINK
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
-TURNS_AT_ONCE = 4
-"""Turns left out at a time; each time, the model must evaluate the others again."""
 PLACEHOLDER = "zq{}qy"
 """ASCII, so that it survives JSON and Python's `repr`; numbered so that no message contains it."""
 STRUCTURE = ("role", "type", "id", "tool_call_id")
@@ -136,44 +134,6 @@ def num_common(first: Sequence[int], second: Sequence[int]) -> int:
     pairs = zip(first, second, strict=False)
     unequal = (index for index, (one, other) in enumerate(pairs) if one != other)
     return next(unequal, min(len(first), len(second)))
-
-
-def newest_turns(
-    messages: Sequence[ChatMessage],
-    count: Callable[[Sequence[ChatMessage]], int],
-    limit: int,
-    pinned: Container[int] = (),
-) -> Sequence[ChatMessage]:
-    """Return a conversation without its oldest turns, so that its `count` is within a limit.
-
-    Whole turns are left out, so the rest begins with a question. System prompts, the last question
-    and the turns with a message at one of the indices `pinned` always stay.
-    """
-    system = [message for message in messages if message["role"] in SYSTEM_ROLES]
-    turns = _turns(messages)
-    if count(messages) <= limit or not turns:
-        return messages
-
-    def kept(start: int) -> list[ChatMessage]:
-        """Return the conversation from a turn on, with the pinned turns before it."""
-        stays = [turn for turn in turns[:start] if any(index in pinned for index, _ in turn)]
-        return [*system, *(message for turn in stays + turns[start:] for _, message in turn)]
-
-    starts = [*range(TURNS_AT_ONCE, len(turns) - 1, TURNS_AT_ONCE), len(turns) - 1]
-    # counting renders the whole template, so a binary search saves time
-    first = bisect_left(starts[:-1], True, key=lambda start: count(kept(start)) <= limit)
-    return kept(starts[first])
-
-
-def _turns(messages: Sequence[ChatMessage]) -> list[list[tuple[int, ChatMessage]]]:
-    """Return the messages with their indices by turn, without system prompts.
-
-    A turn is a question with all that follows it.
-    """
-    others = [each for each in enumerate(messages) if each[1]["role"] not in SYSTEM_ROLES]
-    begins = [place for place, (_, message) in enumerate(others) if message["role"] == "user"]
-    bounds = [0, *begins[1:], len(others)] if begins else []
-    return [others[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _check_begun(vocabulary: Vocabulary, begun: Sequence[Chunk]) -> None:

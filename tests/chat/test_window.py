@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from specchat.chat.conversation import ChatMessage
+from specchat.chat.newest_turns import TURNS_AT_ONCE, newest_turns
 from specchat.chat.safe_text import harmless
-from specchat.engine.prompts import TURNS_AT_ONCE, newest_turns
 
 
 def conversation(num_turns: int) -> list[ChatMessage]:
