@@ -85,6 +85,10 @@ class EngineFailed(SpecchatError):
     """Raised when llama.cpp fails while decoding, or the engine process dies."""
 
 
+class ServerFailed(SpecchatError):
+    """Raised when a server that answers for a pair cannot be reached, or fails."""
+
+
 class Cancelled(SpecchatError):
     """Raised when the caller asked to stop; not a failure."""
 

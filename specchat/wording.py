@@ -132,8 +132,9 @@ def drafting_text(statistics: Mapping[str, Any]) -> str:
     if not drafted:
         return "nothing drafted"
     accepted = percent(statistics.get("acceptance_rate", 0.0))
-    per_pass = statistics.get("tokens_per_step", 0.0)
-    line = f"{accepted} of {drafted} draft tokens accepted · {per_pass:.2f} tokens per target pass"
+    line = f"{accepted} of {drafted} draft tokens accepted"
+    if per_pass := statistics.get("tokens_per_step"):
+        line += f" · {per_pass:.2f} tokens per target pass"
     nodes = nodes_per_step(statistics)
     return f"{line} · trees of {nodes:.1f} tokens" if nodes else line
 
@@ -144,7 +145,7 @@ def nodes_per_step(statistics: Mapping[str, Any]) -> float:
     An answer from before there were branches does not say.
     """
     nodes, steps = statistics.get("nodes") or 0, statistics.get("steps")
-    return nodes / steps if steps and nodes > statistics.get("drafted", 0) else 0.0
+    return nodes / steps if steps and nodes > (statistics.get("drafted") or 0) else 0.0
 
 
 def answer_line(statistics: Mapping[str, Any]) -> str:
@@ -171,6 +172,10 @@ def speculation_line(speculation: Mapping[str, Any]) -> str:
 
     The fields are those of `speculation` in `specchat ask --json`.
     """
+    if server := speculation.get("served_by"):
+        drafted = speculation["drafted_per_step"]
+        words = f", {drafted:.1f} tokens drafted per target pass" if drafted else ""
+        return f"answered by {server}{words}"
     if not speculation["on"]:
         return f"speculation is off: {speculation['off']}"
     line = (

@@ -18,11 +18,10 @@ from specchat.cli import pull
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
-    chosen_pair,
-    generate_options,
+    chosen_answerer,
     is_demo,
     is_first_run,
-    open_engine,
+    open_answerer,
     show_loading,
     stopping_on_interrupt,
     with_known_think,
@@ -49,14 +48,13 @@ WAITING = "waiting for standard input to end; --no-stdin asks without it"
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print the statistics."""
-    pair = chosen_pair(arguments)
-    options = generate_options(arguments, pair)
+    answerer = chosen_answerer(arguments)
     structure = structure_of(arguments)
     prompt = _prompt(arguments)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
-    with open_engine(arguments, pair, options["drafter"]) as engine:
-        options = with_known_think(options, engine.facts, arguments)
+    with open_answerer(arguments, answerer) as engine:
+        options = with_known_think(answerer.options, engine.facts, arguments)
         options["structure"] = structure
         chunks = _with_notices(engine, _start_answer(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)
@@ -79,7 +77,8 @@ def _learn_exact_drafts(engine: Engine, arguments: argparse.Namespace) -> None:
     This comes after the first answer with `--exact on`, so that later ones are drafted. All else is
     learned from the passes of answers. Ctrl+C skips it.
     """
-    if arguments.exact == "on" and engine.facts.exact_draft is None:
+    is_here = not engine.facts.served_by
+    if is_here and arguments.exact == "on" and engine.facts.exact_draft is None:
         sys.stdout.flush()
         with stopping_on_interrupt(engine.stop):
             engine.prepare(show_loading)

@@ -12,8 +12,14 @@ from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.recent_pairs import remember_pair
 from specchat.chat.store import default_path
-from specchat.cli.model_arguments import chosen_pair, is_first_run, save_loaded
-from specchat.cli.offers import choice_of, find_offers, foresee_offer, open_file
+from specchat.cli.model_arguments import chosen_answerer, is_first_run, save_loaded
+from specchat.cli.offers import (
+    choice_of,
+    choice_of_server,
+    find_offers,
+    foresee_offer,
+    open_file,
+)
 from specchat.drafter_registry import AUTO
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present
@@ -35,12 +41,11 @@ def run(arguments: argparse.Namespace) -> int | None:
             f"the chat needs a terminal that draws a screen ({named}): set TERM, such as"
             " xterm-256color, or use `specchat ask`"
         )
-    pair = chosen_pair(arguments)
-    choice = choice_of(arguments, pair)
+    choice = _first_choice(arguments)
     settings = arguments.settings
     _require_known_actions(settings)
     setup = Setup(
-        pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
+        pair=choice,
         offers=lambda: find_offers(arguments),
         foresee=foresee_offer,
         remember=lambda name, loading: remember_pair(name, loading.target, loading.draft),
@@ -67,6 +72,17 @@ def run(arguments: argparse.Namespace) -> int | None:
     return app.return_code
 
 
+def _first_choice(arguments: argparse.Namespace) -> PairChoice:
+    """Return what answers first: the pair that the arguments name, or a server's model."""
+    answerer = chosen_answerer(arguments)
+    pair = answerer.pair
+    if pair is None:
+        return choice_of_server(answerer)
+    return replace(
+        choice_of(arguments, pair), keep=lambda facts: save_loaded(arguments, pair, facts)
+    )
+
+
 def _require_known_actions(settings: Settings) -> None:
     """Raise SettingsError if the settings assign a key to an unknown action."""
     for name in settings.key_bindings:
@@ -86,6 +102,8 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
 
     There are none if the catalogue advises against draft models for this target.
     """
+    if choice.server is not None:
+        return []
     loading, drafts = choice.loading, find_drafts(choice.loading.target)
     if drafts.advice:
         return []
@@ -116,4 +134,4 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
 def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
     loading = replace(choice.loading, draft=draft, first_guess=None)
     name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
-    return replace(choice, name=name, loading=loading, options=options, keep=None)
+    return replace(choice, name=name, source=loading, options=options, keep=None)

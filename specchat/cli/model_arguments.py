@@ -4,7 +4,7 @@ import argparse
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,14 @@ from specchat.catalogue.pairs import (
 )
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.chat.conversation import ChatMessage
+from specchat.cli.server_argument import (
+    ignored_options,
+    is_connected,
+    require_models_here,
+    server_of,
+)
 from specchat.cli.terminal import say, show_line
+from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage, StageClock
@@ -46,7 +53,9 @@ DEMO_NOTICE = (
 
 def is_demo(arguments: argparse.Namespace) -> bool:
     """Return True if the demo pair is used, which is the default."""
-    return arguments.target is None and arguments.pair in {None, DEMO}
+    return (
+        not is_connected(arguments) and arguments.target is None and arguments.pair in {None, DEMO}
+    )
 
 
 def is_first_run(arguments: argparse.Namespace) -> bool:
@@ -60,8 +69,9 @@ def chosen_pair(arguments: argparse.Namespace) -> Pair:
 
     The draft model is the one named in the arguments, or else the one that tuning chose, or else
     the best one installed (with --target) or a derived one, which is then reported. Raises
-    InvalidOption for a pair that --save-as cannot save.
+    InvalidOption for a pair that --save-as cannot save, and if a server is to answer.
     """
+    require_models_here(arguments)
     pair = _with_draft(named_pair(arguments), arguments)
     if arguments.save_as is None:
         return pair
@@ -212,6 +222,60 @@ def show_loading(stage: Stage, share: float) -> None:
         show_line()
     else:
         show_line(f"{STAGES[stage]} {percent(share):>5}{waited(seconds)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """What is to answer: a pair on this machine, or a server's model.
+
+    `options` are those of its answers for `Engine.generate`.
+    """
+
+    name: str
+    options: dict[str, Any]
+    pair: Pair | None = None
+    server: ServerAddress | None = None
+
+
+def chosen_answerer(arguments: argparse.Namespace) -> Answerer:
+    """Return what the arguments name to answer, with its options. Raises as `chosen_pair` does."""
+    if not is_connected(arguments):
+        pair = chosen_pair(arguments)
+        return Answerer(pair.name, generate_options(arguments, pair), pair)
+    if arguments.save_as is not None:
+        raise InvalidOption("--save-as saves a pair on this machine: leave --connect out")
+    server = server_of(arguments)
+    if flags := ignored_options(arguments):
+        say(f"{server.shown} loads its models itself, so it ignores {', '.join(flags)}")
+    options = {"drafter": AUTO, **arguments.settings.given_values(GenerateOptions)}
+    return Answerer(server.name or server.shown, options, server=server)
+
+
+@contextmanager
+def open_answerer(
+    arguments: argparse.Namespace, answerer: Answerer, drafter: str = ""
+) -> Iterator[Engine]:
+    """Load a pair for a drafter, that of its options by default, or connect to a server."""
+    if answerer.pair is not None:
+        used = drafter or answerer.options["drafter"]
+        with open_engine(arguments, answerer.pair, used) as engine:
+            yield engine
+        return
+    from specchat.connection.connected_engine import ConnectedEngine
+
+    assert answerer.server is not None  # noqa: S101  # one of the two is set
+    with ConnectedEngine(answerer.server, show_connecting) as engine:
+        show_line()
+        for notice in engine.facts.notices:
+            say(notice)
+        yield engine
+
+
+def show_connecting(stage: Stage, share: float) -> bool:
+    """Show that a server is waited for, which has no progress."""
+    del stage
+    show_line("" if share >= 1 else f"waiting for the server{waited(_clock.seconds('target'))}")
+    return True
 
 
 @contextmanager

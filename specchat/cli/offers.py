@@ -15,17 +15,19 @@ from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
 from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
+    Answerer,
     generate_options,
     loading_of,
     with_best_draft,
     with_derived_draft,
     with_tuned_draft,
 )
+from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, PLAIN, may_use
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.hub.cache import find_present
-from specchat.options.declarations import LoadOptions
+from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.planning.device import find_machine
 from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
 from specchat.tui.setup import Offer, Outlook, PairChoice
@@ -61,6 +63,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     recent = recent_pairs()
     found = [*pairs, *_local_offers(arguments, paths, entries)]
     found += _reopened(arguments, recent, {each.name for each in found})
+    found += _server_offers(arguments)
     loaded = {each.name: each.loaded for each in recent}
     return [replace(each, loaded=loaded.get(each.name, 0.0)) for each in found]
 
@@ -80,11 +83,40 @@ def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     return PairChoice(pair.name, pair.description, loading, options)
 
 
+def choice_of_server(answerer: Answerer) -> PairChoice:
+    """Return how to connect to a server, with the options of its answers."""
+    server = answerer.server
+    assert server is not None  # noqa: S101  # the caller has looked
+    return PairChoice(answerer.name, f"runs on {server.shown}", server, answerer.options)
+
+
+def _server_offers(arguments: argparse.Namespace) -> Iterator[Offer]:
+    """Yield the servers of the settings; a key is read only once one is chosen."""
+    settings = arguments.settings
+    options = {"drafter": AUTO, **settings.given_values(GenerateOptions)}
+    for name, fields in settings.servers.items():
+
+        def choose(name: str = name) -> PairChoice:
+            server = named_server(settings, name)
+            return choice_of_server(Answerer(name, options, server=server))
+
+        model = fields.get("model", "")
+        yield Offer(
+            name,
+            f"runs on {fields['url']}",
+            outlook=Outlook(target=model or name, drafts="the server's own"),
+            setting="model.connect",
+            choose=choose,
+        )
+
+
 def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
     """Return what a pair takes on this machine: read from its files, or as the catalogue says.
 
     `held_bytes` is the memory that the loaded pair frees.
     """
+    if offer.setting == "model.connect":
+        return offer.outlook
     if offer.choose:
         return _outlook_of_files(offer.choose(), held_bytes)
     entry = read_catalogue().entries.get(offer.name)

@@ -45,6 +45,10 @@ class Statistics:
     the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
     everything else between the prompt and the last token.
     `step_times` are what the gain over plain decoding is worked out from.
+
+    An answer that came from another program over HTTP is `served_by` it. Such a program may not
+    report all figures: those named in `unreported`, by their names here, are not known. It may
+    report the gain itself.
     """
 
     drafter: str = PLAIN
@@ -76,6 +80,9 @@ class Statistics:
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
     notices: tuple[str, ...] = ()
+    served_by: str = ""
+    unreported: tuple[str, ...] = ()
+    reported_gain: Gain | None = None
 
     def time_step(
         self,
@@ -173,7 +180,7 @@ class Statistics:
     @property
     def gain(self) -> Gain:
         """What speculation brought, as far as that can be said."""
-        return self.step_times.gain()
+        return self.reported_gain or self.step_times.gain()
 
     @property
     def drafted_per_step(self) -> float:
@@ -191,6 +198,7 @@ class Statistics:
             "draft_prompt_s": self.draft_prompt_s,
             "off": self.speculation_off_reason or "",
             "draft_off": self.draft_off_reason or "",
+            **({"served_by": self.served_by} if self.served_by else {}),
         }
 
     def joined(self, later: Statistics) -> Statistics:
@@ -229,8 +237,10 @@ class Statistics:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields of the JSON contract, in its order."""
-        return {name: getattr(self, name) for name in _CONTRACT}
+        """Return the fields of the JSON contract, in its order; None for what is not reported."""
+        return {
+            name: None if name in self.unreported else getattr(self, name) for name in _CONTRACT
+        }
 
 
 _SUMS = (

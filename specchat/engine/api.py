@@ -158,7 +158,9 @@ class EngineFacts:
     the values of `think` besides "auto", empty if the chat template has no such switch. With
     `keeps_reasoning` the template also sends the reasoning of earlier answers. If it `takes_turns`,
     an answer that was stopped goes on after others with the same bits, and without reading anything
-    again.
+    again. If another program runs the model, `served_by` names it and its address; what is only
+    known where the model runs is then not known here. Unless it `chooses_drafter`, requests cannot
+    say what is to draft.
     """
 
     target: str
@@ -188,6 +190,8 @@ class EngineFacts:
     takes_turns: bool = False
     most_branches: int = 0
     chains_reason: str | None = None
+    served_by: str = ""
+    chooses_drafter: bool = True
 
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""

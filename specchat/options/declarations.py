@@ -108,6 +108,18 @@ class PairOptions(Options):
         metavar="FILE",
         example="~/models/draft.gguf",
     )
+    connect: str | None = declare(
+        None,
+        "The server that runs the model instead: its address, or its name in [servers].",
+        metavar="URL",
+        example="http://workstation:8080",
+    )
+    served_model: str | None = declare(
+        None,
+        "The model of that server; by default its first.",
+        metavar="NAME",
+        example="qwen3-32b",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ class ChatBody(ConversationFields, kw_only=True):
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     make_room: bool | None = None
+    timings_per_token: bool | None = None
 
 
 def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], str]:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.engine.api import ChatRequest
-from specchat.server.answer_figures import total_usage
+from specchat.server.answer_figures import figures_of, total_usage
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
 from specchat.server.conversation_replies import Quiet, Reply, progress_text, reply_to
@@ -31,6 +31,8 @@ class _ChatReply:
     identity: dict[str, Any]
     wants_usage: bool
     num_logprobs: int | None
+    has_live_figures: bool = False
+    """Whether each part of a stream has the figures so far: llama-server's `timings_per_token`."""
     done: list[Progress] = field(default_factory=list)
 
     def record(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -56,6 +58,7 @@ async def chat_completions(request: Request) -> EventStream | Whole:
         },
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
         num_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        has_live_figures=bool(body.timings_per_token),
     )
     return EventStream(_streamed(chat)) if body.stream else Whole(lambda: _whole(chat))
 
@@ -98,7 +101,8 @@ async def _streamed_choice(
 ) -> AsyncGenerator[bytes, None]:
     def delta(fields: dict[str, Any], finish: str | None = None, **extra: Any) -> bytes:
         choice = {"index": index, "delta": fields, "finish_reason": finish, **extra}
-        return event(chat.record("chat.completion.chunk", choices=[choice]))
+        figures = figures_of(answer.progress) if chat.has_live_figures else {}
+        return event(chat.record("chat.completion.chunk", choices=[choice], **figures))
 
     num_calls, has_begun, quiet = 0, False, Quiet()
     async with chat.reply.answer(request) as answer:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specchat.options.option import Option
 from specchat.settings.positions import statements
-from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting
+from specchat.settings.schema import KEYS, SERVERS, SETTINGS, TABLES, find_setting
 from specchat.settings.sources import TARGETS
 from specchat.settings.toml_file import as_toml, change_value, read_file, replace_file
 
@@ -15,6 +15,11 @@ INTRODUCTION = """\
 # The settings of specchat. Commented lines show the defaults, or examples.
 # Options of the command line override environment variables (SPECCHAT_TOP_K and so on, by the names
 # below), and those override this file. `specchat config show` prints each value and its source.
+"""
+SERVER_LINES = """\
+# Servers to connect to, each in a table under a name of your choice. A key is in a file that only
+# you can read (chmod 600), or in an environment variable.
+# workstation = { url = "http://workstation:8080", model = "", key_file = "workstation.key" }
 """
 KEY_LINES = """\
 # Keys of the chat's actions: an action's name and its key, or several keys.
@@ -47,8 +52,8 @@ def create_settings(path: Path) -> None:
 
 def documented_settings() -> str:
     """Return a file that explains every setting, each commented out."""
-    tables = "".join(_documented_table(table) for table in TABLES if table != KEYS)
-    return f"{INTRODUCTION}{tables}\n[{KEYS}]\n{KEY_LINES}"
+    tables = "".join(_documented_table(each) for each in TABLES if each not in {KEYS, SERVERS})
+    return f"{INTRODUCTION}{tables}\n[{SERVERS}]\n{SERVER_LINES}\n[{KEYS}]\n{KEY_LINES}"
 
 
 def _documented_table(table: str) -> str:

@@ -17,7 +17,12 @@ from specchat.options.option import Option
 KEYS = "keys"
 """The table without fixed names: it maps actions of the chat to keys."""
 
-TABLES = ("model", "decoding", "sampling", "chat", "network", "server", "screen", KEYS)
+SERVERS = "servers"
+"""The table of servers to connect to, each a table under its name."""
+SERVER_NAME = re.compile(r"servers\.[A-Za-z0-9_-]+")
+SERVER_FIELDS = ("url", "model", "key_file", "key_variable")
+
+TABLES = ("model", "decoding", "sampling", "chat", "network", "server", "screen", SERVERS, KEYS)
 """The tables, in the order of the documentation."""
 
 ACTION_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
@@ -53,6 +58,15 @@ def find_setting(name: str) -> Option:
             table=KEYS,
             key=name.partition(".")[2],
         )
+    if SERVER_NAME.fullmatch(name):
+        fields = ", ".join(SERVER_FIELDS[1:])
+        return Option(
+            "A server to connect to.",
+            convert=_server,
+            expected=f"a table with a url, and if needed {fields}: texts all",
+            table=SERVERS,
+            key=name.partition(".")[2],
+        )
     for setting in SETTINGS:
         if setting.name == name:
             return setting
@@ -65,6 +79,15 @@ def nearest_setting(name: str) -> str:
     if same_key:
         return f" (did you mean {same_key[0]}?)"
     return nearest(name, [*(setting.name for setting in SETTINGS), *TABLES])
+
+
+def _server(given: object) -> dict[str, str]:
+    """Return the fields of a server; one with an unknown field is refused."""
+    if not isinstance(given, dict) or not given.get("url"):
+        raise ValueError(given)
+    if not all(name in SERVER_FIELDS and isinstance(given[name], str) for name in given):
+        raise ValueError(given)
+    return given
 
 
 def _keys(given: object) -> str:

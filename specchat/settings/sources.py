@@ -11,7 +11,7 @@ from specchat.options.option import PREFIX, Option
 from specchat.options.option_fields import Options
 from specchat.private_files import FOLDERS
 from specchat.settings.positions import KeyPath, find_lines
-from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest_setting
+from specchat.settings.schema import KEYS, SERVERS, SETTINGS, TABLES, find_setting, nearest_setting
 from specchat.settings.toml_file import load_file, read_file
 
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
@@ -30,8 +30,10 @@ OTHERS = frozenset(
 )
 """specchat's variables that are not settings; clients of the server take their key from one."""
 
-TARGETS = ("model.pair", "model.target")
-"""The two ways to name a target; each also determines the draft model."""
+TARGETS = ("model.pair", "model.target", "model.connect")
+"""The ways to name a target; each also determines the draft model."""
+OF_TARGETS = ("model.draft", "model.served_model")
+"""What belongs to a target that is named beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,31 @@ class Settings:
     def names(self) -> tuple[str, ...]:
         """The names of all settings, then of the key bindings that are set."""
         keys = (f"{KEYS}.{action}" for action in self.key_bindings)
-        return (*(setting.name for setting in SETTINGS), *keys)
+        servers = (f"{SERVERS}.{name}" for name in self.servers)
+        return (*(setting.name for setting in SETTINGS), *servers, *keys)
 
     @property
     def key_bindings(self) -> dict[str, str]:
         """The key bindings that are set, by the name of their action."""
+        return self._table(KEYS)
+
+    @property
+    def servers(self) -> dict[str, dict[str, str]]:
+        """The servers to connect to, by name."""
+        return self._table(SERVERS)
+
+    def _table(self, wanted: str) -> dict[str, Any]:
+        """Return what is set in a table without fixed names."""
         places = {name.partition(".")[::2]: value for name, value in self.given.items()}
-        return {action: keys for (table, action), keys in places.items() if table == KEYS}
+        return {key: value for (table, key), value in places.items() if table == wanted}
 
     def over(self, values: Mapping[str, Any], source: Source) -> Self:
         """Return these settings, overridden by others.
 
-        A pair or a target also overrides a target and a draft model from a lower level.
+        What names a target also overrides that from a lower level, with its draft model.
         """
         names_target = any(name in values for name in TARGETS)
-        hidden = {*TARGETS, "model.draft"} if names_target else set()
+        hidden = {*TARGETS, *OF_TARGETS} if names_target else set()
         below = {name: value for name, value in self.given.items() if name not in hidden}
         sources = {**self.sources, **dict.fromkeys(values, source)}
         return replace(self, given={**below, **values}, sources=sources)
@@ -129,11 +141,11 @@ def _from_file(path: Path, text: str) -> dict[str, Any]:
             values[option.name] = _beside(path, known) if isinstance(known, Path) else known
         except (SettingsError, InvalidOption) as error:
             raise _at_line(path, text, key_path, str(error)) from None
-    if all(name in values for name in TARGETS):
-        key_path = ("model", "target")
-        raise _at_line(
-            path, text, key_path, "model.pair already names a target: set only one of them"
-        )
+    named = [name for name in TARGETS if name in values]
+    if len(named) > 1:
+        first, second = named[:2]
+        what = f"{first} already names a target: set only one of them"
+        raise _at_line(path, text, tuple(second.split(".")), what)
     return values
 
 
@@ -190,6 +202,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             found = nearest(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
             raise InvalidOption(f"unknown variable {name}{found}")
         values[known[name].name] = _from_home(known[name].parsed(text, name), name)
-    if all(name in values for name in TARGETS):
-        raise InvalidOption("SPECCHAT_PAIR and SPECCHAT_TARGET both name a target: set only one")
+    named = [find_setting(name).variable for name in TARGETS if name in values]
+    if len(named) > 1:
+        raise InvalidOption(f"{named[0]} and {named[1]} both name a target: set only one")
     return values

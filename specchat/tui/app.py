@@ -27,6 +27,7 @@ from textual.worker import WorkerFailed
 
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store
+from specchat.connection.opening import Load
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
@@ -45,7 +46,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.serving import Serving
-from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load
+from specchat.tui.controllers.session import LOG, SECONDS_TO_END
 from specchat.tui.controllers.titles import Titles
 from specchat.tui.main_view import MainView
 from specchat.tui.palette import PaletteProvider

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from textual.content import Content
 
 from specchat import drafter_registry
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import harmless, in_one_line
 from specchat.engine.api import EngineFacts
 from specchat.tui.figures import Figures, spark
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
@@ -25,7 +25,7 @@ CARDS: Mapping[str, Sequence[str]] = {
     ),
     "Tokens": ("tokens from",),
     "Time": ("time", "first token", "prompt"),
-    "Loaded model": ("weights", "KV cache", "bit-exact"),
+    "Loaded model": ("server", "weights", "KV cache", "bit-exact"),
 }  # fmt: skip
 """The figures on each card, the most important first; the first card holds the verdict."""
 
@@ -40,6 +40,7 @@ GAP = 2
 """Cells between two parts of a legend."""
 MANY_ROWS = 44
 """Panel height in rows from which charts are higher, as for -high in the style sheet."""
+UNREPORTED = "not reported"
 FIRST_WORDS = "Ask something to see whether speculation makes the answer faster, and why."
 
 
@@ -116,10 +117,14 @@ def _speedup(figures: Figures, width: int) -> Content:
 
 def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Content]:
     stats = figures.statistics
-    per_pass = f"{stats.tokens_per_step:.2f}"
+    has_steps = figures.reports("steps")
+    per_pass = f"{stats.tokens_per_step:.2f}" if has_steps else UNREPORTED
     texts = {"tokens per target pass": _row("tokens per target pass", per_pass, width)}
+    if not figures.reports("drafted"):
+        texts["accepted"] = _row("accepted", UNREPORTED, width)
+    length = f"{stats.drafted_per_step:.1f}" if has_steps else UNREPORTED
     texts["draft length"] = _lines(
-        _row("draft length", f"{stats.drafted_per_step:.1f}", width),
+        _row("draft length", length, width),
         _row("with branches", f"{figures.nodes_per_step:.1f}", width)
         if figures.nodes_per_step
         else Content(),
@@ -200,7 +205,9 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
         for name, each in seconds.items()
         if each
     ]
-    cached = f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)"
+    cached = f"{stats.prompt_tokens} tokens"
+    cached += f" ({stats.cached_tokens} cached)" if figures.reports("cached_tokens") else ""
+    cached = cached if figures.reports("prompt_tokens") else UNREPORTED
     share = stats.draft_prompt_s / stats.prompt_s if stats.prompt_s else 0.0
     of_head = f"prediction head: {percent(share)} of its time" if share else ""
     return {
@@ -211,6 +218,9 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
 
 
 def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
+    if facts.served_by:
+        notices = [Content.styled(in_one_line(each), MUTED) for each in facts.notices]
+        return {"server": _lines(Content(in_one_line(facts.plan)), *notices)}
     weights = _row("weights", size_text(facts.target_bytes + facts.draft_bytes), width)
     on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)
     cache = _row("KV cache", size_text(facts.cache_bytes), width)

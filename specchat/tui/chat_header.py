@@ -79,7 +79,7 @@ def _context_share(chat: ChatState) -> float:
 def _context_forms(chat: ChatState) -> tuple[str, ...]:
     """Return how full the context is, as a gauge and in short; empty until a model is loaded."""
     facts = chat.pair_controller.facts
-    if facts is None:
+    if facts is None or not facts.context:
         return ("",)
     share = _context_share(chat)
     full = min(GAUGE_WIDTH, int(GAUGE_WIDTH * share + 0.5))

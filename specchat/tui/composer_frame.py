@@ -46,8 +46,9 @@ def _size(chat: ChatState) -> Content | None:
     count = size.message_tokens
     words = f"~{count}" if chat.message_size.is_estimate else f"{count}"
     words = f"{words} token{'s' * (count != 1)}"
-    if size.is_too_long or (facts is not None and count > facts.context):
-        limit = f" of {facts.context}" if facts else ""
+    capacity = facts.context if facts else 0
+    if size.is_too_long or count > capacity > 0:
+        limit = f" of {capacity}" if capacity else ""
         return Content.styled(f"{words}: too long for the context{limit}", "$text-warning")
     if size.num_left_out > chat.answers.figures.statistics.left_out:
         return Content.styled(

@@ -51,6 +51,8 @@ AGREEING = 3
 """Answers in a row that are slower before that is said: a busy machine slows one down, too."""
 ORIGINS = "origins"
 """The key of the number of tokens by origin in the statistics of a stored answer."""
+SERVED_BY, UNREPORTED = "served_by", "unreported"
+"""The keys of the server that wrote an answer, and of the figures that it did not report."""
 SAMPLED_WITH = "sampling"
 """The key of the sampling options that were chosen for a stored answer alone."""
 UNFINISHED = "unfinished"
@@ -207,6 +209,8 @@ class Figures:
             return ""
         if stats.speculation_off_reason:
             return f"Speculation is off: {stats.speculation_off_reason}."
+        if stats.served_by and (words := self._served_verdict()):
+            return words
         if stats.draft_off_reason and not stats.drafted:
             return f"No drafts: {stats.draft_off_reason}."
         if self.kind == "plain":
@@ -224,6 +228,19 @@ class Figures:
             "": "Speculation makes no difference here.",
         }[self.tone]
 
+    def _served_verdict(self) -> str:
+        """Return what is not known of an answer that a server wrote; empty if it reports all."""
+        stats = self.statistics
+        if not self.reports("drafted"):
+            return f"{harmless(stats.served_by)} does not report drafts."
+        if stats.drafted and not self.speedup:
+            return f"{harmless(stats.served_by)} does not report what its drafts gain."
+        return ""
+
+    def reports(self, figure: str) -> bool:
+        """Return True if a figure of the answer is known."""
+        return figure not in self.statistics.unreported
+
     def why(self) -> str:
         """Return the reason for the verdict, as a sentence."""
         stats = self.statistics
@@ -231,6 +248,8 @@ class Figures:
             return ""
         kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
         per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
+        if not self.reports("steps"):
+            return f"{kept}."
         if self.kind == "measuring":
             return f"{kept} and wrote {per_pass}."
         share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
@@ -277,10 +296,14 @@ class Figures:
         """Return what speculation brings, in two or three words; empty before the first token."""
         if not self.statistics.generated_tokens:
             return ""
+        if not self.reports("drafted"):
+            return "drafts not reported"
         if self.kind == "plain":
             return "plain speed"
         if self.kind != "measuring":
             return speedup_text(self.speedup)
+        if self.statistics.served_by:
+            return "gain not reported"
         if not self.is_counted:
             return "measuring"
         return "too short to tell" if self.statistics.decode_s < MIN_SECONDS else "cannot tell"

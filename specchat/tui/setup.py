@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from specchat.connection.address import ServerAddress
+from specchat.connection.opening import EngineSource
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
@@ -14,13 +16,28 @@ from specchat.tui.commands import key_of
 
 @dataclass(frozen=True, slots=True)
 class PairChoice:
-    """An installed pair; `keep`, called once it is loaded, may save it and returns a notice."""
+    """An installed pair, or the model of a server.
+
+    `keep`, called once it is loaded, may save it and returns a notice.
+    """
 
     name: str
     description: str
-    loading: Loading
+    source: EngineSource
     options: Mapping[str, Any] = field(default_factory=dict)
     keep: Callable[[EngineFacts], str] | None = None
+
+    @property
+    def server(self) -> ServerAddress | None:
+        """The server that runs the model; None for a pair on this machine."""
+        return self.source if isinstance(self.source, ServerAddress) else None
+
+    @property
+    def loading(self) -> Loading:
+        """How to load the pair. Raises TypeError for the model of a server."""
+        if isinstance(self.source, ServerAddress):
+            raise TypeError(f"{self.name} is not on this machine")
+        return self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,8 @@ class Offer:
     is_trial: bool = False
     """Whether it is the small pair for trying things out."""
     references: tuple[Reference, ...] = ()
+    setting: str = "model.pair"
+    """The setting that makes it the default."""
     choose: Callable[[], PairChoice] | None = None
 
 

@@ -21,6 +21,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import FigureView
 from specchat.tui.widgets.typesetter import code_blocks
 
+NO_STEPS_THERE = "{} wrote this answer: the steps are not known here, only its text and figures."
 NO_STEPS = "This answer has no stored steps: only those of new answers are stored, up to 64 MiB."
 
 
@@ -68,7 +69,8 @@ class MessageActions:
         """Step through an answer."""
         known, answer = self.answers.steps_of(view.message_id), view.message_id
         if known is None or not any(step.tokens for step in known.steps):
-            self.view.notify(NO_STEPS)
+            served = self.answers.served_by(view.message_id)
+            self.view.notify(NO_STEPS_THERE.format(harmless(served)) if served else NO_STEPS)
             return
 
         def branch_off(begun: Sequence[Chunk] | None) -> None:

@@ -70,7 +70,7 @@ class PairActions:
 
     def keep(self, offer: Offer) -> None:
         """Make a pair the default."""
-        write_setting(settings_path(), "model.pair", offer.name)
+        write_setting(settings_path(), offer.setting, offer.name)
         self.view.notify(f"specchat now starts with {offer.name}.")
 
     def pull(self, offer: Offer) -> None:

@@ -78,7 +78,8 @@ class Adviser:
 
     def _find(self) -> Advice | None:
         options = self.options.current
-        if not self.answers.figures.statistics.generated_tokens:
+        stats = self.answers.figures.statistics
+        if not stats.generated_tokens or self.pair_controller.pair.server is not None:
             return None
         if options.get("drafter") == PLAIN:
             return Advice("turn speculation on", {"drafter": AUTO})

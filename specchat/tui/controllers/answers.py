@@ -26,6 +26,7 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import (
     ENDINGS,
     SAMPLED_WITH,
+    SERVED_BY,
     UNFINISHED,
     Figures,
     LineBelow,
@@ -175,6 +176,13 @@ class Answers:
         if writing is None or writing.message != answer:
             return self._conversations.steps(answer)
         return self._known_steps(writing)
+
+    def served_by(self, answer: int) -> str:
+        """Return the server that wrote an answer, "" for a model on this machine."""
+        writing = self.current
+        if writing is not None and writing.message == answer:
+            return self.figures.statistics.served_by
+        return str(self._conversations.tree[answer].statistics.get(SERVED_BY, ""))
 
     async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
         """Write another version of an answer, which begins with these steps of that target."""

@@ -29,6 +29,8 @@ class ContextReport:
             return "The model is not loaded yet."
         figures = self.answers.figures
         share = figures.context_share(facts.context, with_reasoning=facts.keeps_reasoning)
+        if not facts.context:
+            return f"{harmless(facts.served_by)} does not report the size of its context."
         parts = [f"The context of {facts.context} tokens is {percent(share)} full."]
         parts += self._missing(figures.statistics.left_out)
         return " ".join(parts)

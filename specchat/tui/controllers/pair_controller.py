@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from time import monotonic
 
+from specchat.connection.opening import Load
 from specchat.engine.api import STAGES, EngineFacts, Stage, StageClock
 from specchat.errors import SpecchatError
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import Load, Post, Session
+from specchat.tui.controllers.session import Post, Session
 from specchat.tui.setup import PairChoice, Remember, forget
 from specchat.wording import percent, waited
 
@@ -48,7 +49,7 @@ class PairController:
         before = self._end_session()
         self.facts, self.has_failed, self.is_unloaded = None, False, False
         self.view.say("")
-        self.session = Session(self.pair.loading, self, self.post, self.load, before)
+        self.session = Session(self.pair.source, self, self.post, self.load, before)
         return self.session
 
     def _end_session(self) -> Session | None:
@@ -101,6 +102,8 @@ class PairController:
         bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
         seconds = self._clock.seconds(stage)
         words = f"{STAGES[stage]} {bar} {percent(share)}{waited(seconds)}"
+        if self.pair.server is not None:  # which does not report any
+            words = f"waiting for {self.pair.server.shown}{waited(seconds)}"
         is_over = share >= 1 and self.facts is not None
         if is_over:
             self._clock.reset()
@@ -124,7 +127,8 @@ class PairController:
         self.view.say("", "progress")
         self.view.say("; ".join(facts.notices))
         self._save(facts)
-        self.remember(self.pair.name, self.pair.loading)
+        if self.pair.server is None:
+            self.remember(self.pair.name, self.pair.loading)
         self.view.show_state()
 
     def lost(self, reason: str) -> None:
@@ -133,7 +137,8 @@ class PairController:
         self._progress = ""
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
-        ways = f"The next question or {restart} restarts it, {models} switches to another pair."
+        again = "restarts it" if self.pair.server is None else "connects again"
+        ways = f"The next question or {restart} {again}, {models} switches to another pair."
         self.view.say(f"{reason.rstrip('.')}. {ways}")
         self.view.show_state()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from specchat.bench.race_record import MAX_TOKENS, Lane, Race, Rounds
 from specchat.chat.conversation import Message
+from specchat.chat.safe_text import harmless
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.tui.controllers.answer_options import AnswerOptions
@@ -48,6 +49,9 @@ class Races:
         answer = self.conversations.last
         if answer is None or answer.role != "assistant":
             self.view.notify("There is no answer to race yet.")
+        elif (facts := self.pair_controller.facts) is not None and not facts.chooses_drafter:
+            words = f"{harmless(facts.served_by)} cannot turn drafts off for one answer."
+            self.view.notify(f"{words} A race needs `specchat serve` there.")
         elif answer.statistics.get("drafted") == 0:  # any difference would be chance
             self.view.notify("That answer used no drafts, so there is no speedup to measure.")
         else:

@@ -67,6 +67,9 @@ class Serving:
     def toggle(self) -> None:
         """Open the port, or close it. Raises ServerMissing."""
         pair = self.pair_controller
+        if (server := pair.pair.server) is not None:
+            self.view.notify(f"{server.shown} runs the model: other programs can use it there.")
+            return
         if self.open_port is not None:
             self._close(self.open_port)
             return

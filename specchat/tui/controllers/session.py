@@ -8,9 +8,10 @@ from time import monotonic
 from typing import Any, Literal, Protocol
 
 from specchat.chat.conversation import ChatMessage
+from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import ChatRequest, Engine, EngineFacts, Loading, PromptSize, Stage
+from specchat.engine.api import ChatRequest, Engine, EngineFacts, PromptSize, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
@@ -18,9 +19,6 @@ from specchat.options.declarations import AUTO_THINK
 
 Post = Callable[..., object]
 """Schedules a call of a function with its arguments on the UI thread."""
-
-Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
-"""Loads a pair and reports progress; it gives up when the callback returns False."""
 
 LOG = "chat.log"
 PROGRESS_INTERVAL = 0.05
@@ -110,14 +108,14 @@ class Session:
 
     def __init__(
         self,
-        loading: Loading,
+        source: EngineSource,
         listener: Listener,
         post: Post,
         load: Load = RemoteEngine,
         before: "Session | None" = None,
     ) -> None:
         """Start loading the pair once the previous session has ended and freed its memory."""
-        self._loading = loading
+        self._source = source
         self._listener = listener
         self._post = post
         self._load = load
@@ -210,7 +208,7 @@ class Session:
             self._before.wait(SECONDS_TO_END)
             self._before = None
         try:
-            engine = self._load(self._loading, self._on_progress)
+            engine = open_engine(self._source, self._on_progress, self._load)
         except Cancelled:
             return
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse

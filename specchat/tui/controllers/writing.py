@@ -9,7 +9,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
-from specchat.tui.figures import ORIGINS, SAMPLED_WITH, Figures
+from specchat.tui.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Writing:
         """Return the answer's statistics, including those from before it was continued."""
         stats = figures.statistics
         fields = {
-            **(stats.as_dict() if stats.generated_tokens else {}),
+            **(_known(stats) if stats.generated_tokens else {}),
             "speedup": figures.speedup,
             "saved_s": figures.saved_s,
             "pair": pair,
@@ -82,5 +82,12 @@ class Writing:
             "drafted_by_position": stats.drafted_by_position,
             "reasoning_s": stats.reasoning_s,
         }
+        if stats.served_by:
+            fields |= {SERVED_BY: stats.served_by, UNREPORTED: list(stats.unreported)}
         whole = combine_parts(self.before, fields) if self.before else fields
         return {**whole, ORIGINS: dict(self.parts.origins)}
+
+
+def _known(stats: Statistics) -> dict[str, Any]:
+    """Return the statistics without those that a server did not report."""
+    return {name: value for name, value in stats.as_dict().items() if value is not None}

@@ -10,6 +10,7 @@ from textual.widgets import OptionList, Static
 
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
+from specchat.tui.cards import UNREPORTED
 from specchat.tui.widgets.composer import Composer
 from specchat.wording import size_text
 
@@ -55,11 +56,14 @@ class Welcome(VerticalScroll, can_focus=False):
         text = Text("loading…" if is_loading else "not loaded", "dim")
         if facts is not None:
             width = card.content_size.width  # 0 until it is laid out
-            rows = (
+            unknown = UNREPORTED if facts.served_by else NO_DRAFT
+            context = f"{facts.context} tokens" if facts.context else UNREPORTED
+            rows = [
                 _row("target", facts.target, facts.target_file_bytes, width),
-                _row("draft", facts.draft or NO_DRAFT, facts.draft_file_bytes, width),
-                _row("context", f"{facts.context} tokens", 0, width),
-            )
+                _row("draft", facts.draft or unknown, facts.draft_file_bytes, width),
+                _row("context", context, 0, width),
+            ]
+            rows += [_row("runs on", facts.plan, 0, width)] if facts.served_by else []
             text = Text("\n").join(rows)
         if card.content != text:
             card.update(text)

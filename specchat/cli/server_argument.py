@@ -1,0 +1,102 @@
+"""The server that --connect names, with its key."""
+
+import os
+import re
+import stat
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from specchat.connection.address import ServerAddress, is_loopback, parse_address
+from specchat.errors import InvalidOption, SettingsError, nearest
+from specchat.hub.client import is_offline
+from specchat.options.declarations import LoadOptions
+from specchat.settings.sources import Settings
+
+KEY_VARIABLE = "SPECCHAT_API_KEY"
+LONGEST_KEY = 4096
+BARE_WORD = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def is_connected(arguments: Namespace) -> bool:
+    """Return True if a server is to answer."""
+    return getattr(arguments, "connect", None) is not None
+
+
+def require_models_here(arguments: Namespace) -> None:
+    """Raise InvalidOption if a server is to answer: the command works on models themselves."""
+    if is_connected(arguments):
+        source = arguments.settings.source("model.connect")
+        where = "--connect" if source == "command line" else "the setting model.connect"
+        raise InvalidOption(
+            f"specchat {arguments.command} works on models on this machine, not on those of a"
+            f" server ({where}): name one with --pair or --target"
+        )
+
+
+def server_of(arguments: Namespace) -> ServerAddress:
+    """Return the server that the arguments name.
+
+    Raises InvalidOption for an unknown name, an address that is none, and one on the network in
+    offline mode; SettingsError for a key file that cannot be used.
+    """
+    settings, text = arguments.settings, str(arguments.connect)
+    if text in settings.servers:
+        address = named_server(settings, text)
+    elif BARE_WORD.fullmatch(text) and not is_loopback(text):
+        known = ", ".join(settings.servers) or "none"
+        raise InvalidOption(
+            f"no server is called {text}{nearest(text, settings.servers)}: name its address, such"
+            f" as http://{text}:8080, or add it to the settings ([servers.{text}]; now there: "
+            f"{known})"
+        )
+    else:
+        address = replace(parse_address(text), key=os.environ.get(KEY_VARIABLE, ""))
+    if arguments.served_model:
+        address = replace(address, model=arguments.served_model)
+    if is_offline() and not address.is_here:
+        raise InvalidOption(f"{address.shown} is on the network, and --offline is set")
+    return address
+
+
+def named_server(settings: Settings, name: str) -> ServerAddress:
+    """Return a server of the settings, with its key."""
+    fields = settings.servers[name]
+    key, place = _key_of(fields, settings.path.parent)
+    address = parse_address(fields["url"])
+    return replace(address, model=fields.get("model", ""), name=name, key=key, key_place=place)
+
+
+def ignored_options(arguments: Namespace) -> list[str]:
+    """Return the flags on the command line that say how to load models, which a server does."""
+    settings = arguments.settings
+    names = [each for each in LoadOptions.fields() if each.table]
+    return [each.flag for each in names if settings.source(each.name) == "command line"]
+
+
+def _key_of(fields: Mapping[str, str], folder: Path) -> tuple[str, str]:
+    """Return a server's key and where it comes from."""
+    if "key_file" in fields:
+        path = folder / Path(fields["key_file"]).expanduser()
+        return _read_key(path), str(path)
+    variable = fields.get("key_variable", KEY_VARIABLE)
+    return os.environ.get(variable, ""), variable
+
+
+def _read_key(path: Path) -> str:
+    """Return the key in a file that only its owner may read. Raises SettingsError."""
+    try:
+        mode = path.stat().st_mode
+        if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise SettingsError(f"others can read the key in {path}: run chmod 600 {path}")
+        with path.open("rb") as file:
+            key = file.read(LONGEST_KEY + 1).decode("ascii").strip()
+    except OSError as error:
+        raise SettingsError(f"the key file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        key = ""
+    if not key or len(key) > LONGEST_KEY or not key.isprintable() or " " in key:
+        raise SettingsError(f"the key file {path} must hold one key and nothing else")
+    return key

@@ -1,0 +1,98 @@
+"""The address of a server: what people write for one, and what requests are sent to."""
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from specchat.errors import InvalidOption
+from specchat.options.declarations import ServerOptions
+
+UNIX = "unix:"
+ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")
+"""Endpoints that people copy together with the address."""
+VERSION = "/v1"
+SCHEMES = ("http", "https")
+HOST_AND_REST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?(/.*)?")
+EXAMPLE = "such as http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A server with an API of OpenAI's kind, as `base` with `/v1` behind it.
+
+    `socket` is the path of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
+    server's first. `name` is what the settings call the server, "" for none. The `key` is never
+    shown; `key_place` says where it comes from, or where to put one.
+    """
+
+    base: str
+    socket: str = ""
+    model: str = ""
+    name: str = ""
+    key: str = field(default="", repr=False)
+    key_place: str = "SPECCHAT_API_KEY"
+
+    @property
+    def shown(self) -> str:
+        """The address as people write it: without http:// and /v1."""
+        return UNIX + self.socket if self.socket else self.base.removeprefix("http://")
+
+    @property
+    def host(self) -> str:
+        """The name or the number of the host."""
+        return urlsplit(self.base).hostname or ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether requests stay on this machine."""
+        return bool(self.socket) or is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a name or number of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def parse_address(text: str) -> ServerAddress:
+    """Return the server that a text names: a URL with or without its scheme, path and port.
+
+    `unix:PATH` is a Unix socket. Raises InvalidOption for what is no such address, and for one with
+    a password in it, which would be seen by others.
+    """
+    if text.startswith(UNIX):
+        if not text.removeprefix(UNIX):
+            raise InvalidOption(f"{text}: write unix:PATH, the path of a socket")
+        return ServerAddress("http://localhost", socket=text.removeprefix(UNIX))
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "http", text
+    if scheme.lower() not in SCHEMES:
+        raise InvalidOption(f"{text}: a server's address begins with http:// or https://")
+    if "@" in rest.partition("/")[0]:
+        raise InvalidOption(
+            "the server's address has a password in it: set SPECCHAT_API_KEY instead"
+        )
+    if not HOST_AND_REST.fullmatch(rest.partition("?")[0].partition("#")[0]):
+        raise InvalidOption(f"{text} is not the address of a server: write one {EXAMPLE}")
+    try:
+        parts = urlsplit(f"{scheme.lower()}://{rest}")
+        port = parts.port
+    except ValueError:
+        raise InvalidOption(f"{text}: the port must be from 1 to 65535") from None
+    return ServerAddress(_base(parts, port, has_scheme=bool(separator)))
+
+
+def _base(parts: SplitResult, port: int | None, *, has_scheme: bool) -> str:
+    """Return scheme, host, port and path without the version and the endpoints behind it."""
+    path = parts.path.rstrip("/")
+    for endpoint in ENDPOINTS:
+        path = path.removesuffix(endpoint)
+    path = path.removesuffix(VERSION)
+    if port is None and not has_scheme and is_loopback(parts.hostname or ""):
+        port = ServerOptions().port  # where `specchat serve` listens
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"

@@ -1,0 +1,252 @@
+"""An engine whose model a server runs: requests go there, and answers come back as they stream."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from specchat.chat.conversation import ChatMessage
+from specchat.chat.newest_turns import newest_turns
+from specchat.connection.address import ServerAddress
+from specchat.connection.counter_watch import CounterWatch
+from specchat.connection.http_session import EventStream, HttpSession
+from specchat.connection.probing import ServerFacts, find_server
+from specchat.connection.reported_figures import ReportedFigures
+from specchat.connection.request_body import chat_body, text_body
+from specchat.connection.server_errors import ServerLoading, failure_in_stream, not_an_api
+from specchat.connection.stream_reader import DONE, StreamReader
+from specchat.connection.token_counts import count_tokens
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import (
+    AnswerRequest,
+    ChatRequest,
+    Engine,
+    EngineFacts,
+    ProgressCallback,
+    PromptSize,
+)
+from specchat.errors import Cancelled, ContextFull, ServerFailed
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+LOADING_POLL_SECONDS = 1.0
+LONGEST_LOADING = 900.0
+"""Seconds to wait for a server that loads its model."""
+LEAST_ROOM = 256
+"""Tokens that a full context leaves for an answer without a limit."""
+MOST_ATTEMPTS = 4
+"""How often older turns are left out of one request before giving up."""
+MARGIN = 1.1
+"""Characters stand for tokens unevenly: more is left out than their average asks for."""
+THINKING = ("on", "off", "low", "medium", "high")
+
+
+class ConnectedEngine(Engine):
+    """A model that another program runs. It keeps nothing, so a failed answer ends nothing."""
+
+    def __init__(self, address: ServerAddress, on_progress: ProgressCallback | None = None) -> None:
+        """Ask the server what it runs; wait while it loads its model.
+
+        Raises ServerFailed, or Cancelled if the callback returns False meanwhile.
+        """
+        self.address = address
+        self.stats = Statistics()
+        self._session = HttpSession(address)
+        self._stream: EventStream | None = None
+        self._is_stopped = False
+        self._stopping = threading.Lock()
+        try:
+            self.server = self._wait_for_model(on_progress)
+        except BaseException:
+            self._session.close()
+            raise
+        self.facts = facts_of(self.server, address)
+
+    def _wait_for_model(self, on_progress: ProgressCallback | None) -> ServerFacts:
+        deadline = monotonic() + LONGEST_LOADING
+        while True:
+            if on_progress is not None and on_progress("target", 0.0) is False:
+                raise Cancelled("connecting was stopped")
+            try:
+                found = find_server(self._session)
+            except ServerLoading:
+                if monotonic() > deadline:
+                    raise
+                sleep(LOADING_POLL_SECONDS)
+            else:
+                if on_progress is not None:
+                    on_progress("target", 1.0)
+                return found
+
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Check a request and yield its answer, a chunk for each part of the stream."""
+        self._require_idle()
+        self._is_stopped = False
+        dialect, model = self.server.dialect, self.server.model
+        if isinstance(request, ChatRequest):
+            body = chat_body(request, request.messages, model, dialect)
+        else:
+            body = text_body(request, model, dialect)
+        return self._answer(request, body)
+
+    def _answer(self, request: AnswerRequest, body: Mapping[str, Any]) -> Iterator[Chunk]:
+        self._is_busy = True
+        figures = ReportedFigures(self.facts.served_by, perf_counter())
+        self.stats = figures.statistics
+        self.stats.speculation_off_reason = self.server.speculation_off_reason
+        watch = CounterWatch(self._session, self.server)
+        try:
+            for attempt in range(MOST_ATTEMPTS):
+                try:
+                    yield from self._streamed(request, body, figures, watch)
+                except ContextFull as error:
+                    if attempt == MOST_ATTEMPTS - 1 or figures.statistics.generated_tokens:
+                        raise
+                    body = self._with_room(request, body, error)
+                else:
+                    return
+        finally:
+            self._end_stream()
+            self._is_busy = False
+
+    def _streamed(
+        self,
+        request: AnswerRequest,
+        body: Mapping[str, Any],
+        figures: ReportedFigures,
+        watch: CounterWatch,
+    ) -> Iterator[Chunk]:
+        """Yield what one request brings. Raises ContextFull, InvalidOption or ServerFailed."""
+        is_chat = isinstance(request, ChatRequest)
+        reader, stats = StreamReader(is_chat), figures.statistics
+        stream = self._open(CHAT if is_chat else TEXT, body)
+        for data in stream:
+            if data.strip() == DONE:
+                break
+            event = self._decoded(data)
+            chunk = reader.read(event)
+            is_reasoning = chunk is not None and not chunk.text
+            figures.take(event, has_text=chunk is not None, is_reasoning=is_reasoning)
+            watch.update(figures)
+            if chunk is not None:
+                yield chunk._replace(seconds=stats.decode_s)
+        if self._is_stopped:
+            watch.close()
+            yield Chunk("", finish="cancelled", seconds=stats.decode_s)
+            return
+        if (last := reader.end()) is not None:
+            yield last._replace(seconds=stats.decode_s)
+        if reader.finish is None:
+            raise ServerFailed(
+                f"{self.address.shown} ended the answer early: see the server's log; try again"
+            )
+        watch.end(figures)
+        figures.end()
+        finish = reader.finish
+        limit = request.max_tokens
+        if finish == "length" and (limit is None or stats.generated_tokens < limit):
+            finish = "context"
+        yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
+
+    def _open(self, path: str, body: Mapping[str, Any]) -> EventStream:
+        with self._stopping:
+            stream = self._session.stream(path, body)
+            self._stream = stream
+            if self._is_stopped:
+                stream.cancel()
+        return stream
+
+    def _end_stream(self) -> None:
+        with self._stopping:
+            if self._stream is not None:
+                self._stream.cancel()
+                self._stream = None
+
+    def _decoded(self, data: str) -> Mapping[str, Any]:
+        """Return an event's data. Raises the error that it reports, and for what is not JSON."""
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            raise not_an_api(self.address, "with a stream that is not JSON") from None
+        if (error := failure_in_stream(event, self.address)) is not None:
+            raise error
+        return event if isinstance(event, Mapping) else {}
+
+    def _with_room(
+        self, request: AnswerRequest, body: Mapping[str, Any], error: ContextFull
+    ) -> dict[str, Any]:
+        """Return the body without the conversation's oldest turns; raise the error if none can go.
+
+        How many tokens a turn takes is known from the error only on average.
+        """
+        if not isinstance(request, ChatRequest) or not request.make_room or not error.capacity:
+            raise error
+        sent: Sequence[ChatMessage] = body["messages"]
+        per_character = MARGIN * error.num_tokens / max(1, _num_characters(sent))
+        room = min(request.max_tokens or LEAST_ROOM, error.capacity // 4)
+        kept = newest_turns(
+            request.messages,
+            lambda messages: int(per_character * _num_characters(messages)),
+            error.capacity - room,
+            frozenset(request.pinned),
+        )
+        if len(kept) >= len(sent):
+            raise error
+        self.stats.left_out = len(request.messages) - len(kept)
+        return chat_body(request, kept, self.server.model, self.server.dialect)
+
+    def stop(self) -> None:
+        """Close the answer's connection, at which servers stop; from any thread."""
+        with self._stopping:
+            self._is_stopped = True
+            if self._stream is not None:
+                self._stream.cancel()
+
+    def size(self, request: ChatRequest) -> PromptSize | None:
+        """Return how much of the context a conversation would take, if the server counts tokens."""
+        self._require_open()
+        body = chat_body(request, request.messages, self.server.model, self.server.dialect)
+        counts = count_tokens(self._session, self.server, body)
+        if counts is None:
+            return None
+        capacity = self.server.context or counts.prompt + 1
+        is_too_long = counts.message > capacity
+        return PromptSize(counts.message, is_too_long=is_too_long, prompt_tokens=counts.prompt)
+
+    def forget(self) -> None:
+        """Do nothing: the texts in the server's memory are its own."""
+
+    def close(self) -> None:
+        """Close the connections; an answer in progress ends."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.stop()
+            self._session.close()
+
+
+def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
+    """Return the facts about the model that a server runs, as an engine has them."""
+    label = f"{server.dialect.label} {server.version}".strip()
+    others = [each for each in server.models if not each.startswith(server.model)]
+    notice = f"{address.shown} has {len(others)} more models: --served-model chooses one"
+    is_known = server.dialect.label != "an OpenAI-compatible server"
+    return EngineFacts(
+        target=server.model,
+        draft=server.drafting or None,
+        context=server.context,
+        has_chat_template=True,
+        speculation_off_reason=server.speculation_off_reason,
+        draft_off_reason=None,
+        longest_draft=0,
+        plan=f"{label} at {address.shown}",
+        notices=(notice,) if others and not address.model else (),
+        thinking=THINKING if is_known else (),
+        served_by=f"{server.dialect.label} at {address.shown}",
+        chooses_drafter=server.dialect.takes_drafter,
+        idle_processors=1,  # decoding takes none here
+    )
+
+
+def _num_characters(messages: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(str(each.get("content", ""))) + 8 for each in messages)

@@ -1,0 +1,270 @@
+"""Requests to one server from any thread, each of which can be given up at any moment.
+
+They are made on an event loop of their own, because only there a request that waits for bytes can
+be ended from outside; closing a socket under a thread that reads it does not wake that thread.
+"""
+
+import asyncio
+import json
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
+
+from specchat import __version__
+from specchat.connection.address import ServerAddress
+from specchat.connection.server_errors import (
+    CONNECT_SECONDS,
+    SILENT_SECONDS,
+    not_an_api,
+    refused,
+    unreachable,
+)
+from specchat.errors import ServerFailed, SpecchatError
+
+if TYPE_CHECKING:  # slow to import
+    import httpx2
+
+Result = TypeVar("Result")
+LARGEST_BODY = 1 << 24
+"""Bytes of an answer that is not a stream; more is not what was asked for."""
+ASIDE_SECONDS = 5.0
+"""How long a request beside the answers may take, such as one for metrics."""
+KEEP_ALIVE: list[
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+] = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+if sys.platform == "linux":  # notices within a minute that the other machine is gone
+    KEEP_ALIVE += [
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    ]
+
+
+class HttpSession:
+    """Connections to a server, kept open between requests. Close it at the end."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        """Start the thread of the event loop; nothing is sent yet."""
+        self.address = address
+        self._client: httpx2.AsyncClient | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="connection", daemon=True
+        )
+        self._thread.start()
+
+    def get(self, path: str, seconds: float = ASIDE_SECONDS) -> Any:
+        """Return the JSON at a path. Raises ServerFailed."""
+        return _decoded(self._wait(self._whole("GET", path, None, seconds)), self.address)
+
+    def get_text(self, path: str) -> str:
+        """Return the text at a path. Raises ServerFailed."""
+        return self._wait(self._whole("GET", path, None, ASIDE_SECONDS)).decode("utf-8", "replace")
+
+    def ask_text(self, path: str) -> "PendingText":
+        """Ask for the text at a path without waiting for it."""
+        return PendingText(self._submit(self._whole("GET", path, None, ASIDE_SECONDS)))
+
+    def post(self, path: str, body: Any, seconds: float = ASIDE_SECONDS) -> Any:
+        """Send JSON and return the JSON that comes back. Raises as `refused` returns."""
+        return _decoded(self._wait(self._whole("POST", path, body, seconds)), self.address)
+
+    def stream(self, path: str, body: Any) -> "EventStream":
+        """Send JSON and return the events that come back."""
+        stream = EventStream(self.address)
+        stream.work = self._submit(self._events(path, body, stream.arrived))
+        return stream
+
+    def close(self) -> None:
+        """End all requests and close the connections; closing twice does nothing."""
+        if not self._thread.is_alive():
+            return
+        with suppress(Exception):  # the connections may be lost
+            self._submit(self._end()).result(ASIDE_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(ASIDE_SECONDS)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl+C too
+            future.cancel()
+            raise
+
+    def _connected(self) -> "httpx2.AsyncClient":
+        """Return the client, made at the first request, where it belongs to the loop."""
+        import httpx2
+
+        if self._client is None:
+            address = self.address
+            headers = {"User-Agent": f"specchat/{__version__}", "Accept-Encoding": "identity"}
+            if address.key:
+                headers["Authorization"] = f"Bearer {address.key}"
+            self._client = httpx2.AsyncClient(
+                headers=headers,
+                timeout=httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS),
+                transport=httpx2.AsyncHTTPTransport(
+                    verify=not address.base.startswith("http:"),  # loading certificates takes long
+                    uds=address.socket or None,
+                    proxy=_proxy_for(address),
+                    socket_options=KEEP_ALIVE,
+                ),
+            )
+        return self._client
+
+    def _request(self, method: str, path: str, body: Any, seconds: float | None) -> Any:
+        import httpx2
+
+        usual = httpx2.USE_CLIENT_DEFAULT
+        timeout = usual if seconds is None else httpx2.Timeout(seconds)
+        url = self.address.base + path
+        return self._connected().stream(method, url, json=body, timeout=timeout)
+
+    async def _whole(self, method: str, path: str, body: Any, seconds: float) -> bytes:
+        import httpx2
+
+        try:
+            async with self._request(method, path, body, seconds) as response:
+                content = await _read(response)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise unreachable(error, self.address) from error
+        if response.status_code >= 300:
+            raise refused(response, content, self.address)
+        return content
+
+    async def _events(
+        self, path: str, body: Any, arrived: "queue.SimpleQueue[str | SpecchatError | None]"
+    ) -> None:
+        """Put the data of each event into a queue, and at last an error or None."""
+        import httpx2
+
+        end: SpecchatError | None = ServerFailed("the request was given up")
+        try:
+            async with self._request("POST", path, body, None) as response:
+                kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+                if response.status_code >= 300:
+                    end = refused(response, await _read(response), self.address)
+                    return
+                if kind == "application/json":  # some do not stream, or answer errors with 200
+                    arrived.put((await _read(response)).decode("utf-8", "replace"))
+                elif kind != "text/event-stream":
+                    end = not_an_api(self.address, f"with {kind or 'no content type'}")
+                    return
+                else:
+                    async for event in httpx2.EventSource(response):
+                        arrived.put(event.data)
+            end = None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            end = unreachable(error, self.address)
+        finally:
+            arrived.put(end)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingText:
+    """A text that was asked for."""
+
+    _work: Future[bytes]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has arrived, or the request has failed."""
+        return self._work.done()
+
+    def result(self) -> str:
+        """Wait for the text and return it. Raises ServerFailed."""
+        try:
+            return self._work.result().decode("utf-8", "replace")
+        except CancelledError:
+            raise ServerFailed("the request was given up") from None
+
+    def cancel(self) -> None:
+        """Give the request up."""
+        self._work.cancel()
+
+
+class EventStream:
+    """The events of one answer, as the texts of their data."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        self.arrived: queue.SimpleQueue[str | SpecchatError | None] = queue.SimpleQueue()
+        self.work: Future[None] | None = None
+        self._address = address
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Give the request up, from any thread: the events end, and the connection is closed."""
+        self._is_cancelled = True
+        if self.work is not None:
+            self.work.cancel()
+        self.arrived.put(None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the data of each event until the end, or until the request is given up.
+
+        Raises the error that the request failed with.
+        """
+        while True:
+            arrived = self.arrived.get()
+            if arrived is None:
+                self._raise_bug()
+                return
+            if isinstance(arrived, SpecchatError):
+                if self._is_cancelled:
+                    return
+                raise arrived
+            yield arrived
+            if self._is_cancelled:
+                return
+
+    def _raise_bug(self) -> None:
+        """Raise what the request ended with, if that is an error of specchat's own."""
+        if self.work is not None and not self._is_cancelled:
+            with suppress(CancelledError):
+                self.work.result()
+
+
+async def _read(response: "httpx2.Response") -> bytes:
+    """Return the body of an answer, cut off where it is far too long."""
+    content = b""
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > LARGEST_BODY:
+            break
+    return content[:LARGEST_BODY]
+
+
+def _decoded(content: bytes, address: ServerAddress) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise not_an_api(address, "with something that is not JSON") from None
+
+
+def _proxy_for(address: ServerAddress) -> str | None:
+    """Return the proxy that the environment names for a server; none leads to this machine."""
+    if address.is_here or proxy_bypass(address.host):
+        return None
+    proxies = getproxies()
+    return proxies.get(address.base.partition(":")[0]) or proxies.get("all")

@@ -1,0 +1,208 @@
+"""What a server is and runs, asked once before the first question."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specchat.chat.safe_text import in_one_line
+from specchat.connection import dialects
+from specchat.connection.dialects import Dialect
+from specchat.connection.http_session import HttpSession
+from specchat.connection.prometheus_counters import read_counters
+from specchat.connection.server_errors import not_an_api
+from specchat.errors import ServerFailed, SpecchatError, nearest
+
+OWNERS = {
+    "specchat": dialects.SPECCHAT,
+    "llamacpp": dialects.LLAMA_SERVER,
+    "vllm": dialects.VLLM,
+    "sglang": dialects.SGLANG,
+    "organization_owner": dialects.LM_STUDIO,
+}
+"""Dialects by the owner that a server names for its models; Ollama names the user."""
+MOST_MODELS, LONGEST_NAME, MOST_NAMED = 1000, 200, 8
+LARGEST_CONTEXT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """The facts about a server; `context` is 0 where it does not say.
+
+    Its `drafting` says in a few words what drafts, "" if that is not known. `has_counters` says
+    whether its counters for Prometheus can be read and count drafts.
+    """
+
+    dialect: Dialect
+    model: str
+    models: tuple[str, ...] = ()
+    version: str = ""
+    context: int = 0
+    drafting: str = ""
+    speculation_off_reason: str | None = None
+    has_counters: bool = False
+
+
+def find_server(session: HttpSession) -> ServerFacts:
+    """Return what is known of a server and the model that its address names.
+
+    Raises ServerFailed if it cannot be reached, has another API, or has no such model.
+    """
+    listed = session.get("/v1/models", seconds=30.0)
+    if not isinstance(listed, Mapping) or not isinstance(listed.get("data"), list):
+        raise not_an_api(session.address, "without a list of models")
+    cards = [each for each in listed["data"][:MOST_MODELS] if _name_of(each)]
+    dialect = _dialect_of(session, cards)
+    names = tuple(_name_of(each) for each in cards)
+    names += tuple(alias for each in cards for alias in _aliases_of(each) if alias not in names)
+    if dialect is dialects.LM_STUDIO:
+        names = _loaded_first(session, names)
+    model = _choose(session, names)
+    card = next((each for each in cards if each["id"] == model), cards[0] if cards else {})
+    facts = ServerFacts(dialect, model, names, context=_context_of(card))
+    facts = ASK_MORE.get(dialect.label, lambda _, same: same)(session, facts)
+    if dialect is dialects.SPECCHAT:
+        meta = card.get("meta")
+        reason = meta.get("speculation_off_reason") if isinstance(meta, Mapping) else None
+        draft = meta.get("draft") if isinstance(meta, Mapping) else None
+        facts = replace(
+            facts, drafting=_short(draft), speculation_off_reason=_short(reason) or None
+        )
+    return replace(facts, has_counters=_has_counters(session, dialect))
+
+
+def _name_of(card: object) -> str:
+    name = card.get("id") if isinstance(card, Mapping) else None
+    return name if isinstance(name, str) and len(name) <= LONGEST_NAME else ""
+
+
+def _dialect_of(session: HttpSession, cards: Sequence[Mapping[str, Any]]) -> Dialect:
+    owner = cards[0].get("owned_by") if cards else ""
+    if (known := OWNERS.get(str(owner))) is not None:
+        return known
+    with suppress(SpecchatError):
+        if isinstance(_asked(session, "/api/version").get("version"), str):
+            return dialects.OLLAMA
+    return dialects.OTHER
+
+
+def _aliases_of(card: Mapping[str, Any]) -> list[str]:
+    """Return llama-server's other names of a model."""
+    found = card.get("aliases")
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _choose(session: HttpSession, names: Sequence[str]) -> str:
+    """Return the model to ask for. Raises ServerFailed if there is none of that name."""
+    wanted, where = session.address.model, session.address.shown
+    if not names and not wanted:
+        raise ServerFailed(f"{where} has no model: load one there first")
+    if not wanted:
+        return names[0]
+    if wanted in names or not names:
+        return wanted
+    if f"{wanted}:latest" in names:
+        return f"{wanted}:latest"
+    shown = ", ".join(_short(each) for each in names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    raise ServerFailed(f"{where} has no model {wanted}{nearest(wanted, names)}: {shown}{more}")
+
+
+def _loaded_first(session: HttpSession, names: Sequence[str]) -> tuple[str, ...]:
+    """Return LM Studio's models without those for embeddings, loaded ones first."""
+    states: dict[str, str] = {}
+    with suppress(SpecchatError):
+        for each in _asked(session, "/api/v0/models").get("data", ()):
+            if (name := _name_of(each)) and each.get("type") != "embeddings":
+                states[name] = str(each.get("state"))
+    kept = [each for each in names if each in states or not states]
+    return tuple(sorted(kept, key=lambda each: states.get(each) != "loaded"))
+
+
+def _context_of(card: Mapping[str, Any]) -> int:
+    """Return the context that a model's card names, in any server's words; 0 if it names none."""
+    meta = card.get("meta")
+    found = [card.get("max_model_len"), card.get("context_length")]
+    found += [meta.get("n_ctx")] if isinstance(meta, Mapping) else []
+    return next((size for each in found if (size := _size(each))), 0)
+
+
+def _size(found: object) -> int:
+    is_size = isinstance(found, int) and not isinstance(found, bool) and 0 < found < LARGEST_CONTEXT
+    return found if is_size else 0  # type: ignore[return-value]  # mypy does not follow is_size
+
+
+def _ask_llama_server(session: HttpSession, facts: ServerFacts) -> ServerFacts:
+    drafting = ""
+    with suppress(SpecchatError):
+        slots = session.get("/slots")
+        if isinstance(slots, list) and slots and isinstance(slots[0], Mapping):
+            drafting = "drafts are on" if slots[0].get("speculative") is True else ""
+    with suppress(SpecchatError):
+        found = _asked(session, "/props")
+        settings = found.get("default_generation_settings")
+        size = _size(settings.get("n_ctx")) if isinstance(settings, Mapping) else 0
+        version = _short(found.get("build_info"))
+        return replace(facts, context=facts.context or size, version=version, drafting=drafting)
+    return replace(facts, drafting=drafting)
+
+
+def _ask_vllm(session: HttpSession, facts: ServerFacts) -> ServerFacts:
+    with suppress(SpecchatError):
+        return replace(facts, version=_short(_asked(session, "/version").get("version")))
+    return facts
+
+
+def _ask_sglang(session: HttpSession, facts: ServerFacts) -> ServerFacts:
+    for path in ("/server_info", "/get_server_info"):
+        with suppress(SpecchatError):
+            found = _asked(session, path)
+            algorithm = _short(found.get("speculative_algorithm"))
+            return replace(facts, version=_short(found.get("version")), drafting=algorithm)
+    return facts
+
+
+def _ask_lm_studio(session: HttpSession, facts: ServerFacts) -> ServerFacts:
+    with suppress(SpecchatError):
+        for each in _asked(session, "/api/v0/models").get("data", ()):
+            if _name_of(each) == facts.model:
+                sizes = each.get("loaded_context_length"), each.get("max_context_length")
+                return replace(facts, context=next((s for e in sizes if (s := _size(e))), 0))
+    return facts
+
+
+def _ask_ollama(session: HttpSession, facts: ServerFacts) -> ServerFacts:
+    with suppress(SpecchatError):
+        facts = replace(facts, version=_short(_asked(session, "/api/version").get("version")))
+        for each in _asked(session, "/api/ps").get("models", ()):
+            if isinstance(each, Mapping) and each.get("name") == facts.model:
+                return replace(facts, context=_size(each.get("context_length")))
+    return facts
+
+
+ASK_MORE = {
+    dialects.LLAMA_SERVER.label: _ask_llama_server,
+    dialects.VLLM.label: _ask_vllm,
+    dialects.SGLANG.label: _ask_sglang,
+    dialects.LM_STUDIO.label: _ask_lm_studio,
+    dialects.OLLAMA.label: _ask_ollama,
+}
+"""What each kind of server says of itself beside the list of its models."""
+
+
+def _asked(session: HttpSession, path: str) -> Mapping[str, Any]:
+    found = session.get(path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _has_counters(session: HttpSession, dialect: Dialect) -> bool:
+    if dialect.counters is None:
+        return False
+    with suppress(SpecchatError):
+        return read_counters(session.get_text("/metrics"), dialect.counters) is not None
+    return False
+
+
+def _short(found: object) -> str:
+    """Return a server's text in one line, cut off if it is long; "" for anything else."""
+    return in_one_line(found)[:LONGEST_NAME] if isinstance(found, str) else ""

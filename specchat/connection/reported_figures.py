@@ -1,0 +1,217 @@
+"""The statistics of an answer, as far as its server reports them; the rest is timed here."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from specchat.connection.prometheus_counters import Counts
+from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import Gain, judged
+from specchat.drafter_registry import PLAIN
+
+DRAFTS = ("drafted", "accepted", "acceptance_rate")
+STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_position")
+ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
+UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
+LARGEST = 1 << 31
+
+
+class ReportedFigures:
+    """Fills the statistics of one answer from what its stream says, part by part.
+
+    The clock is this machine's. The first part of the stream shows when decoding began, but not how
+    long its tokens took, so the time is extended by their share.
+    """
+
+    def __init__(self, label: str, began: float) -> None:
+        """Begin with the time at which the request was sent, by `perf_counter`."""
+        self.statistics = Statistics(draft_length="", served_by=label)
+        self._began = began
+        self._first_at = self._last_at = 0.0
+        self._num_first = 0
+        self._num_parts = 0
+        self._has = set[str]()
+        self._mark_unreported()
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether the stream has not said what was drafted."""
+        return "drafts" not in self._has
+
+    def take(self, event: Mapping[str, Any], *, has_text: bool, is_reasoning: bool) -> None:
+        """Take one event of the stream, which may have figures, and may have brought text."""
+        stats, now = self.statistics, perf_counter()
+        if has_text:
+            self._num_parts += 1
+            self._last_at = now
+        self._take_usage(_mapping(event.get("usage")))
+        self._take_timings(_mapping(event.get("timings")))
+        self._take_metrics(_mapping(event.get("metrics")))
+        self._take_own(_mapping(event.get("specchat")))
+        extra = _mapping(_mapping(event.get("sglext")).get("spec_tokens_details"))
+        self._take_sglang(extra)
+        if "tokens" not in self._has:
+            stats.generated_tokens = self._num_parts
+        if has_text and not self._first_at:
+            self._first_at = now
+            self._num_first = max(1, stats.generated_tokens)
+            stats.time_to_first_token_s = now - self._began
+        if is_reasoning and has_text:
+            stats.reasoning_s = now - self._first_at
+            if "reasoning" not in self._has:
+                stats.reasoning_tokens = stats.generated_tokens
+        self._set_time()
+        self._mark_unreported()
+
+    def take_counts(self, counts: Counts) -> None:
+        """Take what the server's counters say of this answer."""
+        stats = self.statistics
+        self._has.add("counts")
+        stats.drafted, stats.accepted = counts.drafted, min(counts.accepted, counts.drafted)
+        if counts.drafts:
+            self._set_steps(max(counts.drafts, stats.generated_tokens - counts.accepted))
+            histogram = counts.histogram()
+            plain = stats.steps - sum(histogram)
+            if histogram and plain >= 0:
+                histogram[0] += plain
+                stats.acceptance_histogram = histogram
+        self._mark_unreported()
+
+    def end(self) -> None:
+        """Say what was never reported."""
+        stats = self.statistics
+        if "tokens" not in self._has and stats.generated_tokens:
+            stats.notices = (*stats.notices, UNKNOWN_COUNT)
+
+    def _set_time(self) -> None:
+        stats = self.statistics
+        count = stats.generated_tokens
+        later = count - self._num_first
+        if self._first_at and later > 0:
+            stats.decode_s = (self._last_at - self._first_at) * count / later
+
+    def _take_usage(self, usage: Mapping[str, Any]) -> None:
+        stats = self.statistics
+        if (generated := _count(usage, "completion_tokens")) is not None:
+            self._has.add("tokens")
+            stats.generated_tokens = generated
+        if (prompt := _count(usage, "prompt_tokens")) is not None:
+            self._has.add("prompt")
+            stats.prompt_tokens = prompt
+        cached = _count(_mapping(usage.get("prompt_tokens_details")), "cached_tokens")
+        if cached is not None:
+            self._has.add("cached")
+            stats.cached_tokens = min(cached, stats.prompt_tokens)
+        details = _mapping(usage.get("completion_tokens_details"))
+        reasoning = _count(details, "reasoning_tokens") or _count(usage, "reasoning_tokens")
+        if reasoning:
+            self._has.add("reasoning")
+            stats.reasoning_tokens = min(reasoning, stats.generated_tokens)
+
+    def _take_timings(self, timings: Mapping[str, Any]) -> None:
+        """Take llama.cpp's figures; a pass of it adds one token beside the accepted ones."""
+        stats = self.statistics
+        generated = _count(timings, "predicted_n")
+        if generated is None:
+            return
+        self._has.add("tokens")
+        stats.generated_tokens = generated
+        read, cached = _count(timings, "prompt_n"), _count(timings, "cache_n")
+        if read is not None:
+            self._has |= {"prompt", "cached"}
+            stats.prompt_tokens, stats.cached_tokens = read + (cached or 0), cached or 0
+        if (milliseconds := _number(timings, "prompt_ms")) is not None:
+            self._has.add("prompt_s")
+            stats.prompt_s = milliseconds / 1000
+        drafted, accepted = _count(timings, "draft_n") or 0, _count(timings, "draft_n_accepted")
+        self._set_drafts(drafted, accepted or 0)
+        self._set_steps(generated - stats.accepted)
+
+    def _take_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Take vLLM's figures of one request."""
+        found = _mapping(metrics.get("speculative_decoding"))
+        drafted = _count(found, "num_draft_tokens")
+        if drafted is None:
+            return
+        self._set_drafts(drafted, _count(found, "num_accepted_draft_tokens") or 0)
+        if steps := _count(found, "num_spec_steps"):
+            self._set_steps(steps)
+        self._set_histogram(found.get("acceptance_histogram"))
+
+    def _take_sglang(self, found: Mapping[str, Any]) -> None:
+        drafted = _count(found, "spec_num_proposed_drafts")
+        if drafted is None:
+            return
+        self._set_drafts(drafted, _count(found, "spec_num_correct_drafts") or 0)
+        if steps := _count(found, "spec_verify_ct"):
+            self._set_steps(steps)
+        self._set_histogram(found.get("spec_correct_drafts_histogram"))
+
+    def _take_own(self, found: Mapping[str, Any]) -> None:
+        """Take the figures of `specchat serve`."""
+        stats = self.statistics
+        if not found:
+            return
+        stats.drafter = str(found.get("drafter") or PLAIN)
+        self._has.add("drafter")
+        for name in ("speculation_off_reason", "draft_off_reason"):
+            reason = found.get(name)
+            setattr(stats, name, reason if isinstance(reason, str) else None)
+        speedup, saved = _number(found, "speedup"), _number(found, "saved_s")
+        if speedup and saved is not None:
+            own = stats.decode_s
+            stats.reported_gain = Gain(judged(speedup, 0.0), speedup, 0.0, own + saved, own)
+        if (left_out := _count(found, "left_out_messages")) is not None:
+            stats.left_out = left_out
+        notices = found.get("notices")
+        if isinstance(notices, list):
+            stats.notices = tuple(str(each) for each in notices[:10])
+
+    def _set_drafts(self, drafted: int, accepted: int) -> None:
+        self._has.add("drafts")
+        self.statistics.drafted = drafted
+        self.statistics.accepted = min(accepted, drafted)
+
+    def _set_steps(self, steps: int) -> None:
+        stats = self.statistics
+        if steps > 0:
+            self._has.add("steps")
+            stats.steps = steps
+
+    def _set_histogram(self, histogram: object) -> None:
+        """Take the number of steps by accepted tokens, if that is what it is."""
+        if not isinstance(histogram, Sequence) or isinstance(histogram, str) or len(histogram) > 64:
+            return
+        if all(isinstance(each, int) and 0 <= each < LARGEST for each in histogram):
+            self._has.add("histogram")
+            self.statistics.acceptance_histogram = list(histogram)
+
+    def _mark_unreported(self) -> None:
+        has = self._has
+        missing = list(ALWAYS_UNREPORTED)
+        missing += [] if has & {"drafts", "counts"} else DRAFTS
+        missing += [] if "drafter" in has else ["drafter"]
+        missing += [] if "steps" in has else STEPS[:2]
+        missing += [] if self.statistics.acceptance_histogram else STEPS[2:3]
+        missing += STEPS[3:]
+        missing += [] if "prompt" in has else ["prompt_tokens"]
+        missing += [] if "cached" in has else ["cached_tokens"]
+        missing += [] if "prompt_s" in has else ["prompt_s"]
+        self.statistics.unreported = tuple(missing)
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count(found: Mapping[str, Any], name: str) -> int | None:
+    """Return a count; None for anything else."""
+    value = found.get(name)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
+    return value if is_count else None
+
+
+def _number(found: Mapping[str, Any], name: str) -> float | None:
+    value: Any = found.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and -LARGEST < value < LARGEST else None

@@ -1,0 +1,84 @@
+"""The body of a request to a server, made of a request to an engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from specchat.chat.conversation import ChatMessage
+from specchat.connection.dialects import Dialect
+from specchat.engine.api import AnswerRequest, ChatRequest, GenerateRequest
+from specchat.errors import InvalidOption
+
+OFF = {"top_k": 0}
+"""The values that switch an option off here."""
+
+
+def chat_body(
+    request: ChatRequest, messages: Sequence[ChatMessage], model: str, dialect: Dialect
+) -> dict[str, Any]:
+    """Return the body that asks a server for an answer to these messages of a request.
+
+    Raises InvalidOption for what this kind of server cannot do.
+    """
+    body = {
+        **_shared(request, model, dialect),
+        **dialect.thinking_fields(request.think),
+        "messages": [_message(each) for each in messages],
+    }
+    if messages and messages[-1]["role"] == "assistant":
+        if dialect.continuation is None:
+            raise InvalidOption(f"{dialect.label} cannot continue an answer: regenerate it")
+        body |= dialect.continuation
+    if request.offered_tools:
+        body |= {"tools": list(request.offered_tools), "tool_choice": request.tool_choice}
+    if request.variables:
+        known = body.get("chat_template_kwargs", {})
+        body["chat_template_kwargs"] = {**known, **request.variables}
+    return body
+
+
+def text_body(request: GenerateRequest, model: str, dialect: Dialect) -> dict[str, Any]:
+    """Return the body that asks a server to continue a text. Raises InvalidOption."""
+    if not isinstance(request.prompt, str):
+        raise InvalidOption("a server takes a prompt as text, not as token ids")
+    return {**_shared(request, model, dialect), "prompt": request.prompt}
+
+
+def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, Any]:
+    """Return the fields of both APIs."""
+    if request.begun:
+        raise InvalidOption("only a model on this machine can go on from a token of an answer")
+    if request.logit_bias or request.is_exact or request.ignore_end:
+        name = next(
+            name for name in ("logit_bias", "is_exact", "ignore_end") if getattr(request, name)
+        )
+        raise InvalidOption(f"{name} needs a model on this machine")
+    body: dict[str, Any] = {
+        "model": model,
+        "stream": True,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        **dialect.live,
+        **dialect.structure_fields(request.structure),
+    }
+    for name, neutral in (("presence_penalty", 0.0), ("frequency_penalty", 0.0)):
+        if (value := getattr(request, name)) != neutral:
+            body[name] = value
+    for name in ("seed", "max_tokens"):
+        if (value := getattr(request, name)) is not None:
+            body[name] = value
+    if request.stop:
+        body["stop"] = list(request.stop)
+    for name, theirs in dialect.sampling.items():
+        value = getattr(request, name)
+        body[theirs] = dialect.off.get(theirs, value) if value == OFF.get(name) else value
+    if dialect.takes_drafter and request.prediction and isinstance(request.prediction, str):
+        body["prediction"] = {"type": "content", "content": request.prediction}
+    return body
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    """Return a message with its reasoning under both names that servers read."""
+    fields: dict[str, Any] = dict(message)
+    if reasoning := fields.get("reasoning_content"):
+        fields["reasoning"] = reasoning
+    return fields

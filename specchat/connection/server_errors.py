@@ -1,0 +1,185 @@
+"""What is wrong with a server, in one line each: what happened, and what to do."""
+
+import json
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from specchat.chat.safe_text import in_one_line
+from specchat.connection.address import ServerAddress
+from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
+
+if TYPE_CHECKING:  # slow to import
+    import httpx2
+
+LONGEST_SHOWN = 300
+CONNECT_SECONDS = 10.0
+"""How long a server may take to accept a connection."""
+SILENT_SECONDS = 300.0
+"""How long a server may be silent: a long prompt takes minutes on a slow machine."""
+TOO_LONG = re.compile(
+    r"context.{0,20}(length|size|window)|exceed\w*.{0,40}context|too many tokens"
+    r"|prompt is too long|maximum context",
+    re.IGNORECASE | re.DOTALL,
+)
+CAPACITY = re.compile(
+    r"context (?:length|size|window)\D{0,40}?(\d{1,9})|> (\d{1,9}) maximum", re.IGNORECASE
+)
+NUMBER = re.compile(r"\d{1,9}")
+WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
+KEYS = (401, 403)
+ABSENT, TOO_MANY, LOADING = 404, 429, 503
+BAD = (400, 413, 422)
+REDIRECTS = range(300, 400)
+
+
+class ServerLoading(ServerFailed):
+    """Raised while a server is still loading its model."""
+
+
+def unreachable(error: Exception, address: ServerAddress) -> ServerFailed:
+    """Return the error for a request that brought no answer, or a part of one."""
+    import httpx2
+
+    where, why = address.shown, _reason(error)
+    if isinstance(error, httpx2.ProxyError):
+        text = f"the proxy on the way to {where} refused ({why}): check HTTP_PROXY and NO_PROXY"
+    elif _has_cause(error, ssl.SSLCertVerificationError):
+        text = (
+            f"the certificate of {where} is not trusted ({why}): set SSL_CERT_FILE to the file of"
+            " its certificate, or use ssh"
+        )
+    elif _has_cause(error, ssl.SSLError):
+        text = f"{where} does not speak TLS ({why}): is its address http:// instead of https://?"
+    elif isinstance(error, httpx2.ConnectTimeout):
+        text = (
+            f"{where} did not answer within {CONNECT_SECONDS:.0f} s: check that the machine is on,"
+            " and that its firewall allows this port"
+        )
+    elif isinstance(error, httpx2.ConnectError):
+        text = f"{where} cannot be reached ({why}): check that the server runs, and its address"
+    elif isinstance(error, httpx2.ReadTimeout):
+        text = f"{where} sent nothing for {SILENT_SECONDS:.0f} s: it hangs, or is overloaded"
+    elif isinstance(error, httpx2.RemoteProtocolError):
+        is_http = "disconnected" in str(error).lower() or "closed" in str(error).lower()
+        what = "closed the connection" if is_http else "does not speak HTTP"
+        text = f"{where} {what} ({why}): check that the server runs, and its address"
+    elif isinstance(error, httpx2.TransportError):
+        text = f"the connection to {where} was lost ({why}): try again"
+    else:
+        text = f"{where}: {why}: check the address"
+    return ServerFailed(text)
+
+
+def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) -> SpecchatError:
+    """Return the error for an answer with a status of 300 or more."""
+    where, status = address.shown, response.status_code
+    said, kind = message_of(body)
+    quoted = f": {said}" if said else ""
+    if WEB_PAGE.match(body) and status not in {*KEYS, *REDIRECTS}:
+        return not_an_api(address, f"with a web page and status {status}")
+    if status in BAD:
+        if is_too_long(said, kind):
+            return _too_long(said, body)
+        return InvalidOption(f"{where} refused the request{quoted or f' (status {status})'}")
+    if status == LOADING and "load" in said.lower():
+        return ServerLoading(f"{where} is still loading its model: try again in a moment")
+    place = in_one_line(response.headers.get("Location", ""))[:LONGEST_SHOWN]
+    key = "rejected the key from" if address.key else "needs a key: set"
+    texts = {
+        **dict.fromkeys(REDIRECTS, f"moved to {place or 'an unknown place'}: use that address"),
+        **dict.fromkeys(KEYS, f"{key} {address.key_place}{quoted}"),
+        ABSENT: f"does not know this model or endpoint{quoted}; choose another model with"
+        " --served-model, or check the address",
+        TOO_MANY: f"has too much to do{quoted}; {_later(response)}",
+        LOADING: f"cannot answer now{quoted}; {_later(response)}",
+    }
+    other = f"failed with status {status}{quoted}; see the server's log"
+    return ServerFailed(f"{where} {texts.get(status, other)}")
+
+
+def is_too_long(said: str, kind: str) -> bool:
+    """Return True for an error's message and type that say that a prompt does not fit."""
+    return kind == "exceed_context_size_error" or bool(TOO_LONG.search(said))
+
+
+def not_an_api(address: ServerAddress, how: str) -> ServerFailed:
+    """Return the error for an answer that no API of OpenAI's kind gives."""
+    return ServerFailed(
+        f"{address.shown} answered {how}, not like an API of OpenAI's kind: check the address, and"
+        " whether a proxy or a login page is in the way"
+    )
+
+
+def failure_in_stream(event: Any, address: ServerAddress) -> SpecchatError | None:
+    """Return the error that an event of a stream reports; None if it reports none."""
+    if not isinstance(event, Mapping) or not event.get("error"):
+        return None
+    said, kind = message_of(json.dumps(event).encode())
+    if is_too_long(said, kind):
+        return _too_long(said, json.dumps(event).encode())
+    return ServerFailed(f"{address.shown} failed: {said or 'it gave no reason'}")
+
+
+def message_of(body: bytes) -> tuple[str, str]:
+    """Return the message and the type of an error, as servers write it; "" for what is missing."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        text = "" if WEB_PAGE.match(body) else body[:LONGEST_SHOWN].decode("utf-8", "replace")
+        return in_one_line(text).strip(), ""
+    found = content.get("error", content) if isinstance(content, Mapping) else content
+    if isinstance(found, str):
+        return _short(found), ""
+    if not isinstance(found, Mapping):
+        return "", ""
+    text = found.get("message") or found.get("detail") or content.get("message") or ""
+    return _short(text if isinstance(text, str) else json.dumps(text)), str(found.get("type", ""))
+
+
+def _too_long(said: str, body: bytes) -> ContextFull:
+    """Return the error for a prompt that does not fit, with its numbers if they are known."""
+    error = ContextFull(f"the conversation does not fit the server's context: {said}")
+    try:
+        content = json.loads(body)
+        found = content.get("error", content)
+        error.num_tokens, error.capacity = int(found["n_prompt_tokens"]), int(found["n_ctx"])
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        capacity = CAPACITY.search(said)
+        if capacity:
+            error.capacity = int(capacity[1] or capacity[2])
+            numbers = [int(each) for each in NUMBER.findall(said)]
+            error.num_tokens = max(each for each in numbers if each >= error.capacity)
+    return error
+
+
+def _later(response: "httpx2.Response") -> str:
+    seconds = response.headers.get("Retry-After", "")
+    is_number = seconds.isascii() and seconds.isdigit() and len(seconds) < 6
+    return f"try again in {seconds} s" if is_number else "try again in a moment"
+
+
+def _short(text: str) -> str:
+    shown = in_one_line(text).strip().rstrip(".")
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason of an error."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _short(error.verify_message)
+    if isinstance(error, OSError) and error.errno and error.errno > 0:  # asyncio has own words
+        return os.strerror(error.errno).lower()
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return _short(text or type(error).__name__)
+
+
+def _has_cause(error: BaseException, kind: type[BaseException]) -> bool:
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, kind):
+        found = found.__cause__ or found.__context__
+    return found is not None

@@ -1,0 +1,153 @@
+"""What the events of a stream add to an answer: text, reasoning, tool calls, and its end."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.decoding.chunk import Chunk, Finish, Kind, Piece, ToolCall
+from specchat.drafter_registry import TARGET
+
+DONE = "[DONE]"
+FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "tool_calls": "stop",
+    "function_call": "stop",
+    "content_filter": "stop",
+    "length": "length",
+}
+"""How an answer ended, by `finish_reason`; any other one is an end that the model chose."""
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+OPENING, CLOSING = "<think>", "</think>"
+MOST_CALLS = 128
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call in the making."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class ThinkTags:
+    """Splits the reasoning off where a server leaves its tags in the text.
+
+    Only a text that begins with the opening tag has any. A part of a tag is held back until the
+    next part of the text.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._state = "start"
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Return the reasoning and the answer in the next part of a text."""
+        self._held += text
+        if self._state == "start":
+            begun = self._held.lstrip()
+            if OPENING.startswith(begun[: len(OPENING)]) and len(begun) < len(OPENING):
+                return "", ""
+            if begun.startswith(OPENING):
+                self._state, self._held = "reasoning", begun.removeprefix(OPENING)
+            else:
+                self._state = "answer"
+        if self._state == "answer":
+            return "", self.rest()
+        reasoning, closing, answer = self._held.partition(CLOSING)
+        if closing:
+            self._state, self._held = "answer", ""
+            return reasoning, answer.lstrip("\n")
+        num_held = next(
+            (size for size in range(len(CLOSING) - 1, 0, -1) if reasoning.endswith(CLOSING[:size])),
+            0,
+        )
+        self._held = reasoning[len(reasoning) - num_held :]
+        return reasoning[: len(reasoning) - num_held], ""
+
+    def rest(self) -> str:
+        """Return what is held back, and hold nothing any more."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+@dataclass(slots=True)
+class StreamReader:
+    """Reads one answer of the chat API, or of the text API with `is_chat` false."""
+
+    is_chat: bool = True
+    finish: Finish | None = None
+    stop_string: str = ""
+    has_answer: bool = False
+    _calls: dict[int, _Call] = field(default_factory=dict)
+    _tags: ThinkTags = field(default_factory=ThinkTags)
+
+    def read(self, event: Mapping[str, Any]) -> Chunk | None:
+        """Return what an event adds; None if it adds no text."""
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, Mapping):
+            return None
+        if isinstance(reason := choice.get("finish_reason"), str):
+            self.finish = FINISHES.get(reason, "stop")
+            stop = choice.get("stop_reason")
+            self.stop_string = stop if isinstance(stop, str) else ""
+        if not self.is_chat:
+            return self._chunk("", _text(choice.get("text")))
+        delta = choice.get("delta", choice.get("message"))
+        if not isinstance(delta, Mapping):
+            return None
+        self._take_calls(delta.get("tool_calls"))
+        reasoning = next(
+            (text for name in REASONING_FIELDS if (text := _text(delta.get(name)))), ""
+        )
+        more, answer = self._tags.split(_text(delta.get("content")))
+        return self._chunk(reasoning + more, answer)
+
+    def end(self) -> Chunk | None:
+        """Return what was held back, and the tool calls; None if there is nothing."""
+        calls = tuple(
+            ToolCall(each.name, each.arguments or "{}", each.id)
+            for _, each in sorted(self._calls.items())
+            if each.name and _is_json(each.arguments or "{}")
+        )
+        chunk = self._chunk("", self._tags.rest()) or Chunk("")
+        return chunk._replace(tool_calls=calls) if calls or chunk.text else None
+
+    def _chunk(self, reasoning: str, answer: str) -> Chunk | None:
+        kinds: tuple[tuple[str, Kind], ...] = ((reasoning, "reasoning"), (answer, "answer"))
+        pieces = tuple(Piece(text, TARGET.name, kind) for text, kind in kinds if text)
+        self.has_answer |= bool(answer)
+        return Chunk(answer, reasoning=reasoning, pieces=pieces) if pieces else None
+
+    def _take_calls(self, calls: object) -> None:
+        for call in calls if isinstance(calls, list) else ():
+            if not isinstance(call, Mapping):
+                continue
+            index = call.get("index", len(self._calls))
+            if not isinstance(index, int) or not 0 <= index < MOST_CALLS:
+                continue
+            known = self._calls.setdefault(index, _Call())
+            function = call.get("function")
+            known.id = known.id or _text(call.get("id"))
+            if isinstance(function, Mapping):
+                known.name = known.name or _text(function.get("name"))
+                known.arguments += _text(function.get("arguments"))
+
+
+def _text(found: object) -> str:
+    """Return a text, or the texts of a list of parts; "" for anything else."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, list):
+        return "".join(_text(each.get("text")) for each in found if isinstance(each, Mapping))
+    return ""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
