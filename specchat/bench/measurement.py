@@ -27,13 +27,15 @@ class BenchmarkPlan:
     temperatures: Sequence[float]
     rounds: int
     max_tokens: int
+    has_plain: bool = True
+    """Whether plain decoding is measured too; a server may not be able to."""
 
     def cases(self) -> Iterator[tuple[int, Task, float, Arm]]:
         """Yield the round, task, temperature and arm of each answer.
 
         Arms run back to back, in alternating order, so that they are compared fairly.
         """
-        arms = [PLAIN, *self.arms]
+        arms = [*([PLAIN] if self.has_plain else []), *self.arms]
         for number in range(self.rounds):
             for index, task in enumerate(self.tasks):
                 for temperature in self.temperatures:
@@ -51,8 +53,9 @@ def measure(
     """
     results, started = Results(), perf_counter()
     cases = list(plan.cases())
-    for _ in engine.generate("Once", max_tokens=min(16, plan.max_tokens), drafter=PLAIN.drafter):
-        pass  # warm-up: brings weights into memory and clocks up to speed
+    warm_up = {"max_tokens": min(16, plan.max_tokens), "drafter": PLAIN.drafter}
+    for _ in engine.answer([{"role": "user", "content": "Once"}], **warm_up):
+        pass  # brings weights into memory and clocks up to speed
     for done, (number, task, temperature, arm) in enumerate(cases):
         elapsed = perf_counter() - started
         on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
@@ -80,7 +83,7 @@ def _run(
     prompt = task.prompts[number % len(task.prompts)]
     options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
     options |= {"drafter": arm.drafter, "draft_length": arm.draft_length}
-    options |= {"draft_tree": arm.draft_tree, "ignore_end": True}
+    options |= {"draft_tree": arm.draft_tree, "ignore_end": engine.facts.ignores_end}
     chunks = list(engine.answer([{"role": "user", "content": prompt}], **options))
     if chunks and chunks[-1].finish == "cancelled":
         return None
@@ -95,6 +98,7 @@ def _run(
         tokens_per_second=stats.tokens_per_second,
         stats=stats.as_dict() | more,
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        text="".join(chunk.reasoning + chunk.text for chunk in chunks),
         pass_costs=dict(stats.pass_costs),
     )
 

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import exp, log
+from statistics import fmean, stdev
 from typing import Any, Self
 
 from specchat.chat.conversation import ChatMessage
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, pieces_of
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import Gain, StepTimes, compared
+from specchat.decoding.step_times import Gain, StepTimes, compared, judged
 from specchat.drafter_registry import DRAFTERS, GRAMMAR, PLAIN, TARGET
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
@@ -19,6 +21,8 @@ MAX_TOKENS = 256
 WARM_UP_TOKENS = 8
 MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
 """A race is decoded again until its verdict is sound, but no more often and not after so long."""
+SERVED_ROUNDS = 3
+SERVED_BY = "served_by"
 TOO_BUSY = "too close or too busy to tell"
 
 RaceProgress = Callable[[str, int], object]
@@ -51,13 +55,14 @@ class Lane:
     def of(cls, chunks: Sequence[Chunk], statistics: Statistics) -> Self:
         """Return the lane of a decoded answer; SpecchatError if it is empty."""
         steps = [
-            RaceStep(each.seconds, each.texts, each.origins, each.rejected, len(each.tree))
+            RaceStep(each.seconds, *_tokens_of(each), each.rejected, len(each.tree))
             for each in chunks
-            if each.tokens
+            if each.tokens or (statistics.served_by and each.pieces)
         ]
         if not steps:
             raise SpecchatError("the model wrote nothing: try another prompt")
-        return cls(statistics.drafter, tuple(steps), statistics.as_dict())
+        served = {SERVED_BY: statistics.served_by} if statistics.served_by else {}
+        return cls(statistics.drafter, tuple(steps), {**statistics.as_dict(), **served})
 
     @property
     def name(self) -> str:
@@ -79,6 +84,8 @@ class Lane:
     @property
     def num_tokens(self) -> int:
         """The number of tokens."""
+        if SERVED_BY in self.stats:  # a part of its stream may have several
+            return int(self.stats.get("generated_tokens") or 0)
         return sum(len(step.texts) for step in self.steps)
 
     @property
@@ -199,8 +206,22 @@ class Rounds:
     @property
     def gain(self) -> Gain:
         """What speculation brought in all rounds."""
+        if any(SERVED_BY in lane.stats for pair in self._lanes for lane in pair):
+            return self._served_gain()
         plain, ours = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))
         return compared(*self._times, plain, ours)
+
+    def _served_gain(self) -> Gain:
+        """Return the gain where the times of single steps are not known: of whole answers."""
+        ratios = [
+            log(ours.tokens_per_second / plain.tokens_per_second)
+            for plain, ours in self._lanes
+            if plain.tokens_per_second and ours.tokens_per_second
+        ]
+        if len(ratios) < SERVED_ROUNDS:
+            return Gain("measuring", exp(fmean(ratios))) if ratios else Gain()
+        speedup, error = exp(fmean(ratios)), stdev(ratios) / len(ratios) ** 0.5
+        return Gain(judged(speedup, error), speedup, error)
 
     @property
     def is_decided(self) -> bool:
@@ -217,6 +238,14 @@ class Rounds:
         return Race(prompt, target, draft, *best, self.gain)
 
 
+def _tokens_of(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the texts and origins of a step's tokens, or those of a part of a server's stream."""
+    if chunk.texts:
+        return chunk.texts, chunk.origins
+    pieces = pieces_of(chunk)
+    return tuple(each.text for each in pieces), tuple(each.origin for each in pieces)
+
+
 def run_race(
     engine: Engine,
     messages: Sequence[ChatMessage],
@@ -228,6 +257,11 @@ def run_race(
     Raises SpecchatError if the pair cannot speculate, and Cancelled if an answer is stopped.
     """
     facts = engine.facts
+    if not facts.chooses_drafter:
+        raise SpecchatError(
+            f"no race: {facts.served_by} cannot turn drafts off for one answer; `specchat serve`"
+            " can"
+        )
     if facts.speculation_off_reason:
         raise SpecchatError(f"no race: this pair cannot speculate ({facts.speculation_off_reason})")
     plainly = {**options, "drafter": PLAIN}

@@ -41,7 +41,10 @@ PLAIN = Arm(drafter_registry.PLAIN, 0)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured answer; `stats` has the fields of `specchat ask --json`, and more."""
+    """One measured answer; `stats` has the fields of `specchat ask --json`, and more.
+
+    A server's answer has no `tokens`, only `text`.
+    """
 
     arm: Arm
     task: str
@@ -52,6 +55,12 @@ class Run:
     stats: Mapping[str, Any]
     tokens: tuple[int, ...]
     pass_costs: Mapping[int, float]
+    text: str = ""
+
+    @property
+    def content(self) -> tuple[tuple[int, ...], str]:
+        """What equal answers have in common."""
+        return self.tokens, "" if self.tokens else self.text
 
 
 class Speedup(NamedTuple):
@@ -116,8 +125,9 @@ class Results:
 
     def prompt_rate(self) -> float:
         """Return the prompt tokens processed per second, over all answers."""
-        tokens = sum(run.stats["prompt_tokens"] - run.stats["cached_tokens"] for run in self.runs)
-        seconds: float = sum(run.stats["prompt_s"] for run in self.runs)
+        sizes = [(run.stats["prompt_tokens"], run.stats["cached_tokens"]) for run in self.runs]
+        tokens = sum((size or 0) - (cached or 0) for size, cached in sizes)
+        seconds: float = sum(run.stats["prompt_s"] or 0.0 for run in self.runs)
         return tokens / seconds if seconds else 0.0
 
     def relative_costs(self) -> dict[int, float]:
@@ -128,9 +138,9 @@ class Results:
 
     def differing_answers(self, arm: Arm) -> tuple[int, int]:
         """Return how many answers at temperature 0 differ from plain decoding, and the total."""
-        plain = {(run.task, run.number): run.tokens for run in self.of(PLAIN, temperature=0.0)}
+        plain = {(run.task, run.number): run.content for run in self.of(PLAIN, temperature=0.0)}
         pairs = [
-            (run.tokens, plain[run.task, run.number])
+            (run.content, plain[run.task, run.number])
             for run in self.of(arm, temperature=0.0)
             if (run.task, run.number) in plain
         ]

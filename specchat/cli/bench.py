@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
 from specchat.cli.model_arguments import (
-    chosen_pair,
-    open_engine,
+    chosen_answerer,
+    open_answerer,
     show_loading,
     stopping_on_interrupt,
 )
+from specchat.cli.served_report import ServedReport
 from specchat.cli.terminal import (
     DONE,
     INTERRUPTED,
@@ -48,11 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
         require_output(plot, (".svg", ".png"))
         if plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
             raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
-    pair = chosen_pair(arguments)
-    with open_engine(arguments, pair, arm.drafter) as engine:
+    answerer = chosen_answerer(arguments)
+    with open_answerer(arguments, answerer, arm.drafter) as engine:
+        if not engine.facts.chooses_drafter:
+            plan = replace(plan, has_plain=False)
         results = run_benchmark(engine, plan)
-    if results.ratios(arm):
-        report = _Report(pair.name, engine.facts, arm, results)
+    if not plan.has_plain and results.runs:
+        served = ServedReport(engine.facts, arm, results)
+        print_result(arguments, served.as_record(), list(served.lines()))
+        if arguments.plot:
+            say("no chart: there is no plain decoding to compare with")
+    elif results.ratios(arm):
+        report = _Report(answerer.name, engine.facts, arm, results)
         print_result(arguments, report.as_record(), list(report.lines()))
         if arguments.plot:
             _write_plot(arguments.plot, report.plot())
@@ -144,7 +152,7 @@ class _Report:
         )
 
     def _heading(self) -> str:
-        device = self.facts.gpu or machine_record()["processor"]
+        device = self.facts.served_by or self.facts.gpu or machine_record()["processor"]
         return f"{self.pair} on {device}, drafter {self.arm.name}"
 
     def _row(self, task: str, temperature: float) -> tuple[str, ...]:

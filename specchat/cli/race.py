@@ -13,10 +13,9 @@ from specchat.chat.export import write_export
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     asked,
-    chosen_pair,
-    generate_options,
+    chosen_answerer,
     is_demo,
-    open_engine,
+    open_answerer,
     show_loading,
     stopping_on_interrupt,
 )
@@ -47,8 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _run(arguments: argparse.Namespace) -> Race:
     """Load the pair and decode both answers, by default at temperature 0, so that they agree."""
-    pair = chosen_pair(arguments)
-    drafter = generate_options(arguments, pair)["drafter"]
+    answerer = chosen_answerer(arguments)
+    drafter = answerer.options["drafter"]
     if drafter == PLAIN:
         raise InvalidOption(
             "no race, because speculation is switched off: choose another --drafter"
@@ -63,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> Race:
 
     usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
-    with open_engine(arguments, pair, drafter) as engine:
+    with open_answerer(arguments, answerer) as engine:
         engine.prepare(show_loading)
         with stopping_on_interrupt(engine.stop):
             race = run_race(engine, messages, options, show_progress)

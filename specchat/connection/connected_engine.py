@@ -244,6 +244,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         thinking=THINKING if is_known else (),
         served_by=f"{server.dialect.label} at {address.shown}",
         chooses_drafter=server.dialect.takes_drafter,
+        ignores_end=server.dialect.ignores_end,
         idle_processors=1,  # decoding takes none here
     )
 

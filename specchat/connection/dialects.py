@@ -93,7 +93,8 @@ class Dialect:
     `continuation` are the fields with which the last message, the assistant's, is continued; None
     if there is no way. `think` and `structure` return fields for a value of `think` and for a
     structure; none if it cannot be asked for. `counting` names whose `/tokenize` it has. If it
-    `takes_drafter`, a request may choose what drafts.
+    `takes_drafter`, a request may choose what drafts, and if it `ignores_end`, whether an answer
+    goes on behind its end.
     """
 
     label: str
@@ -106,6 +107,7 @@ class Dialect:
     counting: Counting = ""
     counters: Counters | None = None
     takes_drafter: bool = False
+    ignores_end: bool = False
 
     def thinking_fields(self, word: str) -> Fields:
         """Return the fields for a value of `think`."""
@@ -138,6 +140,7 @@ SPECCHAT = Dialect(
     structure=_vllm_structure,
     counting="llama.cpp",
     takes_drafter=True,
+    ignores_end=True,
 )
 LLAMA_SERVER = Dialect(
     "llama-server",
@@ -147,6 +150,7 @@ LLAMA_SERVER = Dialect(
     think=_by_template,
     structure=_llama_structure,
     counting="llama.cpp",
+    ignores_end=True,
 )
 VLLM = Dialect(
     "vLLM",
@@ -163,6 +167,7 @@ VLLM = Dialect(
         accepted="vllm:spec_decode_num_accepted_tokens_total",
         accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
     ),
+    ignores_end=True,
 )
 SGLANG = Dialect(
     "SGLang",
@@ -172,6 +177,7 @@ SGLANG = Dialect(
     continuation=CONTINUES,
     think=_by_template,
     structure=_sglang_structure,
+    ignores_end=True,
 )
 LM_STUDIO = Dialect(
     "LM Studio",

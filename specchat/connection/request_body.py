@@ -47,11 +47,11 @@ def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, A
     """Return the fields of both APIs."""
     if request.begun:
         raise InvalidOption("only a model on this machine can go on from a token of an answer")
-    if request.logit_bias or request.is_exact or request.ignore_end:
-        name = next(
-            name for name in ("logit_bias", "is_exact", "ignore_end") if getattr(request, name)
-        )
-        raise InvalidOption(f"{name} needs a model on this machine")
+    for name in ("logit_bias", "is_exact"):
+        if getattr(request, name):
+            raise InvalidOption(f"{name} needs a model on this machine")
+    if request.ignore_end and not dialect.ignores_end:
+        raise InvalidOption(f"{dialect.label} always stops at the model's end of an answer")
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
@@ -66,6 +66,8 @@ def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, A
     for name in ("seed", "max_tokens"):
         if (value := getattr(request, name)) is not None:
             body[name] = value
+    if request.ignore_end:
+        body["ignore_eos"] = True
     if request.stop:
         body["stop"] = list(request.stop)
     for name, theirs in dialect.sampling.items():

@@ -160,7 +160,7 @@ class EngineFacts:
     an answer that was stopped goes on after others with the same bits, and without reading anything
     again. If another program runs the model, `served_by` names it and its address; what is only
     known where the model runs is then not known here. Unless it `chooses_drafter`, requests cannot
-    say what is to draft.
+    say what is to draft, and unless it `ignores_end`, not that an answer goes on behind its end.
     """
 
     target: str
@@ -192,6 +192,7 @@ class EngineFacts:
     chains_reason: str | None = None
     served_by: str = ""
     chooses_drafter: bool = True
+    ignores_end: bool = True
 
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""
