@@ -141,6 +141,7 @@ class ConnectedEngine(Engine):
             raise ServerFailed(
                 f"{self.address.shown} ended the answer early: see the server's log; try again"
             )
+        self._require_room(stats)
         watch.end(figures)
         figures.end()
         finish = reader.finish
@@ -148,6 +149,20 @@ class ConnectedEngine(Engine):
         if finish == "length" and (limit is None or stats.generated_tokens < limit):
             finish = "context"
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
+
+    def _require_room(self, stats: Statistics) -> None:
+        """Raise ContextFull for an empty answer to a prompt that is too long.
+
+        LM Studio does not call that an error.
+        """
+        size = self.server.context
+        if not stats.generated_tokens and stats.prompt_tokens > size > 0:
+            error = ContextFull(
+                f"the conversation does not fit the server's context: it has {stats.prompt_tokens}"
+                f" tokens, and the context holds {size}"
+            )
+            error.num_tokens, error.capacity = stats.prompt_tokens, size
+            raise error
 
     def _open(self, path: str, body: Mapping[str, Any]) -> EventStream:
         with self._stopping:
@@ -229,7 +244,8 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
     """Return the facts about the model that a server runs, as an engine has them."""
     label = f"{server.dialect.label} {server.version}".strip()
     others = [each for each in server.models if not each.startswith(server.model)]
-    notice = f"{address.shown} has {len(others)} more models: --served-model chooses one"
+    more = "one more model" if len(others) == 1 else f"{len(others)} more models"
+    notice = f"{address.shown} has {more}: --served-model chooses one"
     is_known = server.dialect.label != "an OpenAI-compatible server"
     return EngineFacts(
         target=server.model,

@@ -31,6 +31,7 @@ class ReportedFigures:
         self._num_first = 0
         self._num_parts = 0
         self._has = set[str]()
+        self._is_reasoning_reported = False
         self._mark_unreported()
 
     @property
@@ -58,7 +59,8 @@ class ReportedFigures:
             stats.time_to_first_token_s = now - self._began
         if is_reasoning and has_text:
             stats.reasoning_s = now - self._first_at
-            if "reasoning" not in self._has:
+            if "tokens" in self._has and not self._is_reasoning_reported:
+                self._has.add("reasoning")
                 stats.reasoning_tokens = stats.generated_tokens
         self._set_time()
         self._mark_unreported()
@@ -69,7 +71,9 @@ class ReportedFigures:
         self._has.add("counts")
         stats.drafted, stats.accepted = counts.drafted, min(counts.accepted, counts.drafted)
         if counts.drafts:
-            self._set_steps(max(counts.drafts, stats.generated_tokens - counts.accepted))
+            # the first token may come from the prompt's pass, which is no step
+            passes = stats.generated_tokens - stats.accepted
+            self._set_steps(counts.drafts if passes <= counts.drafts + 1 else passes)
             histogram = counts.histogram()
             plain = stats.steps - sum(histogram)
             if histogram and plain >= 0:
@@ -103,9 +107,11 @@ class ReportedFigures:
             self._has.add("cached")
             stats.cached_tokens = min(cached, stats.prompt_tokens)
         details = _mapping(usage.get("completion_tokens_details"))
-        reasoning = _count(details, "reasoning_tokens") or _count(usage, "reasoning_tokens")
-        if reasoning:
+        reasoning = _count(details, "reasoning_tokens")
+        reasoning = _count(usage, "reasoning_tokens") if reasoning is None else reasoning
+        if reasoning is not None:
             self._has.add("reasoning")
+            self._is_reasoning_reported = True
             stats.reasoning_tokens = min(reasoning, stats.generated_tokens)
 
     def _take_timings(self, timings: Mapping[str, Any]) -> None:
@@ -187,17 +193,18 @@ class ReportedFigures:
             self.statistics.acceptance_histogram = list(histogram)
 
     def _mark_unreported(self) -> None:
-        has = self._has
+        has, stats = self._has, self.statistics
         missing = list(ALWAYS_UNREPORTED)
         missing += [] if has & {"drafts", "counts"} else DRAFTS
         missing += [] if "drafter" in has else ["drafter"]
         missing += [] if "steps" in has else STEPS[:2]
-        missing += [] if self.statistics.acceptance_histogram else STEPS[2:3]
+        missing += [] if stats.acceptance_histogram else STEPS[2:3]
         missing += STEPS[3:]
+        missing += [] if "reasoning" in has or not stats.reasoning_s else ["reasoning_tokens"]
         missing += [] if "prompt" in has else ["prompt_tokens"]
         missing += [] if "cached" in has else ["cached_tokens"]
         missing += [] if "prompt_s" in has else ["prompt_s"]
-        self.statistics.unreported = tuple(missing)
+        stats.unreported = tuple(missing)
 
 
 def _mapping(found: object) -> Mapping[str, Any]:
