@@ -128,7 +128,7 @@ class HttpSession:
                     verify=not address.base.startswith("http:"),  # loading certificates takes long
                     uds=address.socket or None,
                     proxy=_proxy_for(address),
-                    socket_options=KEEP_ALIVE,
+                    socket_options=None if address.socket else KEEP_ALIVE,
                 ),
             )
         return self._client
