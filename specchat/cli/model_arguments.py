@@ -244,6 +244,11 @@ def chosen_answerer(arguments: argparse.Namespace) -> Answerer:
         return Answerer(pair.name, generate_options(arguments, pair), pair)
     if arguments.save_as is not None:
         raise InvalidOption("--save-as saves a pair on this machine: leave --connect out")
+    for key in ("pair", "target"):
+        if getattr(arguments, key) is not None:
+            raise InvalidOption(
+                f"--{key} and --connect both name what answers: use only one of them"
+            )
     server = server_of(arguments)
     if flags := ignored_options(arguments):
         say(f"{server.shown} loads its models itself, so it ignores {', '.join(flags)}")

@@ -1,6 +1,7 @@
 """An engine whose model a server runs: requests go there, and answers come back as they stream."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic, perf_counter, sleep
@@ -119,7 +120,7 @@ class ConnectedEngine(Engine):
     ) -> Iterator[Chunk]:
         """Yield what one request brings. Raises ContextFull, InvalidOption or ServerFailed."""
         is_chat = isinstance(request, ChatRequest)
-        reader, stats = StreamReader(is_chat), figures.statistics
+        reader, stats = StreamReader(is_chat, self._repeated(request)), figures.statistics
         stream = self._open(CHAT if is_chat else TEXT, body)
         for data in stream:
             if data.strip() == DONE:
@@ -149,6 +150,13 @@ class ConnectedEngine(Engine):
         if finish == "length" and (limit is None or stats.generated_tokens < limit):
             finish = "context"
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
+
+    def _repeated(self, request: AnswerRequest) -> str:
+        """Return the beginning of an answer that the server will repeat; "" for none."""
+        if not self.server.dialect.repeats_begun or not isinstance(request, ChatRequest):
+            return ""
+        last = request.messages[-1]
+        return last["content"] if last["role"] == "assistant" else ""
 
     def _require_room(self, stats: Statistics) -> None:
         """Raise ContextFull for an empty answer to a prompt that is too long.
@@ -248,7 +256,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
     notice = f"{address.shown} has {more}: --served-model chooses one"
     is_known = server.dialect.label != "an OpenAI-compatible server"
     return EngineFacts(
-        target=server.model,
+        target=shown_name(server.model),
         draft=server.drafting or None,
         context=server.context,
         has_chat_template=True,
@@ -263,6 +271,12 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         ignores_end=server.dialect.ignores_end,
         idle_processors=1,  # decoding takes none here
     )
+
+
+def shown_name(model: str) -> str:
+    """Return a model's name to show: of a path, only the file's name."""
+    is_path = model.startswith(("/", ".")) or model[1:3] in {":\\", ":/"}
+    return re.split(r"[/\\]", model)[-1] if is_path else model
 
 
 def _num_characters(messages: Sequence[Mapping[str, Any]]) -> int:

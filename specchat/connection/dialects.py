@@ -94,7 +94,7 @@ class Dialect:
     if there is no way. `think` and `structure` return fields for a value of `think` and for a
     structure; none if it cannot be asked for. `counting` names whose `/tokenize` it has. If it
     `takes_drafter`, a request may choose what drafts, and if it `ignores_end`, whether an answer
-    goes on behind its end.
+    goes on behind its end. If it `repeats_begun`, a continued answer begins with what it had.
     """
 
     label: str
@@ -108,6 +108,7 @@ class Dialect:
     counters: Counters | None = None
     takes_drafter: bool = False
     ignores_end: bool = False
+    repeats_begun: bool = False
 
     def thinking_fields(self, word: str) -> Fields:
         """Return the fields for a value of `think`."""
@@ -151,6 +152,7 @@ LLAMA_SERVER = Dialect(
     structure=_llama_structure,
     counting="llama.cpp",
     ignores_end=True,
+    repeats_begun=True,
 )
 VLLM = Dialect(
     "vLLM",

@@ -64,8 +64,8 @@ def unreachable(error: Exception, address: ServerAddress) -> ServerFailed:
         text = f"{where} sent nothing for {SILENT_SECONDS:.0f} s: it hangs, or is overloaded"
     elif isinstance(error, httpx2.RemoteProtocolError):
         is_http = "disconnected" in str(error).lower() or "closed" in str(error).lower()
-        what = "closed the connection" if is_http else "does not speak HTTP"
-        text = f"{where} {what} ({why}): check that the server runs, and its address"
+        what = "closed the connection" if is_http else f"does not speak HTTP ({why})"
+        text = f"{where} {what}: check that the server still runs, and its address"
     elif isinstance(error, httpx2.TransportError):
         text = f"the connection to {where} was lost ({why}): try again"
     else:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from specchat.decoding.chunk import Chunk, Finish, Kind, Piece, ToolCall
@@ -72,16 +72,48 @@ class ThinkTags:
         return rest
 
 
+class Repetition:
+    """Takes the beginning of an answer away that a server repeats when it continues one."""
+
+    def __init__(self, begun: str) -> None:
+        self._begun, self._held = begun, ""
+
+    def rest(self, text: str) -> str:
+        """Return the next part of a text without what repeats; nothing while that may go on."""
+        if not self._begun:
+            return text
+        self._held += text
+        if self._begun.startswith(self._held) and len(self._held) < len(self._begun):
+            return ""
+        found, self._held = self._held.removeprefix(self._begun), ""
+        self._begun = ""
+        return found
+
+    def end(self) -> str:
+        """Return what is held back."""
+        held, self._held = self._held, ""
+        return held
+
+
 @dataclass(slots=True)
 class StreamReader:
-    """Reads one answer of the chat API, or of the text API with `is_chat` false."""
+    """Reads one answer of the chat API, or of the text API with `is_chat` false.
+
+    `begun` is the text of the answer so far, if the server repeats it.
+    """
 
     is_chat: bool = True
+    begun: InitVar[str] = ""
     finish: Finish | None = None
     stop_string: str = ""
     has_answer: bool = False
     _calls: dict[int, _Call] = field(default_factory=dict)
     _tags: ThinkTags = field(default_factory=ThinkTags)
+    _repetition: Repetition = field(init=False)
+
+    def __post_init__(self, begun: str) -> None:
+        """Expect what the answer had before."""
+        self._repetition = Repetition(begun)
 
     def read(self, event: Mapping[str, Any]) -> Chunk | None:
         """Return what an event adds; None if it adds no text."""
@@ -102,7 +134,8 @@ class StreamReader:
         reasoning = next(
             (text for name in REASONING_FIELDS if (text := _text(delta.get(name)))), ""
         )
-        more, answer = self._tags.split(_text(delta.get("content")))
+        content = self._repetition.rest(_text(delta.get("content")))
+        more, answer = self._tags.split(content)
         return self._chunk(reasoning + more, answer)
 
     def end(self) -> Chunk | None:
@@ -112,7 +145,7 @@ class StreamReader:
             for _, each in sorted(self._calls.items())
             if each.name and _is_json(each.arguments or "{}")
         )
-        chunk = self._chunk("", self._tags.rest()) or Chunk("")
+        chunk = self._chunk("", self._repetition.end() + self._tags.rest()) or Chunk("")
         return chunk._replace(tool_calls=calls) if calls or chunk.text else None
 
     def _chunk(self, reasoning: str, answer: str) -> Chunk | None:
