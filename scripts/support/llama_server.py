@@ -17,15 +17,21 @@ from urllib.request import Request, urlopen
 SECONDS_TO_LOAD = 60.0
 
 
+def free_port() -> int:
+    """Return a port that no program uses now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
 @contextmanager
 def running_server(server: Path, model: Path, *options: str) -> Iterator[str]:
     """Run a server on a free port, by default with its own settings; yield its address.
 
     How its threads wait is its own choice, whatever the environment says.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     command = [str(server), "-m", str(model), "--port", port, "-np", "1", *options]
     own = {name: value for name, value in os.environ.items() if not name.startswith("GOMP_")}
     with tempfile.TemporaryFile() as log:
