@@ -407,8 +407,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Close without the usual goodbye: the client's next read fails."""
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        self.rfile.close()
-        self.wfile.close()
+        self.rfile.close()  # it keeps the socket open; `wfile` does not, and is still flushed
         self.connection.close()
 
 

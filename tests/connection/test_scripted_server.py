@@ -127,13 +127,16 @@ def test_pieces_break_characters() -> None:
     ("ending", "error"), [("cut", http.client.IncompleteRead), ("reset", OSError)]
 )
 @pytest.mark.parametrize("framing", ["chunked", "length"])
-def test_cuts_the_connection(ending: str, error: type[Exception], framing: str) -> None:
+def test_cuts_the_connection(
+    ending: str, error: type[Exception], framing: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A client that reads on finds the end, or an error, instead of an end of the body."""
     with ScriptedServer() as server:
         answer = Answer(200, {}, [b"one", b"two"], framing, ending)  # type: ignore[arg-type]
         server.put("GET", "/", answer)
         with pytest.raises(error):
             _ask(server, "GET", "/")
+    assert not capfd.readouterr().err  # the server itself is fine
     assert answer.cut(1).body == b"one"
     assert answer.cut(1, "stall").ending == "stall"
 
