@@ -53,7 +53,7 @@ def server_of(arguments: Namespace) -> ServerAddress:
             f"{known})"
         )
     else:
-        address = replace(parse_address(text), key=os.environ.get(KEY_VARIABLE, ""))
+        address = replace(parse_address(text), key=_key_in(KEY_VARIABLE))
     if arguments.served_model:
         address = replace(address, model=arguments.served_model)
     if is_offline() and not address.is_here:
@@ -82,7 +82,20 @@ def _key_of(fields: Mapping[str, str], folder: Path) -> tuple[str, str]:
         path = folder / Path(fields["key_file"]).expanduser()
         return _read_key(path), str(path)
     variable = fields.get("key_variable", KEY_VARIABLE)
-    return os.environ.get(variable, ""), variable
+    return _key_in(variable), variable
+
+
+def _key_in(variable: str) -> str:
+    """Return the key in an environment variable, "" for none. Raises InvalidOption."""
+    key = os.environ.get(variable, "").strip()
+    if not is_key(key):
+        raise InvalidOption(f"{variable} must hold one key and nothing else")
+    return key
+
+
+def is_key(text: str) -> bool:
+    """Return True for a text that can be sent as a key, or for none."""
+    return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 def _read_key(path: Path) -> str:
@@ -97,6 +110,6 @@ def _read_key(path: Path) -> str:
         raise SettingsError(f"the key file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         key = ""
-    if not key or len(key) > LONGEST_KEY or not key.isprintable() or " " in key:
+    if not key or not is_key(key):
         raise SettingsError(f"the key file {path} must hold one key and nothing else")
     return key

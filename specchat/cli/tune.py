@@ -14,6 +14,7 @@ from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
+from specchat.cli.server_argument import require_models_here
 from specchat.cli.terminal import print_result, table_lines
 from specchat.drafter_registry import AUTO, may_use
 from specchat.errors import SpecchatError
@@ -43,6 +44,7 @@ class _Candidate:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure every candidate, print the results and save the best."""
+    require_models_here(arguments)
     tasks = [task for task in TASKS if task.name in TASK_NAMES]
     plan = BenchmarkPlan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
     named = _named_drafts(arguments)

@@ -4,14 +4,16 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from specchat.errors import InvalidOption
 from specchat.options.declarations import ServerOptions
 
 UNIX = "unix:"
-ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")
-"""Endpoints that people copy together with the address."""
-VERSION = "/v1"
+BEHIND = re.compile(r"(/v1)*(/chat)?(/completions|/models|/responses)?/?$", re.IGNORECASE)
+"""The version and the endpoints that people copy together with the address."""
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- nothing is bound to it
+"""Servers print that they listen there; this is how they are reached."""
 SCHEMES = ("http", "https")
 HOST_AND_REST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?(/.*)?")
 EXAMPLE = "such as http://127.0.0.1:8080"
@@ -21,13 +23,13 @@ EXAMPLE = "such as http://127.0.0.1:8080"
 class ServerAddress:
     """A server with an API of OpenAI's kind, as `base` with `/v1` behind it.
 
-    `socket` is the path of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
+    `unix_path` is that of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
     server's first. `name` is what the settings call the server, "" for none. The `key` is never
     shown; `key_place` says where it comes from, or where to put one.
     """
 
     base: str
-    socket: str = ""
+    unix_path: str = ""
     model: str = ""
     name: str = ""
     key: str = field(default="", repr=False)
@@ -36,7 +38,7 @@ class ServerAddress:
     @property
     def shown(self) -> str:
         """The address as people write it: without http:// and /v1."""
-        return UNIX + self.socket if self.socket else self.base.removeprefix("http://")
+        return UNIX + self.unix_path if self.unix_path else self.base.removeprefix("http://")
 
     @property
     def host(self) -> str:
@@ -46,15 +48,26 @@ class ServerAddress:
     @property
     def is_here(self) -> bool:
         """Whether requests stay on this machine."""
-        return bool(self.socket) or is_loopback(self.host)
+        return bool(self.unix_path) or is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
     """Return True for a name or number of this machine."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        name = host.removesuffix(".")
+        return name == "localhost" or name.endswith(".localhost")
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def proxy_for(address: ServerAddress) -> str | None:
+    """Return the proxy that the environment names for a server; none leads to this machine."""
+    if address.is_here or proxy_bypass(address.host):
+        return None
+    proxies = getproxies()
+    return proxies.get(address.base.partition(":")[0]) or proxies.get("all")
 
 
 def parse_address(text: str) -> ServerAddress:
@@ -63,10 +76,11 @@ def parse_address(text: str) -> ServerAddress:
     `unix:PATH` is a Unix socket. Raises InvalidOption for what is no such address, and for one with
     a password in it, which would be seen by others.
     """
+    text = text.strip()
     if text.startswith(UNIX):
         if not text.removeprefix(UNIX):
             raise InvalidOption(f"{text}: write unix:PATH, the path of a socket")
-        return ServerAddress("http://localhost", socket=text.removeprefix(UNIX))
+        return ServerAddress("http://localhost", unix_path=text.removeprefix(UNIX))
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "http", text
@@ -88,11 +102,9 @@ def parse_address(text: str) -> ServerAddress:
 
 def _base(parts: SplitResult, port: int | None, *, has_scheme: bool) -> str:
     """Return scheme, host, port and path without the version and the endpoints behind it."""
-    path = parts.path.rstrip("/")
-    for endpoint in ENDPOINTS:
-        path = path.removesuffix(endpoint)
-    path = path.removesuffix(VERSION)
+    path = BEHIND.sub("", re.sub("/+", "/", parts.path))
     if port is None and not has_scheme and is_loopback(parts.hostname or ""):
         port = ServerOptions().port  # where `specchat serve` listens
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    name = ANY_ADDRESS.get(parts.hostname or "", parts.hostname or "")
+    host = f"[{name}]" if ":" in name else name
     return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"

@@ -40,6 +40,12 @@ MOST_ATTEMPTS = 4
 """How often older turns are left out of one request before giving up."""
 MARGIN = 1.1
 """Characters stand for tokens unevenly: more is left out than their average asks for."""
+LAST_FIGURES_SECONDS = 3.0
+"""How long the end of a stream is waited for once its answer is complete."""
+TAGS_NOTICE = (
+    "the server leaves reasoning in the answer: start it with a reasoning parser, such as vLLM with"
+    " --reasoning-parser"
+)
 THINKING = ("on", "off", "low", "medium", "high")
 
 
@@ -121,9 +127,10 @@ class ConnectedEngine(Engine):
         """Yield what one request brings. Raises ContextFull, InvalidOption or ServerFailed."""
         is_chat = isinstance(request, ChatRequest)
         reader, stats = StreamReader(is_chat, self._repeated(request)), figures.statistics
-        stream = self._open(CHAT if is_chat else TEXT, body)
-        for data in stream:
+        stream, is_done = self._open(CHAT if is_chat else TEXT, body), False
+        for data in self._until_complete(stream, reader):
             if data.strip() == DONE:
+                is_done = True
                 break
             event = self._decoded(data)
             chunk = reader.read(event)
@@ -138,18 +145,31 @@ class ConnectedEngine(Engine):
             return
         if (last := reader.end()) is not None:
             yield last._replace(seconds=stats.decode_s)
-        if reader.finish is None:
+        if reader.is_aborted or (reader.finish is None and not is_done):
             raise ServerFailed(
                 f"{self.address.shown} ended the answer early: see the server's log; try again"
             )
         self._require_room(stats)
         watch.end(figures)
         figures.end()
-        finish = reader.finish
-        limit = request.max_tokens
-        if finish == "length" and (limit is None or stats.generated_tokens < limit):
+        if reader.has_closing_tag:
+            stats.notices = (*stats.notices, TAGS_NOTICE)
+        finish, limit = reader.finish or "stop", request.max_tokens
+        is_shorter = figures.knows_tokens and stats.generated_tokens < (limit or 0)
+        if finish == "length" and (limit is None or is_shorter):
             finish = "context"
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
+
+    def _until_complete(self, stream: EventStream, reader: StreamReader) -> Iterator[str]:
+        """Yield the data of a stream; once the answer is complete, only figures are waited for."""
+        try:
+            for data in stream:
+                yield data
+                if reader.finish is not None:
+                    stream.patience = LAST_FIGURES_SECONDS
+        except ServerFailed:
+            if reader.finish is None or reader.is_aborted:
+                raise
 
     def _repeated(self, request: AnswerRequest) -> str:
         """Return the beginning of an answer that the server will repeat; "" for none."""

@@ -16,6 +16,7 @@ from specchat.options.declarations import AUTO_THINK
 from specchat.structured.structure import NAMES, Kind, Structure
 
 Fields: TypeAlias = Mapping[str, Any]
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NONE: Fields = MappingProxyType({})
 Counting: TypeAlias = Literal["", "llama.cpp", "vllm"]
 """Whose `/tokenize` a server has, "" for none."""
@@ -54,11 +55,17 @@ def _schema_format(schema: str) -> Fields:
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
+def _in_gbnf(text: str) -> str:
+    """Return a text as a literal of GBNF, which has fewer escapes than JSON."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped) + '"'
+
+
 def _llama_structure(kind: Kind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
-    if kind == "choices":  # GBNF quotes texts as JSON does
-        choices = " | ".join(json.dumps(each) for each in json.loads(source))
+    if kind == "choices":
+        choices = " | ".join(_in_gbnf(each) for each in json.loads(source))
         return {"grammar": f"root ::= {choices}"}
     return {"grammar": source} if kind == "gbnf" else NONE
 
@@ -66,9 +73,21 @@ def _llama_structure(kind: Kind, source: str) -> Fields:
 def _vllm_structure(kind: Kind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
+    name, value = _named(kind, source)
+    return {"structured_outputs": {name: value}, f"guided_{name}": value}  # the latter until 0.11
+
+
+def _specchat_structure(kind: Kind, source: str) -> Fields:
+    if kind == "json_schema":
+        return _schema_format(source)
+    name, value = _named(kind, source)
+    return {"structured_outputs": {name: value}}
+
+
+def _named(kind: Kind, source: str) -> tuple[str, Any]:
+    """Return vLLM's name for a kind of structure, and its value."""
     names = {"regex": "regex", "choices": "choice", "lark": "grammar", "gbnf": "grammar"}
-    value = json.loads(source) if kind == "choices" else source
-    return {"structured_outputs": {names[kind]: value}}
+    return names[kind], json.loads(source) if kind == "choices" else source
 
 
 def _sglang_structure(kind: Kind, source: str) -> Fields:
@@ -91,10 +110,11 @@ class Dialect:
     `off` has the values that switch one of them off, where that is not 0.
     `live` are fields with which the stream has figures while the answer is written.
     `continuation` are the fields with which the last message, the assistant's, is continued; None
-    if there is no way. `think` and `structure` return fields for a value of `think` and for a
+    if there is no way. `thinking` and `structure` return fields for a value of `think` and for a
     structure; none if it cannot be asked for. `counting` names whose `/tokenize` it has. If it
     `takes_drafter`, a request may choose what drafts, and if it `ignores_end`, whether an answer
-    goes on behind its end. If it `repeats_begun`, a continued answer begins with what it had.
+    goes on behind its end. If it `repeats_begun`, a continued answer may begin with what
+    it had.
     """
 
     label: str
@@ -102,7 +122,7 @@ class Dialect:
     off: Fields = field(default_factory=dict)
     live: Fields = field(default_factory=dict)
     continuation: Fields | None = None
-    think: Callable[[str], Fields] = _by_effort
+    thinking: Callable[[str], Fields] = _by_effort
     structure: Callable[[Kind, str], Fields] = _openai_structure
     counting: Counting = ""
     counters: Counters | None = None
@@ -112,7 +132,7 @@ class Dialect:
 
     def thinking_fields(self, word: str) -> Fields:
         """Return the fields for a value of `think`."""
-        return NONE if word == AUTO_THINK else self.think(word.lower())
+        return NONE if word == AUTO_THINK else self.thinking(word.lower())
 
     def structure_fields(self, structure: Structure | None) -> Fields:
         """Return the fields for what an answer must look like. Raises InvalidOption."""
@@ -138,7 +158,7 @@ SPECCHAT = Dialect(
     sampling={each: each for each in (*_SAME, *_DRAFTING, "make_room")},
     live=_LIVE_TIMINGS,
     continuation=NONE,
-    structure=_vllm_structure,
+    structure=_specchat_structure,
     counting="llama.cpp",
     takes_drafter=True,
     ignores_end=True,
@@ -147,8 +167,8 @@ LLAMA_SERVER = Dialect(
     "llama-server",
     sampling={each: each for each in _SAME},
     live=_LIVE_TIMINGS,
-    continuation=NONE,
-    think=_by_template,
+    continuation=CONTINUES,
+    thinking=_by_template,
     structure=_llama_structure,
     counting="llama.cpp",
     ignores_end=True,
@@ -159,7 +179,7 @@ VLLM = Dialect(
     sampling=_BY_TRANSFORMERS,
     live=_LIVE_USAGE,
     continuation=CONTINUES,
-    think=_by_template,
+    thinking=_by_template,
     structure=_vllm_structure,
     counting="vllm",
     counters=Counters(
@@ -177,7 +197,7 @@ SGLANG = Dialect(
     off=MappingProxyType({"top_k": -1}),
     live={**_USAGE, "return_spec_tokens_details": True},
     continuation=CONTINUES,
-    think=_by_template,
+    thinking=_by_template,
     structure=_sglang_structure,
     ignores_end=True,
 )
@@ -186,5 +206,6 @@ LM_STUDIO = Dialect(
     sampling={"top_k": "top_k", "min_p": "min_p", "repeat_penalty": "repeat_penalty"},
     live=_USAGE,
     continuation=NONE,
+    repeats_begun=True,
 )
 OLLAMA = Dialect("Ollama", live=_USAGE, continuation=NONE)

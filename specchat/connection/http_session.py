@@ -15,16 +15,16 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.request import getproxies, proxy_bypass
 
 from specchat import __version__
-from specchat.connection.address import ServerAddress
+from specchat.connection.address import ServerAddress, proxy_for
 from specchat.connection.server_errors import (
     CONNECT_SECONDS,
     SILENT_SECONDS,
     not_an_api,
     refused,
     unreachable,
+    unusable,
 )
 from specchat.errors import ServerFailed, SpecchatError
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:  # slow to import
 Result = TypeVar("Result")
 LARGEST_BODY = 1 << 24
 """Bytes of an answer that is not a stream; more is not what was asked for."""
+MOST_WAITING, WAIT_SECONDS = 1 << 22, 0.01
+"""Characters of events that may wait to be read, and how often their reader is looked at."""
+LOW_LEVEL = (OSError, ValueError, OverflowError, ExceptionGroup)
+"""What a connection may fail with beside the client's own errors, such as for a wrong proxy."""
 ASIDE_SECONDS = 5.0
 """How long a request beside the answers may take, such as one for metrics."""
 KEEP_ALIVE: list[
@@ -79,7 +83,7 @@ class HttpSession:
     def stream(self, path: str, body: Any) -> "EventStream":
         """Send JSON and return the events that come back."""
         stream = EventStream(self.address)
-        stream.work = self._submit(self._events(path, body, stream.arrived))
+        stream.work = self._submit(self._events(path, body, stream))
         return stream
 
     def close(self) -> None:
@@ -121,16 +125,18 @@ class HttpSession:
             headers = {"User-Agent": f"specchat/{__version__}", "Accept-Encoding": "identity"}
             if address.key:
                 headers["Authorization"] = f"Bearer {address.key}"
-            self._client = httpx2.AsyncClient(
-                headers=headers,
-                timeout=httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS),
-                transport=httpx2.AsyncHTTPTransport(
+            try:
+                transport = httpx2.AsyncHTTPTransport(
                     verify=not address.base.startswith("http:"),  # loading certificates takes long
-                    uds=address.socket or None,
-                    proxy=_proxy_for(address),
-                    socket_options=None if address.socket else KEEP_ALIVE,
-                ),
-            )
+                    uds=address.unix_path or None,
+                    proxy=proxy_for(address),
+                    socket_options=None if address.unix_path else KEEP_ALIVE,
+                    retries=1,  # of connecting alone
+                )
+            except (ValueError, ImportError, OSError) as error:
+                raise unusable(error, address) from None
+            timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
+            self._client = httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport)
         return self._client
 
     def _request(self, method: str, path: str, body: Any, seconds: float | None) -> Any:
@@ -139,7 +145,11 @@ class HttpSession:
         usual = httpx2.USE_CLIENT_DEFAULT
         timeout = usual if seconds is None else httpx2.Timeout(seconds)
         url = self.address.base + path
-        return self._connected().stream(method, url, json=body, timeout=timeout)
+        given: dict[str, Any] = {}
+        if body is not None:  # in ASCII, for which lone surrogates are no problem
+            given["content"] = json.dumps(body).encode()
+            given["headers"] = {"Content-Type": "application/json"}
+        return self._connected().stream(method, url, timeout=timeout, **given)
 
     async def _whole(self, method: str, path: str, body: Any, seconds: float) -> bytes:
         import httpx2
@@ -147,38 +157,39 @@ class HttpSession:
         try:
             async with self._request(method, path, body, seconds) as response:
                 content = await _read(response)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise unreachable(error, self.address) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
+            raise unreachable(error, self.address, seconds) from error
         if response.status_code >= 300:
             raise refused(response, content, self.address)
         return content
 
-    async def _events(
-        self, path: str, body: Any, arrived: "queue.SimpleQueue[str | SpecchatError | None]"
-    ) -> None:
-        """Put the data of each event into a queue, and at last an error or None."""
+    async def _events(self, path: str, body: Any, stream: "EventStream") -> None:
+        """Put the data of each event into a stream, and at last an error or None."""
         import httpx2
 
-        end: SpecchatError | None = ServerFailed("the request was given up")
+        end: SpecchatError | None = None
+        has_begun = False
         try:
             async with self._request("POST", path, body, None) as response:
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 if response.status_code >= 300:
                     end = refused(response, await _read(response), self.address)
-                    return
-                if kind == "application/json":  # some do not stream, or answer errors with 200
-                    arrived.put((await _read(response)).decode("utf-8", "replace"))
+                elif kind == "application/json":  # some do not stream, or answer errors with 200
+                    await stream.put((await _read(response)).decode("utf-8", "replace"))
                 elif kind != "text/event-stream":
                     end = not_an_api(self.address, f"with {kind or 'no content type'}")
-                    return
                 else:
                     async for event in httpx2.EventSource(response):
-                        arrived.put(event.data)
-            end = None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            end = unreachable(error, self.address)
+                        has_begun = True
+                        is_error = event.event == "error" and '"error"' not in event.data
+                        data = json.dumps({"error": event.data}) if is_error else event.data
+                        await stream.put(data)
+        except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
+            end = unreachable(error, self.address, SILENT_SECONDS, has_begun=has_begun)
+        except ServerFailed as error:  # before anything is sent
+            end = error
         finally:
-            arrived.put(end)
+            stream.end(end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,39 +219,55 @@ class EventStream:
     """The events of one answer, as the texts of their data."""
 
     def __init__(self, address: ServerAddress) -> None:
-        self.arrived: queue.SimpleQueue[str | SpecchatError | None] = queue.SimpleQueue()
         self.work: Future[None] | None = None
+        self.patience: float | None = None
+        """The seconds after which the next event is no longer waited for; None for any number."""
         self._address = address
+        self._arrived: queue.SimpleQueue[str | SpecchatError | None] = queue.SimpleQueue()
+        self._num_waiting = 0
         self._is_cancelled = False
+
+    async def put(self, data: str) -> None:
+        """Add an event, once there is room for it: a server may be faster than its reader."""
+        while self._num_waiting > MOST_WAITING:  # noqa: ASYNC110  # another thread reads
+            await asyncio.sleep(WAIT_SECONDS)
+        self._num_waiting += len(data)
+        self._arrived.put(data)
+
+    def end(self, error: SpecchatError | None) -> None:
+        """End the events, with an error or without."""
+        self._arrived.put(error)
 
     def cancel(self) -> None:
         """Give the request up, from any thread: the events end, and the connection is closed."""
         self._is_cancelled = True
         if self.work is not None:
             self.work.cancel()
-        self.arrived.put(None)
+        self._arrived.put(None)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the data of each event until the end, or until the request is given up.
 
         Raises the error that the request failed with.
         """
-        while True:
-            arrived = self.arrived.get()
+        while not self._is_cancelled:
+            try:
+                arrived = self._arrived.get(timeout=self.patience)
+            except queue.Empty:
+                return
+            if self._is_cancelled:
+                return
             if arrived is None:
                 self._raise_bug()
                 return
             if isinstance(arrived, SpecchatError):
-                if self._is_cancelled:
-                    return
                 raise arrived
+            self._num_waiting -= len(arrived)
             yield arrived
-            if self._is_cancelled:
-                return
 
     def _raise_bug(self) -> None:
         """Raise what the request ended with, if that is an error of specchat's own."""
-        if self.work is not None and not self._is_cancelled:
+        if self.work is not None:
             with suppress(CancelledError):
                 self.work.result()
 
@@ -260,11 +287,3 @@ def _decoded(content: bytes, address: ServerAddress) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         raise not_an_api(address, "with something that is not JSON") from None
-
-
-def _proxy_for(address: ServerAddress) -> str | None:
-    """Return the proxy that the environment names for a server; none leads to this machine."""
-    if address.is_here or proxy_bypass(address.host):
-        return None
-    proxies = getproxies()
-    return proxies.get(address.base.partition(":")[0]) or proxies.get("all")

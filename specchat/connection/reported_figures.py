@@ -39,6 +39,11 @@ class ReportedFigures:
         """Whether the stream has not said what was drafted."""
         return "drafts" not in self._has
 
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether the server has said how many tokens the answer has."""
+        return "tokens" in self._has
+
     def take(self, event: Mapping[str, Any], *, has_text: bool, is_reasoning: bool) -> None:
         """Take one event of the stream, which may have figures, and may have brought text."""
         stats, now = self.statistics, perf_counter()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from specchat.chat.safe_text import in_one_line
-from specchat.connection.address import ServerAddress
+from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
 
 if TYPE_CHECKING:  # slow to import
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # slow to import
 LONGEST_SHOWN = 300
 CONNECT_SECONDS = 10.0
 """How long a server may take to accept a connection."""
-SILENT_SECONDS = 300.0
-"""How long a server may be silent: a long prompt takes minutes on a slow machine."""
+SILENT_SECONDS = 1800.0
+"""How long a server may be silent: a long prompt takes many minutes on a slow machine."""
 TOO_LONG = re.compile(
     r"context.{0,20}(length|size|window)|exceed\w*.{0,40}context|too many tokens"
     r"|prompt is too long|maximum context",
@@ -39,11 +39,17 @@ class ServerLoading(ServerFailed):
     """Raised while a server is still loading its model."""
 
 
-def unreachable(error: Exception, address: ServerAddress) -> ServerFailed:
-    """Return the error for a request that brought no answer, or a part of one."""
+def unreachable(
+    error: Exception, address: ServerAddress, seconds: float, *, has_begun: bool = False
+) -> ServerFailed:
+    """Return the error for a request that brought no answer, or only a part of one.
+
+    The server was given `seconds` for the next byte.
+    """
     import httpx2
 
-    where, why = address.shown, _reason(error)
+    where, why, proxy = address.shown, _reason(error), proxy_for(address)
+    by_proxy = f" through the proxy {in_one_line(proxy)}" if proxy else ""
     if isinstance(error, httpx2.ProxyError):
         text = f"the proxy on the way to {where} refused ({why}): check HTTP_PROXY and NO_PROXY"
     elif _has_cause(error, ssl.SSLCertVerificationError):
@@ -55,22 +61,38 @@ def unreachable(error: Exception, address: ServerAddress) -> ServerFailed:
         text = f"{where} does not speak TLS ({why}): is its address http:// instead of https://?"
     elif isinstance(error, httpx2.ConnectTimeout):
         text = (
-            f"{where} did not answer within {CONNECT_SECONDS:.0f} s: check that the machine is on,"
-            " and that its firewall allows this port"
+            f"{where} did not answer within {CONNECT_SECONDS:.0f} s{by_proxy}: check that the"
+            " machine is on, and that its firewall allows this port"
         )
-    elif isinstance(error, httpx2.ConnectError):
-        text = f"{where} cannot be reached ({why}): check that the server runs, and its address"
     elif isinstance(error, httpx2.ReadTimeout):
-        text = f"{where} sent nothing for {SILENT_SECONDS:.0f} s: it hangs, or is overloaded"
+        text = f"{where} sent nothing for {seconds:.0f} s: it hangs, or is overloaded"
+    elif has_begun:
+        text = f"{where} ended the answer early ({why}): its log may say why; try again"
+    elif isinstance(error, httpx2.ConnectError | ExceptionGroup):
+        text = (
+            f"{where} cannot be reached{by_proxy} ({why}): check that the server runs, and its"
+            " address"
+        )
     elif isinstance(error, httpx2.RemoteProtocolError):
         is_http = "disconnected" in str(error).lower() or "closed" in str(error).lower()
         what = "closed the connection" if is_http else f"does not speak HTTP ({why})"
         text = f"{where} {what}: check that the server still runs, and its address"
     elif isinstance(error, httpx2.TransportError):
-        text = f"the connection to {where} was lost ({why}): try again"
+        text = f"the connection to {where} was lost{by_proxy} ({why}): try again"
     else:
         text = f"{where}: {why}: check the address"
     return ServerFailed(text)
+
+
+def unusable(error: Exception, address: ServerAddress) -> ServerFailed:
+    """Return the error for a connection that cannot even be tried, because of how it is set up."""
+    proxy = proxy_for(address)
+    if proxy:
+        return ServerFailed(
+            f"the proxy {in_one_line(proxy)} on the way to {address.shown} cannot be used"
+            f" ({_reason(error)}): set HTTP_PROXY to http://HOST:PORT, or NO_PROXY"
+        )
+    return ServerFailed(f"{address.shown} cannot be tried: {_reason(error)}: check SSL_CERT_FILE")
 
 
 def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) -> SpecchatError:
@@ -115,7 +137,9 @@ def not_an_api(address: ServerAddress, how: str) -> ServerFailed:
 
 def failure_in_stream(event: Any, address: ServerAddress) -> SpecchatError | None:
     """Return the error that an event of a stream reports; None if it reports none."""
-    if not isinstance(event, Mapping) or not event.get("error"):
+    if not isinstance(event, Mapping):
+        return None
+    if not event.get("error") and not event.get("error_message") and event.get("object") != "error":
         return None
     said, kind = message_of(json.dumps(event).encode())
     if is_too_long(said, kind):
@@ -135,7 +159,8 @@ def message_of(body: bytes) -> tuple[str, str]:
         return _short(found), ""
     if not isinstance(found, Mapping):
         return "", ""
-    text = found.get("message") or found.get("detail") or content.get("message") or ""
+    texts = (found.get("message"), found.get("detail"), content.get("message"))
+    text = next((each for each in (*texts, content.get("error_message")) if each), "")
     return _short(text if isinstance(text, str) else json.dumps(text)), str(found.get("type", ""))
 
 
@@ -170,11 +195,15 @@ def _reason(error: BaseException) -> str:
     """Return the innermost reason of an error."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
+    if isinstance(error, ExceptionGroup):
+        return _reason(error.exceptions[0])
     if isinstance(error, ssl.SSLCertVerificationError):
         return _short(error.verify_message)
     if isinstance(error, OSError) and error.errno and error.errno > 0:  # asyncio has own words
         return os.strerror(error.errno).lower()
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if "peer closed connection" in text or "Server disconnected" in text:
+        return "connection closed"
     return _short(text or type(error).__name__)
 
 

@@ -1,6 +1,7 @@
 """What the events of a stream add to an answer: text, reasoning, tool calls, and its end."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any
@@ -18,8 +19,12 @@ FINISHES: dict[str, Finish] = {
 }
 """How an answer ended, by `finish_reason`; any other one is an end that the model chose."""
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+ABORTED = frozenset({"abort", "error", "cancelled"})
+"""Reasons for which an answer is not complete."""
 OPENING, CLOSING = "<think>", "</think>"
 MOST_CALLS = 128
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""A half of a character, which JSON can hold and UTF-8 cannot."""
 
 
 @dataclass(slots=True)
@@ -55,16 +60,24 @@ class ThinkTags:
                 self._state = "answer"
         if self._state == "answer":
             return "", self.rest()
+        if self._state == "behind":
+            return "", self._behind()
         reasoning, closing, answer = self._held.partition(CLOSING)
         if closing:
-            self._state, self._held = "answer", ""
-            return reasoning, answer.lstrip("\n")
+            self._state, self._held = "behind", answer
+            return reasoning, self._behind()
         num_held = next(
             (size for size in range(len(CLOSING) - 1, 0, -1) if reasoning.endswith(CLOSING[:size])),
             0,
         )
         self._held = reasoning[len(reasoning) - num_held :]
         return reasoning[: len(reasoning) - num_held], ""
+
+    def _behind(self) -> str:
+        """Return the answer behind the reasoning, without the empty lines in between."""
+        answer = self.rest().lstrip("\n")
+        self._state = "answer" if answer else "behind"
+        return answer
 
     def rest(self) -> str:
         """Return what is held back, and hold nothing any more."""
@@ -106,7 +119,9 @@ class StreamReader:
     begun: InitVar[str] = ""
     finish: Finish | None = None
     stop_string: str = ""
-    has_answer: bool = False
+    has_closing_tag: bool = False
+    """Whether a tag that ends reasoning is in the answer."""
+    is_aborted: bool = False
     _calls: dict[int, _Call] = field(default_factory=dict)
     _tags: ThinkTags = field(default_factory=ThinkTags)
     _repetition: Repetition = field(init=False)
@@ -123,6 +138,7 @@ class StreamReader:
             return None
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finish = FINISHES.get(reason, "stop")
+            self.is_aborted = reason in ABORTED
             stop = choice.get("stop_reason")
             self.stop_string = stop if isinstance(stop, str) else ""
         if not self.is_chat:
@@ -151,7 +167,7 @@ class StreamReader:
     def _chunk(self, reasoning: str, answer: str) -> Chunk | None:
         kinds: tuple[tuple[str, Kind], ...] = ((reasoning, "reasoning"), (answer, "answer"))
         pieces = tuple(Piece(text, TARGET.name, kind) for text, kind in kinds if text)
-        self.has_answer |= bool(answer)
+        self.has_closing_tag |= CLOSING in answer
         return Chunk(answer, reasoning=reasoning, pieces=pieces) if pieces else None
 
     def _take_calls(self, calls: object) -> None:
@@ -159,6 +175,9 @@ class StreamReader:
             if not isinstance(call, Mapping):
                 continue
             index = call.get("index", len(self._calls))
+            known_id = self._calls[index].id if index in self._calls else ""
+            if known_id and _text(call.get("id")) not in {"", known_id}:  # all have the same index
+                index = len(self._calls)
             if not isinstance(index, int) or not 0 <= index < MOST_CALLS:
                 continue
             known = self._calls.setdefault(index, _Call())
@@ -172,7 +191,7 @@ class StreamReader:
 def _text(found: object) -> str:
     """Return a text, or the texts of a list of parts; "" for anything else."""
     if isinstance(found, str):
-        return found
+        return SURROGATE.sub("\ufffd", found)
     if isinstance(found, list):
         return "".join(_text(each.get("text")) for each in found if isinstance(each, Mapping))
     return ""

@@ -191,7 +191,7 @@ class Statistics:
     def speculation(self) -> dict[str, Any]:
         """Whether the answer used speculation, with which drafter, and if not, why."""
         return {
-            "on": not self.speculation_off_reason,
+            "on": None if "drafted" in self.unreported else not self.speculation_off_reason,
             "drafter": self.drafter,
             "draft_length": self.draft_length,
             "drafted_per_step": self.drafted_per_step,

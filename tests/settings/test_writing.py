@@ -101,10 +101,11 @@ def test_a_new_file_explains_every_setting(path: Path) -> None:
     lines = [
         line.removeprefix("# ") if line.partition(" = ")[2] else line for line in text.split("\n")
     ]
-    lines.remove('target = "~/models/target.gguf"')  # a pair or a target
+    lines.remove('target = "~/models/target.gguf"')  # a pair, a target or a server
+    lines.remove('connect = "http://workstation:8080"')
     path.write_text("\n".join(lines), "utf-8")
-    named = {setting.name for setting in SETTINGS} - {"model.target"}
-    assert set(read_settings(path, {}).given) == {*named, "keys.quit"}
+    named = {setting.name for setting in SETTINGS} - {"model.target", "model.connect"}
+    assert set(read_settings(path, {}).given) == {*named, "servers.workstation", "keys.quit"}
 
 
 def test_an_existing_file_is_not_replaced(path: Path) -> None:
