@@ -125,6 +125,8 @@ class StreamReader:
     _calls: dict[int, _Call] = field(default_factory=dict)
     _tags: ThinkTags = field(default_factory=ThinkTags)
     _repetition: Repetition = field(init=False)
+    _recent: str = ""
+    """The end of the answer so far, where a tag may have begun."""
 
     def __post_init__(self, begun: str) -> None:
         """Expect what the answer had before."""
@@ -167,7 +169,9 @@ class StreamReader:
     def _chunk(self, reasoning: str, answer: str) -> Chunk | None:
         kinds: tuple[tuple[str, Kind], ...] = ((reasoning, "reasoning"), (answer, "answer"))
         pieces = tuple(Piece(text, TARGET.name, kind) for text, kind in kinds if text)
-        self.has_closing_tag |= CLOSING in answer
+        recent = self._recent + answer
+        self.has_closing_tag |= CLOSING in recent
+        self._recent = recent[-len(CLOSING) :]
         return Chunk(answer, reasoning=reasoning, pieces=pieces) if pieces else None
 
     def _take_calls(self, calls: object) -> None:

@@ -22,6 +22,11 @@ BASES = {
     "[::1]:8080": "http://[::1]:8080",
     "http://gpu:8000/#/chat": "http://gpu:8000",
     "unix:/run/chat.sock": "http://localhost",
+    " http://gpu:8000/v1 ": "http://gpu:8000",
+    "http://gpu:8000/V1/v1": "http://gpu:8000",
+    "http://gpu:8000//v1": "http://gpu:8000",
+    "http://0.0.0.0:8000": "http://127.0.0.1:8000",
+    "http://[::]:8000": "http://[::1]:8000",
 }
 
 
@@ -58,6 +63,9 @@ def test_what_is_no_address_is_refused_in_one_line(written: str, reason: str) ->
         ("127.3.2.1:1", True),
         ("[::1]:1", True),
         ("unix:/x", True),
+        ("localhost.:1", True),
+        ("[::ffff:127.0.0.1]:1", True),
+        ("0.0.0.0:1", True),
         ("10.0.0.2:1", False),
         ("localhost.example.org:1", False),
     ],

@@ -15,6 +15,7 @@ from specchat.hub.client import OFFLINE
 from specchat.settings.editor import create_settings
 from specchat.settings.sources import read_settings
 
+ONE_KEY = "SPECCHAT_API_KEY must hold one key and nothing else"
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 
 
@@ -173,8 +174,15 @@ def test_a_key_comes_from_the_environment(
         main(["ask", "--connect", server.address, "--no-stdin", "hi"])
         main(["ask", "--connect", "gpu", "--no-stdin", "hi"])
         keys = [each.headers["authorization"] for each in server.asked(CHAT)]
-    capsys.readouterr()
-    assert keys == ["Bearer one", "Bearer two"]
+        capsys.readouterr()
+        assert keys == ["Bearer one", "Bearer two"]
+        monkeypatch.setenv("SPECCHAT_API_KEY", " one\n")
+        assert main(["ask", "--connect", server.address, "--no-stdin", "hi"]) == 0
+        capsys.readouterr()
+        for wrong in ("two words", "caf\u00e9", "a\x07b"):
+            monkeypatch.setenv("SPECCHAT_API_KEY", wrong)
+            code, line = refused(capsys, "ask", "--connect", server.address, "--no-stdin", "hi")
+            assert (code, line) == (2, f"specchat: {ONE_KEY}")
 
 
 @pytest.mark.usefixtures("config")

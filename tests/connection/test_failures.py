@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -261,6 +262,42 @@ def test_a_proxy_is_never_on_the_way_to_this_machine(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with read_recording("vllm").server() as server:
         ConnectedEngine(parse_address(server.address)).close()
+
+
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [
+        ("socks5://127.0.0.1:9", "cannot be used"),
+        ("127.0.0.1:9", "cannot be used"),
+        ("ftp://127.0.0.1:9", "cannot be used"),
+        ("http://127.0.0.1:9", "cannot be reached through the proxy http://127.0.0.1:9"),
+        ("http://127.0.0.1:99999", "proxy"),
+    ],
+)
+def test_a_proxy_that_does_not_work_is_named(
+    proxy: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the server that is wrong."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(ServerFailed, match=re.escape(reason)) as raised:
+        ConnectedEngine(parse_address("http://gpu.example:8000"))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: error\ndata: {"code": 500, "message": "out of memory"}\n\n',
+        b'data: {"object": "error", "message": "out of memory"}\n\n',
+        b'data: {"error_type": "x", "error_message": "out of memory"}\n\n',
+        b"event: error\ndata: out of memory\n\n",
+    ],
+)
+def test_errors_of_other_shapes_within_a_stream(event: bytes) -> None:
+    """Their words are not lost."""
+    _, error = failure(Answer(200, {"Content-Type": "text/event-stream"}, [event], "chunked"))
+    assert "out of memory" in str(error)
 
 
 def test_other_servers_are_reached_by_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
