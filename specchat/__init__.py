@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from specchat.connection.opening import connect
     from specchat.engine import Engine
 
-__all__ = ["Engine", "__version__"]
+__all__ = ["Engine", "__version__", "connect"]
 
 __version__ = "0.1.0"
 
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> object:
         from specchat.engine import Engine
 
         return Engine
+    if name == "connect":
+        from specchat.connection.opening import connect
+
+        return connect
     raise AttributeError(f"module 'specchat' has no attribute {name!r}")

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from specchat.connection.address import ServerAddress, is_loopback, parse_address
+from specchat.connection.address import ServerAddress, is_key, is_loopback, parse_address
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.hub.client import is_offline
 from specchat.options.declarations import LoadOptions
 from specchat.settings.sources import Settings
 
 KEY_VARIABLE = "SPECCHAT_API_KEY"
-LONGEST_KEY = 4096
+LARGEST_KEY_FILE = 4200
 BARE_WORD = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -93,11 +93,6 @@ def _key_in(variable: str) -> str:
     return key
 
 
-def is_key(text: str) -> bool:
-    """Return True for a text that can be sent as a key, or for none."""
-    return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
-
-
 def _read_key(path: Path) -> str:
     """Return the key in a file that only its owner may read. Raises SettingsError."""
     try:
@@ -105,7 +100,7 @@ def _read_key(path: Path) -> str:
         if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise SettingsError(f"others can read the key in {path}: run chmod 600 {path}")
         with path.open("rb") as file:
-            key = file.read(LONGEST_KEY + 1).decode("ascii").strip()
+            key = file.read(LARGEST_KEY_FILE).decode("ascii").strip()
     except OSError as error:
         raise SettingsError(f"the key file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -16,6 +16,7 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- nothing is 
 """Servers print that they listen there; this is how they are reached."""
 SCHEMES = ("http", "https")
 HOST_AND_REST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?(/.*)?")
+LONGEST_KEY = 4096
 EXAMPLE = "such as http://127.0.0.1:8080"
 
 
@@ -60,6 +61,11 @@ def is_loopback(host: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
+
+
+def is_key(text: str) -> bool:
+    """Return True for a text that can be sent as a key, or for none."""
+    return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
 def proxy_for(address: ServerAddress) -> str | None:

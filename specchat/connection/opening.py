@@ -1,15 +1,38 @@
 """Opens the engine that answers: a pair on this machine, or a server's model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
-from specchat.connection.address import ServerAddress
-from specchat.engine.api import Engine, Loading, Stage
+from specchat.connection.address import ServerAddress, is_key, parse_address
+from specchat.engine.api import Engine, Loading, ProgressCallback, Stage
+from specchat.errors import InvalidOption
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""
 EngineSource: TypeAlias = Loading | ServerAddress
 """What answers: models to load on this machine, or a server that runs one."""
+
+
+def connect(
+    url: str,
+    *,
+    model: str = "",
+    key: str = "",
+    on_progress: ProgressCallback | None = None,
+) -> Engine:
+    """Return an engine whose model the server at an address runs, such as http://127.0.0.1:8080.
+
+    `model` is one of the server's, by default its first; `key` is sent to it. The callback is
+    called while the server loads its model, and stops waiting by returning False. Raises
+    InvalidOption, ServerFailed or Cancelled.
+    """
+    from specchat.connection.connected_engine import ConnectedEngine
+
+    if not is_key(key):
+        raise InvalidOption("key must be one word of ASCII characters")
+    address = replace(parse_address(url), model=model, key=key, key_place="key")
+    return ConnectedEngine(address, on_progress)
 
 
 def open_engine(

@@ -22,6 +22,7 @@ READING_ORDER = (
     "formats",
     "structured",
     "server",
+    "more-than-one-machine",
     "settings",
     "speculation",
     "pacing",

@@ -35,6 +35,9 @@ SKIPPED = {
     "specchat pull": NETWORK,
     "specchat ask --pair qwen3-4b": f"{NETWORK}, to pull the pair",
     "specchat rm": f"{NETWORK}, to pull the pair",
+    "specchat serve --pair qwen3-4b": f"{NETWORK}, to pull the pair",
+    "specchat --connect": "needs a server",
+    "ssh": "needs a second machine",
 }
 """Why commands are skipped that begin with these words."""
 

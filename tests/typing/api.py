@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from specchat import Engine
+from specchat import Engine, connect
 
 with Engine.load("target.gguf", "draft.gguf", ctx=4096, threads=None, process=True) as engine:
     for chunk in engine.generate("Once", max_tokens=9, temperature=0.8, seed=7, stop=["."]):
@@ -23,3 +23,6 @@ with Engine.load(
 ) as engine:
     engine.generate([1, 2, 3], drafter="suffix", draft_length=4, logit_bias={5: -1.0})
     engine.generate(prompt="Once", on_progress=lambda stage, share: None)
+
+with connect("http://127.0.0.1:8642", model="m", key="k") as engine:
+    answer = engine.chat([{"role": "user", "content": "Hi"}], max_tokens=3)
