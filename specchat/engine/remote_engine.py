@@ -14,7 +14,7 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine import worker
+from specchat.engine import engine_host
 from specchat.engine.api import (
     AnswerRequest,
     ChatRequest,
@@ -34,7 +34,7 @@ from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
 
-LOGS = (worker.LOG, "llama.log")
+LOGS = (engine_host.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
 JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer than this to exit is killed."""
@@ -60,12 +60,12 @@ class RemoteEngine(Engine):
         self._is_prepared = False
         self._is_killed = False  # by this process, not by the system
         self._sending = threading.Lock()
-        self._log_begins = log_size(worker.LOG)
+        self._log_begins = log_size(engine_host.LOG)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         stopped, self._stops = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=worker.run,
+            target=engine_host.run,
             args=(
                 theirs,
                 stopped,
@@ -89,7 +89,7 @@ class RemoteEngine(Engine):
         """Check a request; later stops apply to it."""
         self._require_idle()
         self._latest += 1
-        decode = worker.Decode(self._latest, replace(request, on_progress=None))
+        decode = engine_host.Decode(self._latest, replace(request, on_progress=None))
         return self._answer(decode, request.on_progress)
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class RemoteEngine(Engine):
         self._is_busy, self._current = True, self._latest
         is_over = True
         try:
-            self._send(worker.Prepare(self._latest))
+            self._send(engine_host.Prepare(self._latest))
             is_over = False
             message = self._wait_until_prepared(self._latest, on_progress)
             is_over, self.facts = True, message.facts
@@ -119,13 +119,13 @@ class RemoteEngine(Engine):
 
     def _wait_until_prepared(
         self, number: int, on_progress: ProgressCallback | None
-    ) -> worker.Prepared:
-        latest, is_stopped = worker.Progress("comparing", 0.0), False
+    ) -> engine_host.Prepared:
+        latest, is_stopped = engine_host.Progress("comparing", 0.0), False
         while True:
             message = self._receive() if self._connection.poll(STOP_POLL_SECONDS) else latest
-            if isinstance(message, worker.Prepared) and message.number == number:
+            if isinstance(message, engine_host.Prepared) and message.number == number:
                 return message
-            if isinstance(message, worker.Progress):
+            if isinstance(message, engine_host.Progress):
                 latest = message
                 is_wanted = on_progress is None or on_progress(latest.stage, latest.share)
                 if is_wanted is False and not is_stopped:
@@ -168,10 +168,10 @@ class RemoteEngine(Engine):
         self._latest += 1
         self._is_busy, self._current = True, self._latest
         try:
-            self._send(worker.Call(self._latest, method, arguments, keywords))
+            self._send(engine_host.Call(self._latest, method, arguments, keywords))
             while True:
                 message = self._receive()
-                if isinstance(message, worker.Returned) and message.number == self._latest:
+                if isinstance(message, engine_host.Returned) and message.number == self._latest:
                     break
         finally:
             self._is_busy, self._current = False, 0
@@ -182,14 +182,14 @@ class RemoteEngine(Engine):
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
-        self._send(worker.FORGET)
+        self._send(engine_host.FORGET)
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
         self.stop()
         if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(worker.CLOSE)
+                self._connection.send(engine_host.CLOSE)
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
@@ -209,26 +209,26 @@ class RemoteEngine(Engine):
         self._process.kill()
 
     def _answer(
-        self, request: worker.Decode, on_progress: ProgressCallback | None
+        self, request: engine_host.Decode, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
         self._require_idle()
         self._is_busy, self._current = True, request.number
         self.stats = Statistics()
         is_over = True
-        latest: worker.Progress | None = None
+        latest: engine_host.Progress | None = None
         try:
             self._send(request)
             is_over = False
             while not is_over:
                 is_silent = latest is not None and not self._connection.poll(POLL_SECONDS)
                 message = latest if is_silent else self._receive()
-                if isinstance(message, worker.Part) and message.number == request.number:
+                if isinstance(message, engine_host.Part) and message.number == request.number:
                     is_over = message.is_last
                     if message.error is not None:
                         raise message.error
                     self.stats, latest = message.stats, None
                     yield from message.chunks
-                elif isinstance(message, worker.Progress) and on_progress:
+                elif isinstance(message, engine_host.Progress) and on_progress:
                     on_progress(message.stage, message.share)
                     latest = message if message.share < 1 else None
         finally:
@@ -251,15 +251,15 @@ class RemoteEngine(Engine):
         deadline = monotonic() + JOIN_TIMEOUT_SECONDS
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
-            is_end = isinstance(message, worker.Prepared) and message.number == number
-            if isinstance(message, worker.Part) and message.number == number:
+            is_end = isinstance(message, engine_host.Prepared) and message.number == number
+            if isinstance(message, engine_host.Part) and message.number == number:
                 is_end = message.is_last
             if is_end:
                 return
         self._kill()
 
     def _wait_until_ready(self, report: ProgressReport) -> None:
-        latest = worker.Progress("target", 0.0)
+        latest = engine_host.Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
             message = self._receive() if self._connection.poll(POLL_SECONDS) else latest
             if isinstance(message, EngineFacts):
@@ -267,7 +267,7 @@ class RemoteEngine(Engine):
                 return
             if isinstance(message, SpecchatError):
                 raise message
-            if isinstance(message, worker.Progress):
+            if isinstance(message, engine_host.Progress):
                 latest = message
                 report(latest.stage, latest.share)
 
@@ -291,8 +291,8 @@ class RemoteEngine(Engine):
         self._require_open()
         self._process.join(JOIN_TIMEOUT_SECONDS)
         how = _ending(self._process.exitcode)
-        if assertion := failed_assertion(worker.LOG, self._log_begins):
-            how = f"{how} ({assertion}, see {log_path(worker.LOG)})"
+        if assertion := failed_assertion(engine_host.LOG, self._log_begins):
+            how = f"{how} ({assertion}, see {log_path(engine_host.LOG)})"
         advice = _advice(self._loading, has_log=not assertion)
         if how.endswith(ILLEGAL_INSTRUCTION):
             advice = OTHER_CPU

@@ -125,19 +125,19 @@ def run(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
-    worker = _Worker(connection, stops)
+    host = _Host(connection, stops)
     TEMPLATES.start()
     try:
         from specchat.engine.local_engine import LocalEngine
 
-        with LocalEngine(loading, worker.report) as engine:
+        with LocalEngine(loading, host.report) as engine:
             connection.send(engine.facts)
-            worker.serve(engine)
+            host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
-        worker.send(_readable(error))
+        host.send(_readable(error))
 
 
-class _Worker:
+class _Host:
     """Answers requests; a thread receives stops."""
 
     def __init__(self, connection: Connection, stops: Connection) -> None:
