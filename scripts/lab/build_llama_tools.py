@@ -19,6 +19,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from scripts.setup_env.recipes import DEFINITIONS
 from scripts.support.llama_tools import PACKAGE, find_tool, installed_version
 from specchat.doctor.toolchains import WITHOUT_AMX
 
@@ -113,7 +114,7 @@ def configure(source: Path, build: Path, environment: dict[str, str]) -> None:
     command = ["cmake", "-S", str(source), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
     if shutil.which("ninja"):
         command += ["-G", "Ninja"]
-    command += ["-DLLAVA_BUILD=OFF", "-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_TOOLS=ON"]
+    command += [*DEFINITIONS, "-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_TOOLS=ON"]
     command += ["-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_USE_PREBUILT_UI=OFF"]  # a server without pages
     command += ["-DSKBUILD_PLATLIB_DIR=install"]  # required by the project; nothing is installed
     run([*command, *shlex.split(environment.get("CMAKE_ARGS", ""))], environment)

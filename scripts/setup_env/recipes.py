@@ -15,6 +15,8 @@ from specchat.doctor import toolchains
 
 LLAMA = "llama-cpp-python"
 X86 = frozenset({"x86_64", "amd64", "i386", "i686"})
+DEFINITIONS = ("-DLLAVA_BUILD=OFF", "-DGGML_RPC=ON", "-DGGML_RPC_RDMA=OFF")
+"""Every build can use workers; RDMA is off, or a wheel depends on a library found by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def build_environment(
     recipe: Recipe, backend: Backend, jobs: int, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the build environment; the user's settings come last and win."""
-    definitions = ("-DLLAVA_BUILD=OFF", *backend.definitions, *recipe.definitions)
+    definitions = (*DEFINITIONS, *backend.definitions, *recipe.definitions)
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(jobs)}
     if backend.compiler:
         environment["CUDACXX"] = backend.compiler

@@ -20,7 +20,14 @@ from pathlib import Path
 from scripts.setup_env import fast
 from scripts.setup_env.exact_kernels import CHANGES, add_switch
 from scripts.setup_env.machine import has_compiler, how_to_get_a_compiler, num_jobs
-from scripts.setup_env.recipes import LLAMA, Backend, Recipe, build_environment, user_choices
+from scripts.setup_env.recipes import (
+    DEFINITIONS,
+    LLAMA,
+    Backend,
+    Recipe,
+    build_environment,
+    user_choices,
+)
 from scripts.setup_env.running import SetUpFailed, run_pip, say
 
 BUILD = Path(fast.RECORDS) / "build"
@@ -88,6 +95,7 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
         backend.name,
         backend.toolkit,
         recipe.name,
+        *DEFINITIONS,
         *(new for _, new in CHANGES),
         *user_choices(),
     ]
