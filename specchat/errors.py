@@ -24,6 +24,10 @@ class OutOfMemory(ModelWontLoad):
     """Raised when a device has too little memory for a model or its context."""
 
 
+class WorkerUnavailable(ModelWontLoad):
+    """Raised when a worker cannot be used: not reachable, busy, or of another version."""
+
+
 class IncompatibleDraft(SpecchatError):
     """Raised when the draft model's vocabulary does not match the target's."""
 

@@ -22,6 +22,7 @@ from specchat.options.declarations import (
     PairOptions,
     ScreenOptions,
     ServerOptions,
+    WorkerOptions,
 )
 from specchat.options.option import Option
 
@@ -139,6 +140,16 @@ def _add_answering(commands: Commands) -> None:
     _add_flag(serve, "--json", "print one JSON object for each request")
     help_text = "first print how to point this client at the server"
     _add(serve, "--for", help_text, choices=CLIENTS, dest="client", metavar="CLIENT")
+
+    _add_worker(commands)
+
+
+def _add_worker(commands: Commands) -> None:
+    help_text = "lend this machine's devices to specchat on another machine"
+    worker = _command(commands, "worker", help_text)
+    for option in WorkerOptions.fields():
+        add_option(worker, option, default=None)
+    _add_flag(worker, "--clear-cache", "delete what --cache has kept, and end")
 
 
 def _add_models(commands: Commands) -> None:

@@ -19,14 +19,25 @@ from specchat.llama.draft_context import DraftContext
 from specchat.llama.hidden_states import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.remote_devices import WorkerConnections
 from specchat.llama.tree_context import TreeContext
+from specchat.options.worker_address import worker_address
 from specchat.planning.context_shape import ModelOptions
-from specchat.planning.device import gpus_of, keep_gpus, used_and_total
+from specchat.planning.device import (
+    Device,
+    as_devices,
+    gpus_of,
+    keep_gpus,
+    keep_workers,
+    used_and_total,
+)
 from specchat.planning.host_resources import available_bytes, num_processors, num_threads
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner, why_chains
+from specchat.workers.worker_probe import probe_worker
+from specchat.workers.worker_watch import LostCallback, WorkerWatch, end_process
 
 TO_REBUILD = "`specchat doctor` prints how to rebuild it"
 SPARE_SHARE = 0.25
@@ -42,6 +53,8 @@ class LoadedPair:
     repacked on the CPU if it `is_repacked`. Models of different vocabularies have a
     `common_vocabulary`. `no_head_reason` says why a head was left out, which `loading` then lacks;
     None if there was none to leave out. `options` are those of the models, the target's first.
+    `remote` are the devices of workers; a request to the slowest takes `round_trip` seconds, and
+    whether those in `unwatched` are alive cannot be known.
     """
 
     loading: Loading
@@ -54,6 +67,9 @@ class LoadedPair:
     options: Sequence[ModelOptions]
     context: TreeContext
     draft_context: DraftContext | None = None
+    remote: tuple[Device, ...] = ()
+    round_trip: float = 0.0
+    unwatched: tuple[str, ...] = ()
 
     @contextmanager
     def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
@@ -125,10 +141,14 @@ class LoadedPair:
         no_head_text = f"the prediction head is not used: {self.no_head_reason}; {TO_REBUILD}"
         no_head_text = no_head_text if self.no_head_reason else ""
         wanted, capacity = self.loading.ctx, self.context.capacity
-        gpu_used, gpu_total = used_and_total(gpus_of(list_devices())) if self.uses_gpus else (0, 0)
+        gpus = gpus_of(list_devices()) if self.uses_gpus else []
+        gpu_used, gpu_total = used_and_total([*gpus, *self._remote_in_use])
+        unwatched = ", ".join(self.unwatched)
+        unwatched_text = f"{unwatched} cannot say whether it hangs: run `specchat worker` there"
         others = [
             *notices_of_pair(target, drafts[0] if drafts else None, wanted, capacity),
             *dict.fromkeys(context.model.lock_notice for context in contexts),
+            *[unwatched_text] * bool(self.unwatched),
         ]
         return EngineFacts(
             target=target.name,
@@ -155,6 +175,15 @@ class LoadedPair:
             chains_reason=self._chains_reason(),
         )
 
+    @property
+    def _remote_in_use(self) -> list[Device]:
+        """The devices of workers, with what this pair takes of them."""
+        needs = self.plan.needs[1:]
+        return [
+            replace(device, free=max(0, device.free - need.total))
+            for device, need in zip(self.remote, needs, strict=False)
+        ]
+
     def _chains_reason(self) -> str | None:
         if self.context.most_branches:
             return None
@@ -170,13 +199,18 @@ class LoadedPair:
 
 
 def load_pair(
-    loading: Loading, abort: AbortFlag, stack: ExitStack, report: ProgressReport
+    loading: Loading,
+    abort: AbortFlag,
+    stack: ExitStack,
+    report: ProgressReport,
+    on_lost: LostCallback = end_process,
 ) -> LoadedPair:
-    """Load a pair onto this machine's devices; `stack` closes what is loaded.
+    """Load a pair onto the devices of this machine and of workers; `stack` closes what is loaded.
 
     A head that this build of llama.cpp cannot run is left out with a notice, even if the user named
     it. A draft that does not fit in memory is treated alike: the text is the same without it.
-    Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
+    `on_lost` is called if a worker stops answering, from then on until the pair is closed. Raises
+    as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))
     header, of_draft, no_head_reason = _headers_of(loading)
@@ -185,11 +219,18 @@ def load_pair(
     kind, common = draft.kind if draft else None, None
     if of_draft and kind and not kind.is_head:
         common = common_vocabulary(header, of_draft)
+    reports = [probe_worker(worker_address(each)) for each in loading.workers]
     devices = list_devices()
-    gpus = gpus_of(devices)
-    keep_gpus(gpus)
-    names = tuple([gpu.label for gpu in gpus])
-    planner = Planner(target, draft, devices, loading)
+    keep_gpus(gpus_of(devices))
+    remote = [device for each in reports for device in as_devices(each)]
+    unwatched = tuple([str(each.address) for each in reports if not each.has_health])
+    planner = Planner(target, draft, [*devices, *remote], loading)
+    names = tuple([gpu.label for gpu in planner.gpus])
+    round_trip = max((each.round_trip for each in reports), default=0.0)
+    if reports:
+        keep_workers(remote)
+        watch = stack.enter_context(WorkerWatch(reports, on_lost))
+        stack.enter_context(WorkerConnections(reports, watch))
     plan = planner.first()
     while True:
         try:
@@ -200,7 +241,7 @@ def load_pair(
                 options = [each for _, each in planned]
                 is_repacked = options[0].is_repacked
                 known = (loading, plan, names, kind, is_repacked, common, no_head_reason, options)
-                return LoadedPair(*known, *contexts)
+                return LoadedPair(*known, *contexts, tuple(remote), round_trip, unwatched)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:

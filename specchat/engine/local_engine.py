@@ -53,6 +53,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
+from specchat.workers.worker_watch import LostCallback, end_process
 
 if TYPE_CHECKING:
     from specchat.engine.answer_constraint import AnswerConstraints
@@ -69,15 +70,24 @@ MEASURED_CONTEXT = DEPTHS[-1] + 2 * COMPARED_LENGTHS[-1]
 class LocalEngine(Engine):
     """A pair loaded into this process, which answers one request at a time, from one thread."""
 
-    def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
-        """Load the pair; free everything if that fails."""
+    def __init__(
+        self,
+        loading: Loading,
+        on_progress: ProgressCallback | None = None,
+        on_lost: LostCallback = end_process,
+    ) -> None:
+        """Load the pair; free everything if that fails.
+
+        `on_lost` is called from another thread if a worker stops answering: llama.cpp cannot go on
+        then, so it must end the process.
+        """
         self.stats = Statistics()
         self._abort = AbortFlag()
         self._drafters: dict[str, Drafter] = {}
         self._is_unfinished = False  # the last answer, which may go on
         with ExitStack() as stack:
             report = stopping_report(on_progress)
-            pair = load_pair(loading, self._abort, stack, report)
+            pair = load_pair(loading, self._abort, stack, report, on_lost)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
             self._pair = pair

@@ -1,5 +1,6 @@
 """The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ CHANGE_ON_GPU = 0.15
 """The share of a pass on a GPU that a change of its length costs: llama.cpp builds its graph anew,
 and CUDA launches it kernel by kernel and records it again. On an H200, `auto` was 9 % faster with
 this than without, and slower with 0.4 and 0.8: those pad too much."""
+MILLISECOND = 1e-3
 MOST_SECONDS = 2.5
 """How long the passes of a new model may be measured."""
 
@@ -185,6 +187,14 @@ def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> N
         head.evaluate(tokens[1:], 1)
 
 
+def _round_trip_class(seconds: float) -> int:
+    """Return how slow the network to the workers is, in powers of two of a millisecond.
+
+    A pass waits for it, so what passes cost is measured anew on another network.
+    """
+    return round(math.log2(max(seconds, MILLISECOND) / MILLISECOND))
+
+
 def _subject(pair: LoadedPair) -> dict[str, Any]:
     """Return what identifies this pair and this way of loading it."""
     loading = pair.loading
@@ -205,6 +215,10 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "cache_type_k": plan.key_type,
         "cache_type_v": plan.value_type,
     }
+    if pair.remote:
+        planned["round trip"] = _round_trip_class(pair.round_trip)
+    else:
+        del options["workers"]
     return {
         **options,
         **planned,

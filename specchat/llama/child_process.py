@@ -37,6 +37,7 @@ class BuildReport:
     backends: tuple[str, ...]
     devices: tuple[Device, ...]
     can_run_heads: bool = True
+    can_use_workers: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
+from specchat.llama.device_list import has_gpus
 from specchat.llama.hidden_states import (
     HiddenStates,
     hidden_states_of,
@@ -107,7 +108,7 @@ class Context(AbstractContextManager["Context"]):
         self.model = model
         self._abort = abort or AbortFlag()
         require_cache_types(model.sizes, options)
-        is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
+        is_on_gpu = options.gpu_layers != 0 and (bool(options.workers) or has_gpus())
         shape = shape or shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
         self.shape = shape
         self.handle: Any = _make(model, options, shape, beside, hook)

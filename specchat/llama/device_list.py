@@ -3,18 +3,18 @@
 import ctypes
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import llama_cpp
 from llama_cpp._ctypes_extensions import load_shared_library
 
 from specchat.llama.library import start
-from specchat.planning.device import Device, DeviceKind
+from specchat.llama.rpc_library import library_folder
+from specchat.planning.device import Device, DeviceKind, gpus_of
 from specchat.planning.host_resources import available_bytes
 
 KINDS: dict[int, DeviceKind] = {0: "cpu", 1: "gpu", 2: "integrated"}
 """The kinds by ggml's number (enum ggml_backend_dev_type); higher ones are accelerators."""
+GPU_NUMBERS = (1, 2)
 
 SHARING_NAMES = ("MTL", "Metal")
 """Prefixes of ggml's names for Apple GPUs, which share the host's memory."""
@@ -44,13 +44,39 @@ def all_backends() -> Iterator[str]:
 def all_devices() -> Iterator[Device]:
     """Yield the devices of this machine; their memory is 0 if they do not report it."""
     for handle in _handles("dev"):
-        name = _text("dev_name", handle)
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        _call("ggml-base", "dev_memory", None, handle, ctypes.byref(free), ctypes.byref(total))
-        kind = KINDS.get(_call("ggml-base", "dev_type", ctypes.c_int, handle), "other")
-        if kind == "gpu" and (name.startswith(SHARING_NAMES) or not total.value):
-            kind = "integrated"
-        yield Device(name, _text("dev_description", handle), kind, free.value, total.value)
+        yield describe(handle)
+
+
+def describe(handle: ctypes.c_void_p) -> Device:
+    """Return what a device reports."""
+    name = _text("dev_name", handle)
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call_backend("dev_memory", None, handle, ctypes.byref(free), ctypes.byref(total))
+    kind = KINDS.get(call_backend("dev_type", ctypes.c_int, handle), "other")
+    if kind == "gpu" and (name.startswith(SHARING_NAMES) or not total.value):
+        kind = "integrated"
+    return Device(name, _text("dev_description", handle), kind, free.value, total.value)
+
+
+def has_gpus() -> bool:
+    """Whether this machine has GPUs; with its RPC backend, llama.cpp always says that it has."""
+    return any(_call("ggml", "dev_by_type", ctypes.c_void_p, number) for number in GPU_NUMBERS)
+
+
+def gpu_handles() -> list[ctypes.c_void_p]:
+    """Return the GPUs that `gpus_of` would, as llama.cpp refers to them."""
+    handles = list(_handles("dev"))
+    devices = [describe(handle) for handle in handles]
+    gpus = gpus_of(devices)
+    return [handle for handle, device in zip(handles, devices, strict=True) if device in gpus]
+
+
+def offered_handles() -> list[tuple[ctypes.c_void_p, Device]]:
+    """Return the devices that a worker can lend: GPUs, then the CPU."""
+    found = [(handle, describe(handle)) for handle in _handles("dev")]
+    measured = [(handle, _measured(device)) for handle, device in found]
+    wanted = [each for each in measured if each[1].kind != "other"]
+    return sorted(wanted, key=lambda each: each[1].kind == "cpu")
 
 
 def _handles(what: str) -> Iterator[ctypes.c_void_p]:
@@ -60,13 +86,18 @@ def _handles(what: str) -> Iterator[ctypes.c_void_p]:
 
 
 def _text(function: str, handle: ctypes.c_void_p) -> str:
-    found: bytes | None = _call("ggml-base", function, ctypes.c_char_p, handle)
+    found: bytes | None = call_backend(function, ctypes.c_char_p, handle)
     return (found or b"").decode("utf-8", "replace")
+
+
+def call_backend(name: str, result: Any, *arguments: Any) -> Any:
+    """Call `ggml_backend_NAME` of ggml's base library; `result` is the C type that it returns."""
+    return _call("ggml-base", name, result, *arguments)
 
 
 def _call(library: str, name: str, result: Any, *arguments: Any) -> Any:
     """Call a function of ggml's backends; `result` is the C type that it returns."""
-    loaded = load_shared_library(library, Path(str(llama_cpp.__file__)).parent / "lib")
+    loaded = load_shared_library(library, library_folder())
     function = loaded[f"ggml_backend_{name}"]
     function.restype = result
     return function(*arguments)

@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import llama_cpp
@@ -11,7 +12,7 @@ import llama_cpp
 from specchat.logs import open_log
 
 api = llama_cpp.llama_cpp
-WARNING, ERROR, CONTINUED = 3, 4, 5
+DEBUG, WARNING, ERROR, CONTINUED = 1, 3, 4, 5
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
 """glibc's numbers of these options."""
 
@@ -23,6 +24,7 @@ class _Log:
         self.errors: deque[str] = deque(maxlen=20)
         self.descriptor = -1
         self._level = 0
+        self.listener: Callable[[bytes], None] | None = None
         self._lock = threading.Lock()
         self.callback = api.llama_log_callback(self._receive)
 
@@ -30,6 +32,10 @@ class _Log:
         with self._lock:
             self._level = self._level if level == CONTINUED else level
             line = text or b""
+            if self.listener:
+                self.listener(line)
+                if self._level == DEBUG:  # of which there is a lot
+                    return
             if self._level in {WARNING, ERROR}:
                 self.errors.append(line.decode("utf-8", "replace").strip())
             with suppress(OSError):  # a full disk must not stop decoding
@@ -52,6 +58,11 @@ def start() -> None:
             _log.descriptor = open_log("llama.log")
             api.llama_log_set(_log.callback, None)
             api.llama_backend_init()
+
+
+def listen(listener: Callable[[bytes], None]) -> None:
+    """Let a function hear every line of the log, also those that are too many to write."""
+    _log.listener = listener
 
 
 def version() -> str:

@@ -16,6 +16,7 @@ from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
+from specchat.llama.remote_devices import devices_for
 from specchat.llama.tokenizer import Vocabulary
 from specchat.options.declarations import CacheType, SplitMode
 from specchat.planning.context_shape import ModelOptions
@@ -120,6 +121,9 @@ def _load(
         parameters.n_gpu_layers = options.gpu_layers and options.gpu_layers + header.num_heads
     parameters.load_mtp = options.with_head
     parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]
+    if options.workers:
+        devices = devices_for(options.workers)
+        parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
     parameters.split_mode = SPLIT_MODES[options.split_mode]
     parameters.main_gpu = options.main_gpu
     parameters.use_extra_bufts = options.is_repacked

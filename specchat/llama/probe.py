@@ -21,25 +21,31 @@ from specchat.llama.device_list import all_backends, all_devices
 from specchat.llama.hidden_states import can_read_hidden_states, can_read_layer_inputs
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
+from specchat.llama.rpc_library import find_rpc
 from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
+from specchat.planning.device import gpus_of
 
 LARGEST_BATCH = 16
 """The kernels for quantized weights depend on the batch size; 1 to 16 tokens use all of them."""
 MOST_SECONDS = 2.0
 """The time limit for comparing passes."""
+RPC = "RPC"
+"""The backend of workers, which is no device of this machine."""
 FAILED, USAGE_ERROR = 1, 2
 
 
 def describe_build() -> BuildReport:
     """Start llama.cpp and describe its build."""
     start()
+    devices = tuple(all_devices())
     return BuildReport(
         version=version(),
         system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),
-        can_offload=bool(api.llama_supports_gpu_offload()),
-        backends=tuple(all_backends()),
-        devices=tuple(all_devices()),
+        can_offload=bool(gpus_of(devices)),
+        backends=tuple(each for each in all_backends() if each != RPC),
+        devices=devices,
+        can_use_workers=find_rpc() is not None,
         can_run_heads=can_read_hidden_states and can_read_layer_inputs,
     )
 

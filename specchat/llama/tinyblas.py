@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from specchat.llama.device_list import has_gpus
 from specchat.llama.library import api
 from specchat.options.declarations import LONGEST_DRAFT
 
@@ -46,7 +47,7 @@ def is_optional() -> bool:
 def longest_without() -> int:
     """Return the longest pass computed without tinyBLAS: any verification if it is not used."""
     system = api.llama_print_system_info() or b""
-    if b"LLAMAFILE = 1" not in system or api.llama_supports_gpu_offload():
+    if b"LLAMAFILE = 1" not in system or has_gpus():
         return LONGEST_DRAFT + 1
     columns = _columns()
     return columns.value - 1 if columns is not None else 1

@@ -5,6 +5,7 @@ They say how models are loaded (`Engine.load`), how answers are sampled, drafted
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from specchat import drafter_registry
 from specchat.options.option import LARGEST, declare
 from specchat.options.option_fields import Options
+from specchat.options.worker_address import LARGEST_PORT, USUAL_PORT, worker_address
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
@@ -23,11 +25,18 @@ AUTO_THINK = "auto"
 THINK_NUMBER = "NUMBER"
 """A model's list of `think` values contains this if any number of tokens is allowed."""
 
+NO_WORKERS = "none"
+"""As the address of a worker: use none of those in the settings."""
+
 NO_DRAFT = Path("none")
 """As the name of a draft model: use none."""
 
 MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
+
+SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:I?B)?")
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"""Units of sizes."""
 
 MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 32
@@ -56,6 +65,34 @@ def _split(given: object) -> tuple[float, ...]:
     if not is_right or (shares and not any(shares)):
         raise ValueError(given)
     return shares
+
+
+def _workers(given: object) -> tuple[str, ...]:
+    """Return the addresses of workers in full, each once; a text may have several with commas."""
+    parts = [part for each in _stop_strings(given) for part in each.split(",")]
+    if parts == [NO_WORKERS]:
+        return ()
+    found = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
+    if len(found) > MOST_GPUS:
+        raise ValueError(given)
+    return found
+
+
+def _device_names(given: object) -> tuple[str, ...]:
+    """Return the names of devices; a text may have several with commas."""
+    names = [part.strip() for each in _stop_strings(given) for part in each.split(",")]
+    if not all(names):
+        raise ValueError(given)
+    return tuple(names)
+
+
+def _size(given: object) -> int:
+    """Return a size in bytes, given as a number or as text with a unit."""
+    found = SIZE.fullmatch(str(given).strip().upper())
+    size = int(float(found[1]) * UNITS[found[2]]) if found else 0
+    if not 0 < size < LARGEST[int]:
+        raise ValueError(given)
+    return size
 
 
 def _biases(given: object) -> Mapping[int, float]:
@@ -150,6 +187,15 @@ class LoadOptions(Options):
     )
     main_gpu: int = declare(
         0, "The GPU that is used alone, counted from 0.", minimum=0, maximum=MOST_GPUS - 1
+    )
+    workers: Sequence[str] = declare(
+        (),
+        "Another machine to hold layers of the target, where `specchat worker` runs; repeatable.",
+        convert=_workers,
+        expected='the address of a worker, such as "10.0.0.2:50052" or "[fd00::2]", or "none"',
+        flag="--worker",
+        metavar="HOST:PORT",
+        example=("10.0.0.2:50052",),
     )
     threads: int | None = declare(
         None,
@@ -404,6 +450,49 @@ class ServerOptions(Options):
     )
     queue: int = declare(
         32, "Requests that may wait; more are refused with 503.", minimum=1, maximum=10_000
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions(Options):
+    """What `specchat worker` lends, and where it listens; none of them is a setting."""
+
+    host: str = declare(
+        "127.0.0.1",
+        "The address to listen on; there is no password and no encryption.",
+        metavar="HOST",
+        is_setting=False,
+    )
+    port: int = declare(
+        USUAL_PORT,
+        "The port to listen on; the next one is for its health.",
+        minimum=1,
+        maximum=LARGEST_PORT,
+        is_setting=False,
+    )
+    threads: int | None = declare(
+        None,
+        "CPU threads; auto uses the physical cores.",
+        minimum=1,
+        maximum=512,
+        none="auto",
+        is_setting=False,
+    )
+    devices: Sequence[str] = declare(
+        (),
+        "Devices to lend, by llama.cpp's names with commas; by default the GPUs, else the CPU.",
+        convert=_device_names,
+        expected="names of devices such as CUDA0,CUDA1",
+        metavar="NAMES",
+        is_setting=False,
+    )
+    cache: int | None = declare(
+        None,
+        "Keep up to this much of what is received, so that it is not sent again.",
+        convert=_size,
+        expected="a size such as 20G or 500M",
+        metavar="SIZE",
+        is_setting=False,
     )
 
 

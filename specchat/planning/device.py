@@ -5,17 +5,22 @@ appears at once. Reports of other builds are ignored, because builds find differ
 """
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from specchat.options.worker_address import USUAL_PORT
 from specchat.planning.host_resources import available_bytes
 from specchat.private_files import FOLDERS, read_json, write_json
+from specchat.workers.worker_probe import WorkerReport
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated", "other"]
 MOST_SPARED = 2**30
+USUAL_END = f":{USUAL_PORT}"
+MOST_KEPT = 32
+"""Workers whose devices are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class Device:
     """A processor that models run on; its memory is in bytes, 0 if unknown.
 
     `name` is llama.cpp's, such as "CUDA0". An "integrated" GPU shares the host's memory. GPUs that
-    the system reports have a `driver` and the llama.cpp `backend` that runs on them.
+    the system reports have a `driver` and the llama.cpp `backend` that runs on them. A device of
+    another machine has the address of its `worker`.
     """
 
     name: str
@@ -33,11 +39,21 @@ class Device:
     total: int = 0
     driver: str = ""
     backend: str = ""
+    worker: str = ""
 
     @property
     def label(self) -> str:
-        """The name to show."""
-        return self.description or self.name
+        """The name to show, with the worker's address."""
+        return f"{self.description or self.name}{self._place}"
+
+    @property
+    def short_label(self) -> str:
+        """llama.cpp's name, with the worker's address."""
+        return f"{self.name}{self._place}"
+
+    @property
+    def _place(self) -> str:
+        return f" on {self.worker.removesuffix(USUAL_END)}" if self.worker else ""
 
     @property
     def budget(self) -> int:
@@ -53,6 +69,24 @@ class Device:
     def _spared(self) -> int:
         """The bytes left to the screen, the driver and other programs; less on shared memory."""
         return min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
+
+
+def as_devices(report: WorkerReport) -> tuple[Device, ...]:
+    """Return the devices of a worker; to llama.cpp they are GPUs, whatever they are there."""
+    address = str(report.address)
+    return tuple(
+        Device(each.name, each.description, "gpu", each.free, each.total, worker=address)
+        for each in report.devices
+    )
+
+
+def planned_gpus(devices: Sequence[Device]) -> list[Device]:
+    """Return the devices a target is split over beside the host, in llama.cpp's order.
+
+    Workers come first: the last layers, whose logits are large, are best on this machine.
+    """
+    workers = [device for device in devices if device.worker]
+    return [*workers, *gpus_of(device for device in devices if not device.worker)]
 
 
 def gpus_of(devices: Iterable[Device]) -> list[Device]:
@@ -95,6 +129,13 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class _KnownWorkers:
+    """The devices that workers last had, by address, without their free memory."""
+
+    workers: dict[str, tuple[Device, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class _ReportedGpus:
     """The content of the file."""
 
@@ -123,6 +164,31 @@ def keep_gpus(gpus: Iterable[Device]) -> None:
     with suppress(OSError):
         if found != read_json(gpus_path(), _ReportedGpus, None):
             write_json(gpus_path(), found)
+
+
+def workers_path() -> Path:
+    """Return the path of the file with the workers' devices."""
+    return FOLDERS.user_state_path / "workers.json"
+
+
+def known_workers(addresses: Iterable[str]) -> tuple[Device, ...]:
+    """Return the devices that workers had when they were last used, as if nothing was in use."""
+    known = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
+    found = [device for address in addresses for device in known.get(address, ())]
+    return tuple(replace(device, free=device.total) for device in found)
+
+
+def keep_workers(devices: Iterable[Device]) -> None:
+    """Remember the devices of workers; do nothing if the file cannot be written."""
+    found: dict[str, tuple[Device, ...]] = {}
+    for device in devices:
+        found[device.worker] = (*found.get(device.worker, ()), replace(device, free=0))
+    known = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
+    others = [each for each in known.items() if each[0] not in found]
+    kept = dict([*others, *found.items()][-MOST_KEPT:])
+    with suppress(OSError):
+        if kept != known:
+            write_json(workers_path(), _KnownWorkers(kept))
 
 
 def _installed_build() -> int:

@@ -48,10 +48,19 @@ class Plan:
 
 
 def plans_to_try(
-    target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
+    target: Sizes,
+    draft: Sizes | None,
+    options: LoadOptions,
+    *,
+    has_gpus: bool,
+    draft_has_gpus: bool = True,
 ) -> list[Plan]:
-    """Return the plans for a pair, the best first, on a machine with or without GPUs."""
-    plans = _on_gpus(target, draft, options) if has_gpus else []
+    """Return the plans for a pair, the best first, on a machine with or without GPUs.
+
+    Workers are GPUs for the target alone.
+    """
+    on_gpus = options if draft_has_gpus else replace(options, draft_gpu_layers=0)
+    plans = _on_gpus(target, draft, on_gpus) if has_gpus else []
     if not (has_gpus and options.gpu_layers):
         plans += _on_host(target, draft, options)
     is_mapped = options.mmap and not options.mlock

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specchat.errors import ModelWontLoad
+from specchat.errors import InvalidOption, ModelWontLoad
 from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
@@ -20,7 +20,7 @@ from specchat.planning.context_shape import (
     shape_context,
     why_no_branches,
 )
-from specchat.planning.device import Device, gpus_of, host_of
+from specchat.planning.device import Device, host_of, planned_gpus
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 from specchat.planning.model_layout import ModelLayout
 from specchat.planning.plan import MOST, Plan, plans_to_try
@@ -45,15 +45,20 @@ class Planner:
         if draft is not None:
             require_cache_types(draft, options, "" if draft.kind.is_head else ", or --draft none")
         self._host = host_of(devices)
-        gpus = gpus_of(devices)
+        _require_layers(options)
+        gpus = planned_gpus(devices)
         is_split = options.split_mode != "none"
-        self._gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
-        named = options.tensor_split[: len(self._gpus)] if len(self._gpus) > 1 else ()
-        named += (0.0,) * (len(self._gpus) - len(named))
-        self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
-        self._plans = plans_to_try(target, draft, options, has_gpus=bool(self._gpus))
-        self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
-        self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
+        self.gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
+        self._num_remote = sum(bool(gpu.worker) for gpu in self.gpus)
+        named = options.tensor_split[: len(self.gpus)] if len(self.gpus) > 1 else ()
+        named += (0.0,) * (len(self.gpus) - len(named))
+        self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self.gpus)
+        draft_has_gpus = self._draft_is_remote or len(self.gpus) > self._num_remote
+        self._plans = plans_to_try(
+            target, draft, options, has_gpus=bool(self.gpus), draft_has_gpus=draft_has_gpus
+        )
+        self._is_shared = any(gpu.kind == "integrated" for gpu in self.gpus)
+        self._budgets = [self._host.budget, *(gpu.budget for gpu in self.gpus)]
         stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
         self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
@@ -103,8 +108,21 @@ class Planner:
         )
         if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
+        elif not self._draft_is_remote:
+            of_draft = replace(of_draft, workers=(), tensor_split=self._local(plan.shares))
         options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
+
+    @property
+    def _draft_is_remote(self) -> bool:
+        """Whether layers of the draft may be on workers: only a head that is part of the target."""
+        draft = self._draft
+        return draft is not None and (draft.kind.shares_memory or draft.is_part_of(self._target))
+
+    def _local(self, shares: Sequence[float]) -> tuple[float, ...]:
+        """Return the shares of this machine's GPUs; () if there are none to choose from."""
+        local = tuple(shares[self._num_remote :])
+        return local if len(local) > 1 and any(local) else ()
 
     @property
     def _chains_reason(self) -> str | None:
@@ -116,9 +134,9 @@ class Planner:
 
         On another device, llama.cpp is reported to crash (llama.cpp#25522).
         """
-        layers = plan.gpu_layers if self._gpus else 0
+        layers = plan.gpu_layers if self.gpus else 0
         *_, last, _ = devices_of_layers(self._target.num_layers, layers, self._shares)
-        split = tuple([float(number == last) for number in range(1, len(self._gpus) + 1)])
+        split = tuple([float(number == last) for number in range(1, len(self.gpus) + 1)])
         return replace(
             options,
             gpu_layers=0 if last == HOST else whole,
@@ -129,7 +147,8 @@ class Planner:
         """Return one line saying that the pair does not fit, and what would."""
         smallest = self._plans[-1]
         need = self._needs(replace(smallest, gpu_layers=0, draft_gpu_layers=None))[HOST]
-        room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
+        own = self.gpus[: self._num_remote] if self._is_shared else self.gpus
+        room = self._host.budget + sum(gpu.budget for gpu in own)
         left = room - need.cache - need.work
         reason = (
             f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
@@ -154,15 +173,23 @@ class Planner:
 
     def _needs(self, choice: Plan) -> tuple[Need, ...]:
         """Return the memory of each device for all models, the host first."""
-        total = [Need()] * (1 + len(self._gpus))
+        total = [Need()] * (1 + len(self.gpus))
         for model, options in self.models(choice):
             layers = options.gpu_layers or 0
             shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
-            shares = options.tensor_split or self._shares
-            devices = devices_of_layers(model.num_layers, layers if self._gpus else 0, shares)
+            devices = self._devices_of(model, options)
             for device, need in enumerate(model.needs(shape, devices)):
                 total[device] += need
         return tuple(total)
+
+    def _devices_of(self, model: Sizes, options: ModelOptions) -> tuple[int, ...]:
+        """Return the device of each layer of a model, the host being 0."""
+        layers = options.gpu_layers or 0 if self.gpus else 0
+        if options.workers or not self._num_remote:
+            return devices_of_layers(model.num_layers, layers, options.tensor_split or self._shares)
+        shares = options.tensor_split or self._shares[self._num_remote :]
+        found = devices_of_layers(model.num_layers, layers, shares)
+        return tuple([each and each + self._num_remote for each in found])
 
     def _most_layers(self, choice: Plan, budgets: Sequence[int]) -> int:
         """Return how many of the target's layers fit onto the GPUs."""
@@ -181,7 +208,8 @@ class Planner:
         host, *gpus = plan.needs
         in_host = host.total if plan.is_repacked else host.total - host.weights
         on_gpus = [need.total for need in gpus]
-        return [in_host + (sum(on_gpus) if self._is_shared else 0), *on_gpus]
+        shared = sum(on_gpus[self._num_remote :]) if self._is_shared else 0
+        return [in_host + shared, *on_gpus]
 
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its memory needs, summary and notice."""
@@ -191,36 +219,45 @@ class Planner:
         is_whole = [(each.gpu_layers or 0) > model.num_layers for model, each in models]
         return replace(
             choice,
-            gpu_layers=choice.gpu_layers if self._gpus else 0,
+            gpu_layers=choice.gpu_layers if self.gpus else 0,
             needs=needs,
-            shares=self._shares if len(self._gpus) > 1 else (),
-            is_on_gpus=bool(self._gpus) and all(is_whole),
+            shares=self._shares if len(self.gpus) > 1 else (),
+            is_on_gpus=bool(self.gpus) and all(is_whole),
             summary=self._summary(choice, needs),
             notice=self._notice(choice),
         )
 
     def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
         parts = ["all on the CPU"]
-        if choice.gpu_layers and self._gpus:
-            parts = [_layers("target", self._target, choice.gpu_layers)]
+        if choice.gpu_layers and self.gpus:
+            parts = [_layers("target", self._target, choice.gpu_layers, self._place)]
             if self._draft and choice.draft_gpu_layers is not None:
-                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers))
+                place = self._place if self._draft_is_remote else "GPU"
+                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, place))
         parts.append(f"context {choice.ctx}")
         if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
             kinds = dict.fromkeys((choice.key_type, choice.value_type))
             parts.append(f"KV cache in {' and '.join(kinds)}")
         parts += [
-            f"{_gib(need.total)} of {_gib(device.free)} on {device.name}"
-            for device, need in zip([self._host, *self._gpus], needs, strict=True)
+            f"{_gib(need.total)} of {_gib(device.free)} on {device.short_label}"
+            for device, need in zip([self._host, *self.gpus], needs, strict=True)
             if need.total and device.total < UNLIMITED
         ]
         return ", ".join(parts)
+
+    @property
+    def _place(self) -> str:
+        """What is not the CPU."""
+        if not self._num_remote:
+            return "GPU"
+        workers = "worker" if self._num_remote == 1 else "workers"
+        return workers if self._num_remote == len(self.gpus) else f"GPU and {workers}"
 
     def _notice(self, choice: Plan) -> str | None:
         """Return what a plan gives up for memory, None for nothing."""
         parts = []
         options, whole = self._options, self._target.num_layers + 1
-        if self._gpus and options.gpu_layers is None and choice.gpu_layers < whole:
+        if self.gpus and options.gpu_layers is None and choice.gpu_layers < whole:
             on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
             runs = on_host if choice.gpu_layers else "the target runs"
             parts.append(f"{runs} on the CPU, which is slower")
@@ -236,11 +273,19 @@ class Planner:
         return "memory is short: " + ", ".join(parts) if parts else None
 
 
-def _layers(name: str, model: Sizes, count: int) -> str:
+def _require_layers(options: LoadOptions) -> None:
+    """Raise InvalidOption unless workers hold whole layers, which is all they can."""
+    if options.workers and options.split_mode != "layer":
+        raise InvalidOption(
+            f"--worker needs --split-mode layer: {options.split_mode} cannot use other machines"
+        )
+
+
+def _layers(name: str, model: Sizes, count: int, place: str) -> str:
     whole = model.num_layers + 1
     if 0 < count < whole:
-        return f"{count} of {whole} layers of the {name} on the GPU"
-    return f"{name} on the {'GPU' if count else 'CPU'}"
+        return f"{count} of {whole} layers of the {name} on the {place}"
+    return f"{name} on the {place if count else 'CPU'}"
 
 
 def _gib(size: int) -> str:

@@ -1,0 +1,143 @@
+"""The health of workers: what a worker of specchat says of itself on the port after its own.
+
+JSON over HTTP. llama.cpp's RPC protocol cannot ask whether a busy server is still alive, so a
+worker that is stopped, or whose machine is gone, could only be waited for. What a worker says is
+checked: it may be anything.
+"""
+
+import json
+import socket
+from dataclasses import dataclass, field
+from time import monotonic
+
+from specchat.options.worker_address import WorkerAddress
+
+ALIVE, REPORT, BYTES = "/alive", "/", "/bytes"
+"""What is asked for: an id alone, a whole `HealthReport`, or bytes to measure the network with."""
+LARGEST_ANSWER = 1 << 16
+LONGEST_NAME = 100
+
+
+class NoHealth(Exception):
+    """Raised when what answers is not a worker's health: a plain rpc-server has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedDevice:
+    """A device that a worker lends; `kind` is "gpu", "integrated" or "cpu"."""
+
+    name: str = ""
+    description: str = ""
+    kind: str = ""
+    free: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """What a worker says of itself.
+
+    `id` is another for each process. `rpc` is its version of the RPC protocol. `clients` are the
+    addresses of those that use its devices. `cache_limit` is the most bytes of its tensor cache, 0
+    without one.
+    """
+
+    id: str = ""
+    specchat: str = ""
+    llama: str = ""
+    rpc: tuple[int, ...] = ()
+    devices: tuple[OfferedDevice, ...] = ()
+    clients: tuple[str, ...] = ()
+    cache_bytes: int = 0
+    cache_limit: int = 0
+
+
+@dataclass(slots=True)
+class Transfer:
+    """The bytes that came in some seconds."""
+
+    num_bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        """The bytes per second."""
+        return self.num_bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads an HTTP answer until the other side closes, at most until a deadline."""
+
+    peer: socket.socket
+    deadline: float
+    found: bytearray = field(default_factory=bytearray)
+
+    def read(self, limit: int) -> bytes:
+        """Return the answer. Raises OSError, and NoHealth if it is longer than the limit."""
+        while len(self.found) <= limit:
+            left = self.deadline - monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self.peer.settimeout(left)
+            part = self.peer.recv(1 << 16)
+            if not part:
+                return bytes(self.found)
+            self.found += part
+        raise NoHealth
+
+
+def ask_for_id(address: WorkerAddress, seconds: float) -> str:
+    """Return the id of a worker's process. Raises OSError, and NoHealth if something else answers.
+
+    This takes no time of the devices.
+    """
+    return _report(address, ALIVE, seconds).id
+
+
+def ask_for_report(address: WorkerAddress, seconds: float) -> HealthReport:
+    """Return what a worker says of itself. Raises OSError, and NoHealth as above."""
+    return _report(address, REPORT, seconds)
+
+
+def _report(address: WorkerAddress, path: str, seconds: float) -> HealthReport:
+    import msgspec
+
+    try:
+        found = msgspec.convert(json.loads(_ask(address, path, seconds)), HealthReport)
+    except (ValueError, RecursionError):
+        raise NoHealth from None
+    return found
+
+
+def measure_transfer(address: WorkerAddress, num_bytes: int, seconds: float) -> Transfer:
+    """Return how fast bytes come from a worker, for at most some seconds. Raises OSError."""
+    moved = Transfer()
+    with socket.create_connection((address.host, address.health_port), seconds) as peer:
+        peer.sendall(_request(BYTES))
+        began = monotonic()
+        while moved.num_bytes < num_bytes and moved.seconds < seconds:
+            peer.settimeout(seconds)
+            part = peer.recv(1 << 18)
+            moved.num_bytes += len(part)
+            moved.seconds = monotonic() - began
+            if not part:
+                break
+    return moved
+
+
+def _ask(address: WorkerAddress, path: str, seconds: float) -> bytes:
+    """Return the body of an answer."""
+    deadline = monotonic() + seconds
+    with socket.create_connection((address.host, address.health_port), seconds) as peer:
+        peer.sendall(_request(path))
+        answer = _Reader(peer, deadline).read(LARGEST_ANSWER)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[:2]
+    if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or status[1] != b"200":
+        raise NoHealth
+    return body
+
+
+def _request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.0\r\n\r\n".encode()

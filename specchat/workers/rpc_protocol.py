@@ -1,0 +1,98 @@
+"""The few messages of llama.cpp's RPC protocol that specchat sends itself.
+
+A request is the number of a command (1 byte), the size of its data (8 bytes) and the data; an
+answer is a size and data. Everything is little-endian. One client is served at a time: others can
+connect, but get no answer until the one before them is gone.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeAlias
+
+GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
+CAPABILITIES = bytes(24)
+"""What a client can do beside TCP: nothing."""
+VERSION_SIZE = 4 + len(CAPABILITIES)
+MOST_DEVICES = 16
+SPOKEN = (7, 0, 0)
+"""The version of the protocol in the pinned release of llama.cpp (ggml-rpc.h)."""
+
+RpcVersion: TypeAlias = tuple[int, int, int]
+
+
+class NotRpc(Exception):
+    """Raised when something answers that is not llama.cpp's RPC backend."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcMemory:
+    """The bytes of a device, as a server reports them."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RpcConnection:
+    """An open connection to a server; every method raises OSError and NotRpc.
+
+    No wait is longer than the deadline, a moment of `monotonic`.
+    """
+
+    peer: socket.socket
+    deadline: float
+
+    def hello(self) -> RpcVersion:
+        """Return the server's version; the first thing to ask."""
+        found = self._ask(HELLO, CAPABILITIES, VERSION_SIZE)
+        return found[0], found[1], found[2]
+
+    def count_devices(self) -> int:
+        """Return how many devices the server offers."""
+        (count,) = struct.unpack("<I", self._ask(DEVICE_COUNT, b"", 4))
+        if not 0 < count <= MOST_DEVICES:
+            raise NotRpc
+        return int(count)
+
+    def memory(self, device: int) -> RpcMemory:
+        """Return the memory of a device, counted from 0."""
+        found = self._ask(GET_DEVICE_MEMORY, struct.pack("<I", device), 16)
+        return RpcMemory(*struct.unpack("<QQ", found))
+
+    def _ask(self, command: int, data: bytes, size: int) -> bytes:
+        self._set_timeout()
+        self.peer.sendall(struct.pack("<BQ", command, len(data)) + data)
+        (announced,) = struct.unpack("<Q", self._read(8))
+        if announced != size:
+            raise NotRpc
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            self._set_timeout()
+            part = self.peer.recv(size - len(found))
+            if not part:
+                raise NotRpc
+            found += part
+        return found
+
+    def _set_timeout(self) -> None:
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.peer.settimeout(left)
+
+
+@contextmanager
+def rpc_connection(
+    host: str, port: int, connect_seconds: float, seconds: float
+) -> Iterator[RpcConnection]:
+    """Yield a connection to a server; raises OSError."""
+    with socket.create_connection((host, port), connect_seconds) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield RpcConnection(peer, monotonic() + seconds)

@@ -1,0 +1,161 @@
+"""Looks at a worker before llama.cpp does, which would end the process or wait for ever."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from statistics import median
+from time import monotonic, sleep
+
+from specchat.errors import WorkerUnavailable
+from specchat.options.worker_address import WorkerAddress
+from specchat.workers.health import (
+    LONGEST_NAME,
+    HealthReport,
+    NoHealth,
+    OfferedDevice,
+    ask_for_report,
+)
+from specchat.workers.rpc_protocol import SPOKEN, NotRpc, RpcMemory, RpcVersion, rpc_connection
+
+CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 3.0
+BUSY_SECONDS = 6.0
+"""How long a worker may be busy with a client that is going."""
+RETRY_SECONDS = 0.2
+NUM_ROUND_TRIPS = 5
+MOST_BYTES = 2**50
+"""More memory than a device has: a worker may say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What is known of a worker that can be used.
+
+    `has_health` is False for a plain rpc-server, of which `health` is empty. `round_trip` is the
+    median of a few requests, in seconds.
+    """
+
+    address: WorkerAddress
+    version: RpcVersion
+    devices: tuple[OfferedDevice, ...]
+    round_trip: float
+    has_health: bool
+    health: HealthReport
+
+
+def probe_worker(
+    address: WorkerAddress, num_round_trips: int = NUM_ROUND_TRIPS, patience: float = BUSY_SECONDS
+) -> WorkerReport:
+    """Return what a worker offers; wait a little while it is busy.
+
+    Raises WorkerUnavailable, in one line that names the worker and the next step.
+    """
+    deadline = monotonic() + patience
+    while True:
+        try:
+            return _probe(address, num_round_trips)
+        except _Busy as busy:
+            if monotonic() >= deadline:
+                raise WorkerUnavailable(str(busy)) from None
+        sleep(RETRY_SECONDS)
+
+
+class _Busy(Exception):
+    """Raised when a worker has another client, with the line to show."""
+
+
+def _probe(address: WorkerAddress, num_round_trips: int) -> WorkerReport:
+    version, memories, times = (0, 0, 0), list[RpcMemory](), list[float]()
+    try:
+        with rpc_connection(address.host, address.port, CONNECT_SECONDS, ANSWER_SECONDS) as rpc:
+            try:
+                version = rpc.hello()
+            except TimeoutError:
+                raise _explain_silence(address) from None
+            if version != SPOKEN:
+                raise WorkerUnavailable(other_version(address, version))
+            memories = [rpc.memory(device) for device in range(rpc.count_devices())]
+            for _ in range(num_round_trips):
+                began = monotonic()
+                rpc.count_devices()
+                times.append(monotonic() - began)
+    except (NotRpc, ConnectionResetError, BrokenPipeError):
+        raise WorkerUnavailable(
+            f"{address} is not a worker: something else answers there, or a worker of another"
+            " version; run `specchat worker` of this version there, or correct --worker"
+        ) from None
+    except TimeoutError:
+        raise WorkerUnavailable(
+            f"the worker {address} does not answer: check the address and the firewall, or leave"
+            " out --worker"
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise WorkerUnavailable(
+            f"the worker {address} is not reachable ({reason}): start `specchat worker` there, or"
+            " leave out --worker"
+        ) from None
+    health = _health_of(address)
+    devices = [
+        OfferedDevice(f"device {number}", "", "gpu", each.free, each.total)
+        for number, each in enumerate(memories)
+    ]
+    if health and len(health.devices) == len(devices):
+        devices = list(health.devices)
+    return WorkerReport(
+        address,
+        version,
+        tuple(map(_harmless, devices)),
+        median(times) if times else 0.0,
+        health is not None,
+        health or HealthReport(),
+    )
+
+
+def other_version(address: WorkerAddress, version: Sequence[int]) -> str:
+    """Return the line about a worker of another version of the RPC protocol."""
+    theirs, ours = (".".join(map(str, each)) for each in (version, SPOKEN))
+    return (
+        f"the worker {address} speaks version {theirs} of llama.cpp's RPC protocol, not {ours}:"
+        " install the same version of specchat on both machines"
+    )
+
+
+def _explain_silence(address: WorkerAddress) -> Exception:
+    """Return the error for a server that accepts a connection and says nothing."""
+    try:
+        health = ask_for_report(address, ANSWER_SECONDS)
+    except (OSError, NoHealth):
+        return WorkerUnavailable(
+            f"the worker {address} accepts connections and does not answer: it is stopped, or busy"
+            " with another client; restart it, or leave out --worker"
+        )
+    clients = ", ".join(_clean(each) for each in health.clients)
+    return _Busy(
+        f"the worker {address} is busy with another client{f' ({clients})' * bool(clients)}: wait"
+        " for that, or start another worker with another --port"
+    )
+
+
+def _health_of(address: WorkerAddress) -> HealthReport | None:
+    with suppress(OSError, NoHealth):
+        return ask_for_report(address, ANSWER_SECONDS)
+    return None
+
+
+def _harmless(device: OfferedDevice) -> OfferedDevice:
+    """Return a device whose texts and numbers can be shown and added up."""
+    return replace(
+        device,
+        name=_clean(device.name),
+        description=_clean(device.description),
+        free=_within(device.free),
+        total=_within(device.total),
+    )
+
+
+def _clean(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text)[:LONGEST_NAME]
+
+
+def _within(num_bytes: int) -> int:
+    return max(0, min(num_bytes, MOST_BYTES))

@@ -1,0 +1,116 @@
+"""Watches over the workers of a loaded target: one that is gone or stands still ends the engine."""
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from time import monotonic
+
+from specchat.options.worker_address import WorkerAddress
+from specchat.workers.health import NoHealth, ask_for_id
+from specchat.workers.worker_probe import WorkerReport
+
+INTERVAL_SECONDS = 2.0
+SILENCE_SECONDS = 3.0
+"""How long a worker may take to say that it is alive; twice that is too long."""
+LOAD_SECONDS = 10.0
+"""How long a worker may take to answer llama.cpp's first request."""
+REACH_SECONDS = 1.0
+TO_CONTINUE = "start it again there, or go on without --worker"
+
+LostCallback = Callable[[str], None]
+"""Called once, with one line, from another thread; it should end the process."""
+
+LOST = 1
+"""The exit code of a process that cannot go on without a worker."""
+
+
+def end_process(line: str) -> None:
+    """Print why, and end this process: llama.cpp can do nothing else without a worker."""
+    print(f"\nspecchat: {line}", file=sys.stderr, flush=True)
+    os._exit(LOST)
+
+
+class WorkerWatch(AbstractContextManager["WorkerWatch"]):
+    """Asks each worker with a health port every two seconds whether it is alive."""
+
+    def __init__(self, reports: Sequence[WorkerReport], on_lost: LostCallback) -> None:
+        """Start the threads: one for each worker with a health port, one for what has a limit."""
+        self._all = [report.address for report in reports]
+        self._on_lost = on_lost
+        self._is_over = threading.Event()
+        self._first = threading.Lock()
+        self._waiting: dict[WorkerAddress, float] = {}
+        for address in [report.address for report in reports if report.has_health]:
+            threading.Thread(target=self._watch, args=(address,), name="watch", daemon=True).start()
+        threading.Thread(target=self._time, name="watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._is_over.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def connecting(self, address: WorkerAddress) -> Iterator[None]:
+        """Limit the time of llama.cpp's first request to a worker, which it waits for for ever."""
+        self._waiting[address] = monotonic()
+        try:
+            yield
+        finally:
+            del self._waiting[address]
+
+    def connection_lost(self) -> None:
+        """Report that llama.cpp has lost its connection to one of the workers."""
+        dead = [each for each in self._all if not _is_reachable(each)]
+        if len(named := dead or self._all) == 1:
+            self._lose(named[0], "its connection broke" if not dead else "it has ended")
+        else:
+            names = ", ".join(map(str, named))
+            self._report(f"one of the workers {names} stopped answering; {TO_CONTINUE}")
+
+    def _watch(self, address: WorkerAddress) -> None:
+        num_silent, known = 0, ""
+        while not self._is_over.wait(0.0 if num_silent else INTERVAL_SECONDS):
+            try:
+                found = ask_for_id(address, SILENCE_SECONDS)
+                num_silent = 0
+            except TimeoutError:
+                num_silent += 1
+                if num_silent == 2:
+                    self._lose(address, f"no sign of life for {2 * SILENCE_SECONDS:.0f} s")
+                    return
+            except (OSError, NoHealth):
+                if num_silent:
+                    self._lose(address, "it has ended, or its machine is not reachable")
+                    return
+                num_silent = 1
+            else:
+                if known and found != known:
+                    self._lose(address, "it was restarted")
+                    return
+                known = found
+
+    def _time(self) -> None:
+        while not self._is_over.wait(REACH_SECONDS):
+            for address, began in list(self._waiting.items()):
+                if monotonic() - began > LOAD_SECONDS:
+                    self._lose(address, "it serves another client, or it is stopped")
+                    return
+
+    def _lose(self, address: WorkerAddress, reason: str) -> None:
+        self._report(f"the worker {address} stopped answering: {reason}; {TO_CONTINUE}")
+
+    def _report(self, line: str) -> None:
+        if not self._is_over.is_set() and self._first.acquire(blocking=False):
+            self._on_lost(line)
+
+
+def _is_reachable(address: WorkerAddress) -> bool:
+    """Return False if nothing listens at an address."""
+    with suppress(OSError), socket.create_connection((address.host, address.port), REACH_SECONDS):
+        return True
+    return False
