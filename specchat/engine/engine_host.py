@@ -33,6 +33,8 @@ from specchat.logs import log_internal_error, open_log
 LOG = "engine.log"
 FORGET, CLOSE = "forget", "close"
 """To the process: forget every text, or exit."""
+LOSE_SECONDS = 1.0
+"""How long the last message may wait for another one."""
 LEAST_INTERVAL = 0.03
 """Seconds between two messages of an answer. Each takes about 0.3 ms of both processes, so one per
 step would slow fast models down; text still appears within 50 ms."""
@@ -94,6 +96,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """From the process, its last message: why it ends, in one line that names a worker."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """From the process: the chunks of some steps and the statistics after them.
 
@@ -130,8 +139,8 @@ def run(
     try:
         from specchat.engine.local_engine import LocalEngine
 
-        with LocalEngine(loading, host.report) as engine:
-            connection.send(engine.facts)
+        with LocalEngine(loading, host.report, host.lose) as engine:
+            host.send(engine.facts)
             host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
         host.send(_readable(error))
@@ -142,8 +151,11 @@ class _Host:
 
     def __init__(self, connection: Connection, stops: Connection) -> None:
         self._connection, self._stops = connection, stops
+        self._sending = threading.Lock()
         self._stopped = 0
         self._current = 0
+        self._waiting: list[Chunk] = []
+        self._stats = Statistics()
 
     def serve(self, engine: Engine) -> None:
         """Answer requests until the client closes the engine."""
@@ -166,28 +178,55 @@ class _Host:
     def send(self, message: object) -> bool:
         """Send a message; return False if the client is gone."""
         try:
-            self._connection.send(message)
+            with self._sending:
+                self._connection.send(message)
         except OSError:
             return False
         return True
 
+    def lose(self, line: str) -> None:
+        """Send the steps that wait and why the process ends, then end it: from any thread.
+
+        llama.cpp waits for a worker that will not answer, or is about to end the process itself.
+        """
+        if self._sending.acquire(timeout=LOSE_SECONDS):  # else the client does not read
+            with suppress(OSError):
+                if self._waiting:
+                    self._connection.send(Part(self._current, self._stats, tuple(self._waiting)))
+                self._connection.send(Lost(line))
+        os._exit(1)
+
     def _answer(self, engine: Engine, asked: Decode) -> None:
         """Send an answer's chunks, several at a time if steps are fast."""
         self._current = number = asked.number
-        waiting: list[Chunk] = []
         last, error = 0.0, None
         try:
             chunks = engine.begin(replace(asked.request, on_progress=self.report))
+            self._stats = engine.stats
             if number == self._stopped:  # stopped before it began
                 engine.stop()
             for chunk in chunks:
-                waiting.append(chunk)
+                with self._sending:
+                    self._waiting.append(chunk)
                 if perf_counter() - last >= LEAST_INTERVAL:
-                    self.send(Part(number, engine.stats, tuple(waiting)))
-                    waiting, last = [], perf_counter()
+                    self._send_steps(number, engine.stats)
+                    last = perf_counter()
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
-        self.send(Part(number, engine.stats, tuple(waiting), True, error))
+        self._send_steps(number, engine.stats, is_last=True, error=error)
+
+    def _send_steps(
+        self,
+        number: int,
+        stats: Statistics,
+        *,
+        is_last: bool = False,
+        error: Exception | None = None,
+    ) -> None:
+        """Send the steps that wait, which `lose` must neither send again nor miss."""
+        with self._sending, suppress(OSError):
+            self._connection.send(Part(number, stats, tuple(self._waiting), is_last, error))
+            self._waiting.clear()
 
     def _prepare(self, engine: Engine, number: int) -> None:
         """Measure until that is done, or stopped like an answer."""

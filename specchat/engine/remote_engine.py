@@ -27,7 +27,7 @@ from specchat.engine.api import (
     stopping_report,
 )
 from specchat.engine.engine_process import start_process
-from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
+from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError, WorkerUnavailable
 from specchat.gguf import draft_kinds
 from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.logs import failed_assertion, latest_log, log_path, log_size
@@ -59,6 +59,7 @@ class RemoteEngine(Engine):
         self._latest = 0  # the last request, which may not have begun yet
         self._is_prepared = False
         self._is_killed = False  # by this process, not by the system
+        self._lost = ""  # why the process ended, if a worker is lost
         self._sending = threading.Lock()
         self._log_begins = log_size(engine_host.LOG)
         context = multiprocessing.get_context("spawn")
@@ -283,13 +284,20 @@ class RemoteEngine(Engine):
 
     def _receive(self) -> object:
         try:
-            return self._connection.recv()
+            message: object = self._connection.recv()
         except (EOFError, OSError):
             raise self._death() from None
+        if isinstance(message, engine_host.Lost):
+            self._lost = message.line
+            raise self._death()
+        return message
 
     def _death(self) -> SpecchatError:
         self._require_open()
         self._process.join(JOIN_TIMEOUT_SECONDS)
+        if self._lost or self._was_lost():
+            error = EngineFailed if hasattr(self, "facts") else WorkerUnavailable
+            return error(self._lost)
         how = _ending(self._process.exitcode)
         if assertion := failed_assertion(engine_host.LOG, self._log_begins):
             how = f"{how} ({assertion}, see {log_path(engine_host.LOG)})"
@@ -305,6 +313,15 @@ class RemoteEngine(Engine):
         if assertion:
             advice = advice.replace("try again", OTHER_FILE)
         return ModelWontLoad(f"the engine process {how} while loading: {advice}")
+
+    def _was_lost(self) -> bool:
+        """Look for the process's last message among those that were not read."""
+        with suppress(EOFError, OSError):
+            while self._connection.poll():
+                message = self._connection.recv()
+                if isinstance(message, engine_host.Lost):
+                    self._lost = message.line
+        return bool(self._lost)
 
     def _kill(self) -> None:
         if self._process.is_alive():

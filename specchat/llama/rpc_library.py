@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import llama_cpp
 from llama_cpp._ctypes_extensions import load_shared_library
 
 from specchat.errors import WorkerUnavailable
+from specchat.llama.library import api
 
 Handle = ctypes.c_void_p
 AbortCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -31,15 +34,29 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def find_rpc() -> ctypes.CDLL | None:
-    """Return the library, None if llama.cpp was built without it."""
-    try:
-        library: ctypes.CDLL = load_shared_library("ggml-rpc", library_folder())
-    except (FileNotFoundError, OSError, RuntimeError):
-        return None
+    """Return a library with the functions, None if llama.cpp was built without them."""
     for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(library, f"ggml_backend_{name}")  # kept, unlike that of `library[...]`
+        function = getattr(_library("ggml-rpc"), f"ggml_backend_{name}", None)
+        if function is None:
+            return None
         function.restype, function.argtypes = result, arguments
-    return library
+    return _library("ggml-rpc")
+
+
+@cache
+def _library(name: str) -> ctypes.CDLL | None:
+    """Return what holds a library of ggml's, None if there is none.
+
+    That is llama.cpp's own, with all it depends on, where the system searches these, too: loading
+    the file of that name loads a second copy, because wheels have no links.
+    """
+    own: ctypes.CDLL = api._lib  # noqa: SLF001  # there is no public handle
+    if sys.platform != "win32":
+        return own
+    with suppress(OSError, RuntimeError):
+        loaded: ctypes.CDLL = load_shared_library(name, library_folder())
+        return loaded
+    return None
 
 
 def require_rpc() -> ctypes.CDLL:
@@ -65,8 +82,9 @@ def on_abort(act: Callable[[bytes], None]) -> object:
         act(message or b"")
 
     callback = AbortCallback(call)
-    library = load_shared_library("ggml-base", library_folder())
-    set_callback = library.ggml_set_abort_callback
+    set_callback: Any = getattr(_library("ggml-base"), "ggml_set_abort_callback", None)
+    if set_callback is None:  # then the end of the process is not explained
+        return None
     set_callback.argtypes, set_callback.restype = [AbortCallback], ctypes.c_void_p
     set_callback(callback)
     return callback

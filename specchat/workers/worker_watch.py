@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from time import monotonic
+from time import monotonic, sleep
 
 from specchat.options.worker_address import WorkerAddress
 from specchat.workers.health import NoHealth, ask_for_id
@@ -18,6 +18,9 @@ SILENCE_SECONDS = 3.0
 LOAD_SECONDS = 10.0
 """How long a worker may take to answer llama.cpp's first request."""
 REACH_SECONDS = 1.0
+POLL_SECONDS = 0.05
+END_SECONDS = 5.0
+"""How long a process may take to end once a loss is reported."""
 TO_CONTINUE = "start it again there, or go on without --worker"
 
 LostCallback = Callable[[str], None]
@@ -64,13 +67,22 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
             del self._waiting[address]
 
     def connection_lost(self) -> None:
-        """Report that llama.cpp has lost its connection to one of the workers."""
-        dead = [each for each in self._all if not _is_reachable(each)]
+        """Report that llama.cpp has lost its connection to one of the workers.
+
+        Where another thread reports that already, wait for it to end the process: ggml would.
+        """
+        dead = list[WorkerAddress]()
+        deadline = monotonic() + REACH_SECONDS  # a port is closed a little later
+        while not dead and monotonic() < deadline:
+            dead = [each for each in self._all if not _is_reachable(each)]
+            sleep(POLL_SECONDS)
         if len(named := dead or self._all) == 1:
             self._lose(named[0], "its connection broke" if not dead else "it has ended")
         else:
             names = ", ".join(map(str, named))
             self._report(f"one of the workers {names} stopped answering; {TO_CONTINUE}")
+        if not self._is_over.is_set():
+            sleep(END_SECONDS)
 
     def _watch(self, address: WorkerAddress) -> None:
         num_silent, known = 0, ""
