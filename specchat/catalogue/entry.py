@@ -34,7 +34,7 @@ class Entry:
 
     `memory_gb` is the memory of both models with caches and buffers, by context size in tokens.
     `first_guess` is what others report about such a pair: `acceptance`, a share of the drafted
-    tokens.
+    tokens. `workers` are the addresses of machines that hold layers of the target.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Entry:
     memory_gb: Mapping[int, float] = field(default_factory=dict, hash=False)
     first_guess: Mapping[str, float] = field(default_factory=dict, hash=False)
     is_recommended: bool = False
+    workers: tuple[str, ...] = ()
 
     @property
     def experimental(self) -> str:

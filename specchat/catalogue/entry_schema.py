@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.errors import CatalogueError, InvalidOption, SettingsError
 from specchat.hub.references import Reference, Wheel
-from specchat.options.declarations import Sampling
+from specchat.options.declarations import LoadOptions, Sampling
 from specchat.options.option import Option
 from specchat.settings.positions import KeyPath, find_lines
 from specchat.settings.toml_file import load_file, read_file
@@ -50,6 +50,7 @@ PAIR: Schema = {
     "sampling": {each.key: each for each in Sampling.fields() if each.table},
     "target": FILE_OR_NAME,
     "draft": FILE_OR_NAME,
+    "workers": next(each for each in LoadOptions.fields() if each.key == "workers"),
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}

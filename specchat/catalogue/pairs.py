@@ -32,7 +32,8 @@ NEW_FILE = """\
 class Pair:
     """A named target with its draft model, and the sampling that its makers recommend.
 
-    `first_guess` is the acceptance rate that others report, or None.
+    `first_guess` is the acceptance rate that others report, or None. `workers` are the addresses of
+    machines that hold layers of the target.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Pair:
     draft: Path | None
     sampling: Mapping[str, float]
     first_guess: float | None = None
+    workers: tuple[str, ...] = ()
 
     def with_draft(self, draft: Path | None) -> "Pair":
         """Return the pair with another draft model and no reported acceptance rate."""
@@ -182,4 +184,4 @@ def _pair(entry: Entry) -> Pair | None:
     if target is None or (entry.draft and draft is None):
         return None
     guess = entry.first_guess.get("acceptance")
-    return Pair(entry.name, entry.description, target, draft, entry.sampling, guess)
+    return Pair(entry.name, entry.description, target, draft, entry.sampling, guess, entry.workers)

@@ -169,6 +169,9 @@ def _add_models(commands: Commands) -> None:
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
     add_options(doctor, NETWORK)  # does not read the settings: it also diagnoses broken ones
+    (worker,) = (option for option in LoadOptions.fields() if option.key == "workers")
+    help_text = "also check this worker, repeatable (default: those of the settings)"
+    add_option(doctor, worker, default=None, help=help_text)
     help_text = "check that speculation does not change the output"
     check = _command(commands, "check", help_text, MEASURED)
     _add_measured(check, "draft_length")

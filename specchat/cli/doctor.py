@@ -10,13 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
+from specchat import __version__
 from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import DONE, FAILED, print_json, show_line
 from specchat.doctor import Finding, backend, host
 from specchat.doctor.system_gpus import find_system_gpus
+from specchat.doctor.worker_checks import check_worker
 from specchat.errors import SpecchatError
 from specchat.hub.client import go_offline, is_offline
 from specchat.llama.child_process import ask_for_build
+from specchat.options.worker_address import WorkerAddress, worker_address
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.settings.sources import read_settings
 
@@ -28,11 +31,14 @@ NARROWEST = 40
 
 def run(arguments: argparse.Namespace) -> int:
     """Print findings as they arrive; return 1 if there is a problem."""
+    workers: Sequence[str] = arguments.workers or ()
     with suppress(SpecchatError):  # check_settings reports unreadable settings
-        if read_settings()["network.offline"]:
+        settings = read_settings()
+        if settings["network.offline"]:
             go_offline()
+        workers = workers or settings["model.workers"]
     findings = []
-    for finding in _examine():
+    for finding in _examine([worker_address(each) for each in workers]):
         show_line()
         findings.append(finding)
         if not arguments.json:
@@ -46,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if is_well else FAILED
 
 
-def _examine() -> Iterator[Finding]:
+def _examine(workers: Sequence[WorkerAddress]) -> Iterator[Finding]:
     """Yield the findings of all checks; the progress line names the slow ones."""
     yield host.check_specchat()
     show_line("loading llama.cpp")
@@ -61,6 +67,9 @@ def _examine() -> Iterator[Finding]:
     yield backend.check_gpus(gpus)
     show_line("decoding on the GPU")
     yield backend.check_offload(build, gpus)
+    for worker in workers:
+        show_line(f"asking the worker {worker}")
+        yield check_worker(worker, build, __version__)
     yield host.check_memory()
     yield host.check_disk()
     yield from host.check_folders()

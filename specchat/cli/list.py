@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     Pairs with a mistake in the user's own models.toml are left out, with a notice.
     """
-    machine = find_machine()
+    machine = find_machine(arguments.settings["model.workers"])
     catalogue = read_catalogue()
     if catalogue.complaint:
         say(f"not all pairs are listed: {catalogue.complaint}")

@@ -161,12 +161,17 @@ def _naming_setting(arguments: argparse.Namespace, name: str) -> Iterator[None]:
 
 
 def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
-    """Return how to load a pair, with a draft model or head only if the drafter can use it."""
+    """Return how to load a pair, with a draft model or head only if the drafter can use it.
+
+    The pair's workers are used unless the user has set others, or none.
+    """
     draft = pair.draft
     if draft and drafter != AUTO:
         kind = kind_of_file(read_header(draft))
         draft = draft if may_use(drafter, kind.sort) else None
-    of_pair = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
+    of_pair: dict[str, Any] = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
+    if "workers" not in arguments.settings.given_values(LoadOptions):
+        of_pair["workers"] = pair.workers
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})
 
 

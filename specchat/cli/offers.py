@@ -137,10 +137,12 @@ def _outlook_of_files(choice: PairChoice, held_bytes: int) -> Outlook:
     loading = choice.loading
     options = LoadOptions(**loading.values(LoadOptions))
     try:
-        found = foresee(loading.target, loading.draft, options, find_machine(), held_bytes)
+        machine = find_machine(loading.workers)
+        found = foresee(loading.target, loading.draft, options, machine, held_bytes)
     except SpecchatError as error:
         return Outlook(target=loading.target.name, fits=False, notice=str(error))
-    rooms = (("GPU memory", found.gpus), ("memory", found.host))
+    on_gpus = "GPU and worker memory" if loading.workers else "GPU memory"
+    rooms = ((on_gpus, found.gpus), ("memory", found.host))
     return Outlook(
         target=loading.target.name,
         drafts=_drafts_text(found, loading.draft, str(choice.options.get("drafter", AUTO))),

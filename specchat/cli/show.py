@@ -1,7 +1,7 @@
 """`specchat show`: the facts about a pair, a file or a local model."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
@@ -28,7 +28,7 @@ from specchat.hub.cache import find_present
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.options.declarations import LoadOptions, think_values
 from specchat.passes.learned_cache import LearnedCache
-from specchat.planning.device import find_machine
+from specchat.planning.device import Machine, find_machine
 from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
 from specchat.planning.planner import why_chains
@@ -46,7 +46,10 @@ MAX_ARRAY_LENGTH = 20
 def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
-    about = _about_pair(entry) if entry else _about_file(find_file(arguments.name))
+    workers: Sequence[str] = arguments.settings["model.workers"]
+    about = (
+        _about_pair(entry, workers) if entry else _about_file(find_file(arguments.name), workers)
+    )
     facts = _pair_lines(about) if entry else _file_lines(about)
     lines = [
         f"{name:<12} {line}".rstrip()
@@ -69,10 +72,11 @@ def find_file(name: str) -> Path:
     return file_of(name)
 
 
-def _about_pair(entry: Entry) -> dict[str, Any]:
+def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
     paths = entry.paths
     installed = [path for path in paths if path]
     memory = memory_of(*installed) if installed == paths else memory_of_entry(entry)
+    machine = find_machine(entry.workers or workers)
     models: dict[str, Any] = {}
     for role, file, path in zip(("target", "draft"), entry.files, paths, strict=False):
         wheel = file.wheel if isinstance(file, Reference) else None
@@ -88,19 +92,20 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         **record_of(entry),
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
-        "memory": [_about_memory(each) for each in memory],
+        "memory": [_about_memory(each, machine) for each in memory],
+        "workers": list(entry.workers),
         "chains_reason": _why_chains(*installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
 
 
-def _about_file(path: Path) -> dict[str, Any]:
+def _about_file(path: Path, workers: Sequence[str]) -> dict[str, Any]:
     drafts, about = find_drafts(path), _about_model(read_header(path))
     memory = memory_of(path) if about["generates_text"] else []
     return {
         **about,
-        "memory": [_about_memory(each) for each in memory],
+        "memory": [_about_memory(each, find_machine(workers)) for each in memory],
         "chains_reason": _why_chains(path) if about["generates_text"] else None,
         **_about_exactness(path),
         "drafts": {
@@ -123,12 +128,12 @@ def _why_chains(target: Path, draft: Path | None = None) -> str | None:
     return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
 
 
-def _about_memory(memory: Memory) -> dict[str, Any]:
+def _about_memory(memory: Memory, machine: Machine) -> dict[str, Any]:
     return {
         "context": memory.ctx,
         "bytes": memory.num_bytes,
         "is_exact": memory.is_exact,
-        "fit": judge(memory.num_bytes, find_machine()),
+        "fit": judge(memory.num_bytes, machine),
     }
 
 
@@ -203,6 +208,7 @@ def _pair_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield "workers", ", ".join(about["workers"])
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())

@@ -118,9 +118,9 @@ class Machine:
     @property
     def room_on_gpus(self) -> int:
         """The bytes for models on all GPUs together; integrated ones share the host's."""
-        total = sum(gpu.room for gpu in self.gpus or ())
-        is_shared = any(gpu.kind == "integrated" for gpu in self.gpus or ())
-        return min(total, self.free or 0) if is_shared else total
+        own = sum(gpu.room for gpu in self.gpus or () if gpu.kind != "integrated")
+        shared = sum(gpu.room for gpu in self.gpus or () if gpu.kind == "integrated")
+        return own + min(shared, self.free or 0)
 
     @property
     def room_in_all(self) -> int:
@@ -143,11 +143,12 @@ class _ReportedGpus:
     gpus: tuple[Device, ...]
 
 
-def find_machine() -> Machine:
-    """Return the free memory and the GPUs that llama.cpp last reported."""
+def find_machine(workers: Iterable[str] = ()) -> Machine:
+    """Return the free memory and the GPUs that llama.cpp last reported, and those of workers."""
     known = read_json(gpus_path(), _ReportedGpus, None)
     gpus = known.gpus if known and known.build == _installed_build() else None
-    return Machine(available_bytes(), gpus)
+    remote = known_workers(workers)
+    return Machine(available_bytes(), (*remote, *(gpus or ())) if remote else gpus)
 
 
 def gpus_path() -> Path:

@@ -1,0 +1,76 @@
+"""Checks of workers: whether they can be used, how far away they are, and what they lend."""
+
+from collections.abc import Iterator
+
+from specchat.doctor import Finding
+from specchat.doctor.repairs import rebuild
+from specchat.errors import WorkerUnavailable
+from specchat.llama.child_process import BuildReport, ChildResult
+from specchat.options.worker_address import WorkerAddress
+from specchat.planning.device import as_devices
+from specchat.wording import size_text
+from specchat.workers.health import Transfer, measure_transfer
+from specchat.workers.worker_probe import WorkerReport, probe_worker
+
+NAME = "worker"
+NUM_ROUND_TRIPS = 20
+TRANSFER_BYTES, TRANSFER_SECONDS = 32 << 20, 2.0
+SLOW_SECONDS = 2e-3
+SLOW_TRANSFER = 100e6
+"""Bytes per second of a fast network's tenth: at this rate 10 GB of weights take 100 s."""
+MILLISECONDS = 1e3
+
+
+def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], version: str) -> Finding:
+    """Check that a worker can be used by this `version` of specchat, and measure the network."""
+    if build.report and not build.report.can_use_workers:
+        detail = f"{address} cannot be used: llama.cpp was built here without its RPC backend"
+        return Finding(NAME, "problem", detail, rebuild())
+    try:
+        report = probe_worker(address, NUM_ROUND_TRIPS, patience=0.0)
+    except WorkerUnavailable as error:
+        return Finding(NAME, "problem", str(error))
+    moved = Transfer()
+    if report.has_health:
+        try:
+            moved = measure_transfer(address, TRANSFER_BYTES, TRANSFER_SECONDS)
+        except OSError:
+            moved = Transfer()
+    devices = ", ".join(
+        f"{device.label} ({size_text(device.free)} of {size_text(device.total)} free)"
+        for device in as_devices(report)
+    )
+    latency = f"a request takes {MILLISECONDS * report.round_trip:.2g} ms"
+    rate = f", {size_text(moved.per_second)}/s" if moved.num_bytes else ""
+    cache = _cache_text(report)
+    warnings = list(_warnings(report, moved, build, version))
+    detail = "; ".join(filter(None, (devices, f"{latency}{rate}", cache, *warnings)))
+    return Finding(NAME, "warning" if warnings else "ok", detail)
+
+
+def _cache_text(report: WorkerReport) -> str:
+    health = report.health
+    if not health.cache_limit:
+        return ""
+    return f"cache {size_text(health.cache_bytes)} of at most {size_text(health.cache_limit)}"
+
+
+def _warnings(
+    report: WorkerReport, moved: Transfer, build: ChildResult[BuildReport], version: str
+) -> Iterator[str]:
+    """Yield what is worth knowing of a worker that can be used."""
+    health = report.health
+    if not report.has_health:
+        yield (
+            "it has no health port, so nothing notices when it hangs: run `specchat worker` there,"
+            f" and forward port {report.address.health_port} too"
+        )
+    elif health.specchat != version:
+        yield f"it runs specchat {health.specchat}, this machine {version}: install the same one"
+    theirs = health.llama.partition(":")[0]
+    if build.report and theirs and theirs != build.report.version:
+        yield f"its llama.cpp is another one ({theirs}): answers may differ in the last bits"
+    if report.round_trip > SLOW_SECONDS:
+        yield "the network is slow to answer, and each pass waits for it: use a cable, not Wi-Fi"
+    if moved.num_bytes and moved.per_second < SLOW_TRANSFER:
+        yield "weights take long to send: start it with --cache SIZE, which keeps them there"
