@@ -25,6 +25,7 @@ from specchat.options.declarations import (
     WorkerOptions,
 )
 from specchat.options.option import Option
+from specchat.options.option_fields import Options
 
 DESCRIPTION = "Chat with a language model on your own machine, with speculative decoding."
 EPILOG = (
@@ -147,7 +148,7 @@ def _add_answering(commands: Commands) -> None:
 def _add_worker(commands: Commands) -> None:
     help_text = "lend this machine's devices to specchat on another machine"
     worker = _command(commands, "worker", help_text)
-    for option in WorkerOptions.fields():
+    for option in (*WorkerOptions.fields(), *_named(LoadOptions, "threads")):
         add_option(worker, option, default=None)
     _add_flag(worker, "--clear-cache", "delete what --cache has kept, and end")
 
@@ -169,7 +170,7 @@ def _add_models(commands: Commands) -> None:
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
     add_options(doctor, NETWORK)  # does not read the settings: it also diagnoses broken ones
-    (worker,) = (option for option in LoadOptions.fields() if option.key == "workers")
+    (worker,) = _named(LoadOptions, "workers")
     help_text = "also check this worker, repeatable (default: those of the settings)"
     add_option(doctor, worker, default=None, help=help_text)
     help_text = "check that speculation does not change the output"
@@ -218,6 +219,11 @@ def _add_deriving(commands: Commands) -> None:
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")
     _add_flag(derive, "--history", "with --train: also train on the questions in your chats")
     _add_flag(derive, "--keep-slower", "keep the draft even if no speedup is predicted")
+
+
+def _named(declared: type[Options], key: str) -> list[Option]:
+    """Return the option of a name."""
+    return [option for option in declared.fields() if option.key == key]
 
 
 def _seconds(text: str) -> float:

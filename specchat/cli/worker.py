@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = {each.key: getattr(arguments, each.key) for each in WorkerOptions.fields()}
     options = WorkerOptions(**{key: value for key, value in given.items() if value is not None})
     try:
-        _serve(options)
+        _serve(options, arguments.threads)
     except KeyboardInterrupt:
         _leave(INTERRUPTED)  # not `return`: the thread in native code would hold the process
     except SpecchatError as error:
@@ -67,10 +67,10 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _serve(options: WorkerOptions) -> None:
+def _serve(options: WorkerOptions, threads: int | None) -> None:
     if options.cache:
         os.environ["GGML_RPC_DEBUG"] = "1"  # before llama.cpp is loaded: `TensorCache` needs it
-    address = WorkerAddress(options.host.strip("[]"), options.port)
+    address = WorkerAddress(options.worker_host.strip("[]"), options.worker_port)
     family, place = _resolve(address)
     log = _ClientLog()
     from specchat.llama.library import build
@@ -79,7 +79,7 @@ def _serve(options: WorkerOptions) -> None:
     server = WorkerServer(options.devices, log.follow)
     cache = None
     if options.cache:
-        cache = TensorCache(cache_folder(options.port), options.cache, say)
+        cache = TensorCache(cache_folder(options.worker_port), options.cache, say)
     version: RpcVersion = (0, 0, 0)
 
     def report() -> HealthReport:
@@ -93,11 +93,7 @@ def _serve(options: WorkerOptions) -> None:
             cache_limit=cache.limit if cache else 0,
         )
 
-    health = _bound(
-        address.health_port,
-        lambda: HealthServer(family, (place[0], address.health_port), report),
-    )
-    threads = options.threads or num_cores()
+    threads = threads or num_cores()
     if family == socket.AF_INET:
         version = _bound(address.port, lambda: server.serve(place[0], address.port, threads, cache))
     else:  # llama.cpp listens with IPv4 alone
@@ -105,6 +101,10 @@ def _serve(options: WorkerOptions) -> None:
         inner = _free_port()
         version = server.serve(LOOPBACK, inner, threads, cache)
         Relay(listening, LOOPBACK, inner)
+    health = _bound(
+        address.health_port,
+        lambda: HealthServer(family, (place[0], address.health_port), report),
+    )
     health.start()
     _announce(address, server.devices, cache)
     if not ipaddress.ip_address(place[0]).is_loopback:

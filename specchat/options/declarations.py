@@ -70,8 +70,10 @@ def _split(given: object) -> tuple[float, ...]:
 def _workers(given: object) -> tuple[str, ...]:
     """Return the addresses of workers in full, each once; a text may have several with commas."""
     parts = [part for each in _stop_strings(given) for part in each.split(",")]
-    if parts == [NO_WORKERS]:
-        return ()
+    if NO_WORKERS in parts:
+        parts.remove(NO_WORKERS)
+        if parts:
+            raise ValueError(given)
     found = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
     if len(found) > MOST_GPUS:
         raise ValueError(given)
@@ -457,25 +459,19 @@ class ServerOptions(Options):
 class WorkerOptions(Options):
     """What `specchat worker` lends, and where it listens; none of them is a setting."""
 
-    host: str = declare(
+    worker_host: str = declare(
         "127.0.0.1",
         "The address to listen on; there is no password and no encryption.",
+        flag="--host",
         metavar="HOST",
         is_setting=False,
     )
-    port: int = declare(
+    worker_port: int = declare(
         USUAL_PORT,
         "The port to listen on; the next one is for its health.",
+        flag="--port",
         minimum=1,
         maximum=LARGEST_PORT,
-        is_setting=False,
-    )
-    threads: int | None = declare(
-        None,
-        "CPU threads; auto uses the physical cores.",
-        minimum=1,
-        maximum=512,
-        none="auto",
         is_setting=False,
     )
     devices: Sequence[str] = declare(

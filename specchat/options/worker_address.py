@@ -17,7 +17,7 @@ class WorkerAddress:
     """Where a worker listens; `host` has no brackets."""
 
     host: str
-    port: int = USUAL_PORT
+    port: int
 
     def __str__(self) -> str:
         return f"{self.shown_host}:{self.port}"

@@ -38,6 +38,10 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     ),
     "split_mode": (["layer", "row", "none"], ["maybe", 0, None]),
     "main_gpu": ([0, 15], [-1, 16]),
+    "workers": (
+        ["a:1", "A", ["10.0.0.2", "[::1]:50052"], "a,b:2", "none", ()],
+        ["", "a:0", "::1", "a:b", "[x]", "a b", "a:65535", ["none", "a"], 3, None],
+    ),
     "threads": ([1, 512, None, "auto"], [0, 513]),
     "batch": ([1, 512, 65536], [0, 65537]),
     "flash_attention": (["auto", "on", "off"], ["maybe", True]),
@@ -76,7 +80,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
     "batch", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens", "origin",
-    "pair", "statistics", "system_prompt", "target", "temperature",
+    "pair", "statistics", "system_prompt", "target", "temperature", "workers",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 
