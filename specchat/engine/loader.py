@@ -35,7 +35,7 @@ from specchat.planning.host_resources import available_bytes, num_processors, nu
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
-from specchat.planning.planner import Planner, why_chains
+from specchat.planning.planner import Planner, require_whole_layers, why_chains
 from specchat.workers.worker_probe import probe_worker
 from specchat.workers.worker_watch import LostCallback, WorkerWatch, end_process
 
@@ -212,6 +212,7 @@ def load_pair(
     `on_lost` is called if a worker stops answering, from then on until the pair is closed. Raises
     as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
+    require_whole_layers(loading)
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))
     header, of_draft, no_head_reason = _headers_of(loading)
     loading = replace(loading, draft=None) if no_head_reason else loading

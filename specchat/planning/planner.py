@@ -45,7 +45,6 @@ class Planner:
         if draft is not None:
             require_cache_types(draft, options, "" if draft.kind.is_head else ", or --draft none")
         self._host = host_of(devices)
-        _require_layers(options)
         gpus = planned_gpus(devices)
         is_split = options.split_mode != "none"
         self.gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
@@ -273,7 +272,7 @@ class Planner:
         return "memory is short: " + ", ".join(parts) if parts else None
 
 
-def _require_layers(options: LoadOptions) -> None:
+def require_whole_layers(options: LoadOptions) -> None:
     """Raise InvalidOption unless workers hold whole layers, which is all they can."""
     if options.workers and options.split_mode != "layer":
         raise InvalidOption(

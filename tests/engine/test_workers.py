@@ -1,0 +1,366 @@
+"""A target split over this process and workers: the same text, and one line when one is lost."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from scripts.support.worker_process import (
+    OtherServer,
+    WorkerProcess,
+    free_ports,
+    of_version,
+    saying,
+    silence,
+)
+from specchat.engine import Engine
+from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
+from specchat.llama.rpc_library import find_rpc
+from specchat.options.worker_address import WorkerAddress
+from specchat.planning.device import known_workers
+from specchat.workers import health, worker_probe, worker_watch
+from specchat.workers.health import HealthReport
+from specchat.workers.health_server import HealthServer
+from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
+from specchat.workers.worker_probe import WorkerReport, probe_worker
+from specchat.workers.worker_watch import WorkerWatch
+
+pytestmark = pytest.mark.skipif(
+    find_rpc() is None, reason="this llama.cpp was built without its RPC backend"
+)
+
+EXACT: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "flash_attention": "on",
+    "cache_type_k": "f32",
+    "cache_type_v": "f32",
+    "learn": False,
+}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+LONG: dict[str, Any] = {"max_tokens": 20_000, "temperature": 0.0, "drafter": "none"}
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[list[WorkerProcess]]:
+    """Two workers, which serve one test after the other."""
+    with WorkerProcess() as first, WorkerProcess() as second:
+        yield [first, second]
+
+
+def addresses(workers: list[WorkerProcess]) -> list[str]:
+    """Return the addresses of workers as a user writes them."""
+    return [str(worker.address) for worker in workers]
+
+
+def answer(engine: Engine, **options: Any) -> list[int]:
+    """Decode a greedy answer and return its tokens."""
+    options = {"temperature": 0.0, "max_tokens": 60} | options
+    return [token for chunk in engine.generate(PROMPT, **options) for token in chunk.tokens]
+
+
+def test_a_target_split_over_workers_gives_the_same_tokens(
+    two_workers: list[WorkerProcess], tiny: WriteModel
+) -> None:
+    """Plainly and with a draft model, which stays here; each worker holds some layers."""
+    target, draft = tiny("llama"), tiny("llama", "half right")
+    with Engine.load(target, **EXACT) as local:
+        expected = answer(local, drafter="none")
+    layers = 3
+    split: dict[str, Any] = {
+        "workers": addresses(two_workers),
+        "gpu_layers": layers,
+        "tensor_split": "1,2",
+    }
+    with Engine.load(target, draft, process=True, **split, **EXACT) as engine:
+        assert [answer(engine, drafter=each, draft_length=4) for each in ("none", "model")] == [
+            expected
+        ] * 2
+        assert engine.stats.accepted > 0
+        assert f"{layers} of" in engine.facts.plan
+        assert "layers of the target on the workers, draft on the CPU" in engine.facts.plan
+        for worker in two_workers:
+            port = worker.address.port
+            assert f"on 127.0.0.1:{port}" in engine.facts.gpu
+            assert f"CPU on 127.0.0.1:{port}" in engine.facts.plan
+            assert probe_clients(worker) == ("127.0.0.1",)
+        assert engine.facts.gpu_total > 0
+    assert [each.worker for each in known_workers(addresses(two_workers))] == addresses(two_workers)
+
+
+def probe_clients(worker: WorkerProcess) -> tuple[str, ...]:
+    """Return the clients that a worker says it has."""
+    return health.ask_for_report(worker.address, 5).clients
+
+
+def test_devices_of_workers_are_used_only_where_they_are_named(
+    two_workers: list[WorkerProcess], tiny: WriteModel
+) -> None:
+    """Two engines in this process, and only one has a worker, which is free afterwards."""
+    with Engine.load(tiny("llama"), workers=addresses(two_workers)[:1], **EXACT) as split:
+        with Engine.load(tiny("llama"), **EXACT) as local:
+            assert local.facts.gpu == ""
+            assert local.facts.plan.startswith("all on the CPU")
+            assert answer(local) == answer(split)
+        assert split.facts.plan.startswith("target on the worker")
+    deadline = time.monotonic() + 5
+    while probe_clients(two_workers[0]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert probe_clients(two_workers[0]) == ()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
+    how: signal.Signals, tiny: WriteModel
+) -> None:
+    """Where it is killed llama.cpp would end the process, where it is stopped wait for ever."""
+    options = EXACT | {"ctx": 30_000}
+    with Engine.load(tiny("llama"), **options) as local:
+        expected = answer(local, max_tokens=30, drafter="none")
+    with (
+        WorkerProcess() as worker,
+        Engine.load(
+            tiny("llama"), process=True, workers=[str(worker.address)], **options
+        ) as engine,
+    ):
+        tokens: list[int] = []
+        with pytest.raises(EngineFailed) as raised:  # noqa: PT012  # the tokens so far count
+            for chunk in engine.generate(PROMPT, **LONG):
+                tokens += chunk.tokens
+                if len(tokens) == 30:
+                    worker.process.send_signal(how)
+        said = str(raised.value)
+        assert said.startswith(f"the worker {worker.address} stopped answering: ")
+        assert "SIGABRT" not in said
+        assert tokens[:30] == expected
+        with pytest.raises(EngineFailed, match=r"^the worker .* stopped answering"):
+            engine.check()
+    if how == signal.SIGKILL:
+        with pytest.raises(WorkerUnavailable, match=r"is not reachable \(connection refused\)"):
+            Engine.load(tiny("llama"), process=True, workers=[str(worker.address)], **options)
+
+
+def test_a_worker_lost_between_answers_is_noticed(tiny: WriteModel) -> None:
+    """Nobody waits for anything then."""
+    with (
+        WorkerProcess() as worker,
+        Engine.load(tiny("llama"), process=True, workers=[str(worker.address)], **EXACT) as engine,
+    ):
+        answer(engine)
+        worker.kill()
+        deadline = time.monotonic() + 10
+        with pytest.raises(EngineFailed, match="it has ended, or its machine"):  # noqa: PT012
+            while time.monotonic() < deadline:
+                engine.check()
+                time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (of_version(6, 1, 0), "speaks version 6.1.0 of llama.cpp's RPC protocol, not 7.0.0"),
+        (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "is not a worker: something else answers"),
+        (saying(b""), "is not a worker: something else answers"),
+        (silence, "accepts connections and does not answer: it is stopped, or busy"),
+    ],
+)
+def test_what_is_no_worker_of_this_version_is_refused(
+    server: Any, said: str, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before llama.cpp asks, which would end the process or wait."""
+    monkeypatch.setattr(worker_probe, "ANSWER_SECONDS", 0.3)
+    with OtherServer(server) as other, pytest.raises(WorkerUnavailable) as raised:
+        Engine.load(tiny("llama"), workers=[str(other.address)], **EXACT)
+    assert said in str(raised.value)
+    assert str(other.address) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_busy_worker_is_refused(
+    two_workers: list[WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves one client; another waits a little, in case that one is going."""
+    monkeypatch.setattr(worker_probe, "ANSWER_SECONDS", 0.3)
+    address = two_workers[0].address
+    with rpc_connection(address.host, address.port, 5, 5) as client:
+        assert client.hello() == SPOKEN
+        with pytest.raises(WorkerUnavailable, match=r"busy with another client \(127\.0\.0\.1\)"):
+            probe_worker(address, patience=0.5)
+        threading.Timer(0.5, lambda: client.peer.shutdown(socket.SHUT_RDWR)).start()
+        assert probe_worker(address).devices[0].name == "CPU"
+
+
+def test_the_protocol_is_that_of_the_installed_llama_cpp(two_workers: list[WorkerProcess]) -> None:
+    """Its version is a constant, because the library does not say it."""
+    report = probe_worker(two_workers[0].address)
+    assert report.version == SPOKEN == tuple(report.health.rpc)
+    assert report.has_health
+    assert report.round_trip > 0
+
+
+def test_a_server_without_a_health_port_can_be_used(
+    two_workers: list[WorkerProcess], tiny: WriteModel
+) -> None:
+    """Such as llama.cpp's own rpc-server; a notice says that it may hang unnoticed."""
+    worker = two_workers[0].address
+
+    def pass_on(near: socket.socket) -> None:
+        with socket.create_connection((worker.host, worker.port)) as far:
+            back = threading.Thread(target=copy, args=(far, near))
+            back.start()
+            copy(near, far)
+            back.join()
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        while part := source.recv(1 << 16):
+            target.sendall(part)
+        target.shutdown(socket.SHUT_WR)
+
+    with (
+        OtherServer(pass_on) as other,
+        Engine.load(tiny("llama"), process=True, workers=[str(other.address)], **EXACT) as engine,
+    ):
+        assert f"{other.address} cannot say whether it hangs" in " ".join(engine.facts.notices)
+        assert len(answer(engine)) == 60
+
+
+def test_only_whole_layers_are_split_over_workers(tiny: WriteModel) -> None:
+    """Rows cannot be, and a single GPU is none."""
+    for mode in ("row", "none"):
+        with pytest.raises(InvalidOption, match="needs --split-mode layer"):
+            Engine.load(tiny("llama"), workers=["127.0.0.1"], split_mode=mode, **EXACT)
+
+
+class Lost:
+    """Keeps what a watch reports."""
+
+    def __init__(self) -> None:
+        """Nothing is lost yet."""
+        self.lines: list[str] = []
+        self.is_known = threading.Event()
+
+    def __call__(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+        self.is_known.set()
+
+
+def watched(address: WorkerAddress) -> list[WorkerReport]:
+    """Return a report of a worker with a health port."""
+    return [WorkerReport(address, SPOKEN, (), 0.0, has_health=True, health=HealthReport())]
+
+
+def test_a_restarted_worker_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is empty, although it answers."""
+    monkeypatch.setattr(worker_watch, "INTERVAL_SECONDS", 0.05)
+    port, lost = free_ports(), Lost()
+    server = HealthServer(socket.AF_INET, ("127.0.0.1", port + 1), HealthReport)
+    server.start()
+    with WorkerWatch(watched(WorkerAddress("127.0.0.1", port)), lost):
+        assert not lost.is_known.wait(0.5)
+        server.id = "another"
+        assert lost.is_known.wait(10)
+    assert "it was restarted" in lost.lines[0]
+    server.shutdown()
+    server.server_close()
+
+
+def test_one_late_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may be late once; twice in a row is too much."""
+    monkeypatch.setattr(worker_watch, "INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(worker_watch, "SILENCE_SECONDS", 0.3)
+    port, lost, num_asked = free_ports(), Lost(), [0]
+
+    def late(peer: socket.socket) -> None:
+        num_asked[0] += 1
+        peer.recv(1 << 10)
+        if num_asked[0] % 2:  # every other time
+            time.sleep(0.4)
+        peer.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"id": "a"}')
+
+    with (
+        OtherServer(late, port + 1),
+        WorkerWatch(watched(WorkerAddress("127.0.0.1", port)), lost),
+    ):
+        deadline = time.monotonic() + 10
+        while num_asked[0] < 6 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert lost.lines == []
+        assert num_asked[0] >= 6
+
+
+def test_a_first_request_that_waits_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another client may come between looking at a worker and connecting to it."""
+    monkeypatch.setattr(worker_watch, "LOAD_SECONDS", 0.2)
+    monkeypatch.setattr(worker_watch, "REACH_SECONDS", 0.05)
+    lost, address = Lost(), WorkerAddress("127.0.0.1", free_ports())
+    with WorkerWatch([], lost) as watch:
+        with watch.connecting(address):
+            pass
+        assert not lost.is_known.wait(0.5)
+        with watch.connecting(address):
+            assert lost.is_known.wait(10)
+    assert "it serves another client, or it is stopped" in lost.lines[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"HTTP/1.0 200 OK\r\n\r\n{",
+        b"HTTP/1.0 200 OK\r\n\r\n[]",
+        b'HTTP/1.0 200 OK\r\n\r\n{"devices": 3}',
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 60_000,
+        b"HTTP/1.0 200 OK\r\n\r\n" + b" " * 70_000,
+        b"HTTP/1.0 500 Oops\r\n\r\n{}",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+)
+def test_a_health_port_may_say_anything(said: bytes) -> None:
+    """What is not a report is none."""
+    port = free_ports()
+
+    def say(peer: socket.socket) -> None:
+        peer.recv(1 << 10)
+        peer.sendall(said)
+
+    with OtherServer(say, port + 1), pytest.raises((health.NoHealth, ConnectionError)):
+        health.ask_for_report(WorkerAddress("127.0.0.1", port), 5)
+
+
+def test_what_a_worker_says_of_its_devices_is_made_harmless(
+    two_workers: list[WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters and impossible numbers do not reach the screen or the plan."""
+    device = health.OfferedDevice("\x1b[31mred", "x" * 9999, "gpu", -5, 2**80)
+    report = HealthReport(devices=(device,))
+    monkeypatch.setattr(worker_probe, "ask_for_report", lambda *_: report)
+    (found,) = probe_worker(two_workers[0].address).devices
+    assert found.name == "?[31mred"
+    assert (len(found.description), found.free, found.total) == (100, 0, 2**50)
+
+
+def test_a_worker_lost_while_loading_is_named(tiny: WriteModel) -> None:
+    """As soon as llama.cpp tells of its progress, the worker ends."""
+    with WorkerProcess() as worker:
+        seen: list[float] = []
+
+        def kill(stage: str, share: float) -> None:
+            del stage
+            seen.append(share)
+            if share > 0:
+                worker.kill()
+
+        options = EXACT | {"workers": [str(worker.address)], "on_progress": kill}
+        with (
+            pytest.raises((EngineFailed, WorkerUnavailable), match=r"^the worker .* stopped"),
+            Engine.load(tiny("llama", num_layers=24), process=True, **options) as engine,
+        ):
+            answer(engine)
