@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from specchat.workers import health, worker_probe, worker_watch
 from specchat.workers.health import HealthReport
 from specchat.workers.health_server import HealthServer
 from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
+from specchat.workers.tcp_relay import Relay
 from specchat.workers.worker_probe import WorkerReport, probe_worker
 from specchat.workers.worker_watch import WorkerWatch
 
@@ -210,25 +212,12 @@ def test_a_server_without_a_health_port_can_be_used(
 ) -> None:
     """Such as llama.cpp's own rpc-server; a notice says that it may hang unnoticed."""
     worker = two_workers[0].address
-
-    def pass_on(near: socket.socket) -> None:
-        with socket.create_connection((worker.host, worker.port)) as far:
-            back = threading.Thread(target=copy, args=(far, near))
-            back.start()
-            copy(near, far)
-            back.join()
-
-    def copy(source: socket.socket, target: socket.socket) -> None:
-        while part := source.recv(1 << 16):
-            target.sendall(part)
-        target.shutdown(socket.SHUT_WR)
-
-    with (
-        OtherServer(pass_on) as other,
-        Engine.load(tiny("llama"), process=True, workers=[str(other.address)], **EXACT) as engine,
-    ):
-        assert f"{other.address} cannot say whether it hangs" in " ".join(engine.facts.notices)
-        assert len(answer(engine)) == 60
+    relay = Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)
+    with closing(relay):
+        other = f"127.0.0.1:{relay.port}"
+        with Engine.load(tiny("llama"), process=True, workers=[other], **EXACT) as engine:
+            assert f"{other} cannot say whether it hangs" in " ".join(engine.facts.notices)
+            assert len(answer(engine)) == 60
 
 
 def test_only_whole_layers_are_split_over_workers(tiny: WriteModel) -> None:
