@@ -29,13 +29,17 @@ def free_ports() -> int:
                 return port
 
 
+class WorkerEnded(Exception):
+    """Raised when a worker ends before it listens: its exit code, and what it says."""
+
+
 class WorkerProcess:
     """A worker on two free ports of this machine, or on those of another one that has ended."""
 
     def __init__(
         self, words: Sequence[str] = (), port: int = 0, before: Sequence[str] = ()
     ) -> None:
-        """Start it, and wait until it listens. Raises RuntimeError with what it says if not.
+        """Start it, and wait until it listens. Raises WorkerEnded if it does not.
 
         `before` are the words of a command that runs it, such as SMALL_FILES.
         """
@@ -55,8 +59,10 @@ class WorkerProcess:
         self._reader.start()
         self._listens.wait(SECONDS_TO_START)
         if not self.is_listening:
-            self.kill()
-            raise RuntimeError("".join(self.printed))
+            self._reader.join()
+            code = self.process.wait()
+            self._output.close()
+            raise WorkerEnded(code, "".join(self.printed))
 
     @property
     def is_listening(self) -> bool:

@@ -35,8 +35,8 @@ MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
 SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:I?B)?")
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-"""Units of sizes."""
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+"""Units of sizes, as sizes are shown."""
 
 MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 32

@@ -29,6 +29,7 @@ NEXT_SHARE = 0.85
 """The next smaller plan may take at most this share of the last plan's memory."""
 SMALLEST_CONTEXT = 512
 UNLIMITED = 2**62
+OUTPUT = "output.weight"
 INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
 """Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
@@ -107,8 +108,8 @@ class Planner:
         )
         if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
-        elif not self._draft_is_remote:
-            of_draft = replace(of_draft, workers=(), tensor_split=self._local(plan.shares))
+        elif self._num_remote and not self._draft_is_remote:
+            of_draft = self._on_this_machine(of_draft)
         options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
 
@@ -118,10 +119,21 @@ class Planner:
         draft = self._draft
         return draft is not None and (draft.kind.shares_memory or draft.is_part_of(self._target))
 
-    def _local(self, shares: Sequence[float]) -> tuple[float, ...]:
-        """Return the shares of this machine's GPUs; () if there are none to choose from."""
-        local = tuple(shares[self._num_remote :])
-        return local if len(local) > 1 and any(local) else ()
+    def _on_this_machine(self, options: ModelOptions) -> ModelOptions:
+        """Return the options of a draft without layers on workers.
+
+        A head without an output of its own takes the target's, wherever that is: then llama.cpp
+        needs the workers' devices for the head's context, too.
+        """
+        assert self._draft is not None  # noqa: S101
+        is_alone = not self._draft.kind.is_head or OUTPUT in self._draft.header.tensors
+        local = self._shares[self._num_remote :]
+        local = local if any(local) else (1.0,) * len(local)
+        if is_alone:
+            split = local if len(local) > 1 else ()
+            return replace(options, workers=(), tensor_split=split)
+        split = (0.0,) * self._num_remote + local if local else ()
+        return replace(options, tensor_split=split)
 
     @property
     def _chains_reason(self) -> str | None:
@@ -186,7 +198,8 @@ class Planner:
         layers = options.gpu_layers or 0 if self.gpus else 0
         if options.workers or not self._num_remote:
             return devices_of_layers(model.num_layers, layers, options.tensor_split or self._shares)
-        shares = options.tensor_split or self._shares[self._num_remote :]
+        num_local = len(self.gpus) - self._num_remote
+        shares = options.tensor_split or (1.0,) * num_local  # then there is at most one
         found = devices_of_layers(model.num_layers, layers, shares)
         return tuple([each and each + self._num_remote for each in found])
 

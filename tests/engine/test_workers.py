@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import WriteModel
+from scripts.support.tiny_gguf import write_with_head
 from scripts.support.worker_process import (
     OtherServer,
     WorkerProcess,
@@ -46,6 +48,8 @@ EXACT: dict[str, Any] = {
     "cache_type_v": "f32",
     "learn": False,
 }
+HEADS = ["qwen35", "gemma4 in two files", "qwen3 in two files", "llama with EAGLE-3"]
+"""In the target's file, in its memory, with its output, and with the inputs of its layers."""
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 LONG: dict[str, Any] = {"max_tokens": 20_000, "temperature": 0.0, "drafter": "none"}
 
@@ -353,3 +357,31 @@ def test_a_worker_lost_while_loading_is_named(tiny: WriteModel) -> None:
             Engine.load(tiny("llama", num_layers=24), process=True, **options) as engine,
         ):
             answer(engine)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_heads_draft_beside_a_target_on_workers(
+    kind: str, two_workers: list[WorkerProcess], tmp_path: Path
+) -> None:
+    """A head in the target's file is where the target's last layers are, others are here."""
+    files = _files(kind, tmp_path)
+    with Engine.load(**files, **EXACT) as local:
+        expected = answer(local, drafter="none")
+    options = EXACT | files | {"workers": addresses(two_workers), "gpu_layers": 2}
+    with Engine.load(process=True, **options) as engine:
+        assert engine.facts.draft_off_reason is None
+        assert answer(engine, drafter="head", draft_length=3) == expected
+        assert engine.stats.drafted > 0
+
+
+def _files(kind: str, folder: Path) -> dict[str, Any]:
+    """Write a target with a head, in one file or two."""
+    architecture, _, how = kind.partition(" ")
+    if not how:
+        return {"target": write_with_head(folder / "whole.gguf", architecture, part="whole")}
+    is_eagle = how.endswith("EAGLE-3")
+    parts = {"target": "trunk", "draft": "head"}
+    return {
+        role: write_with_head(folder / f"{part}.gguf", architecture, part=part, is_eagle=is_eagle)
+        for role, part in parts.items()
+    }
