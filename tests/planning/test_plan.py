@@ -399,3 +399,64 @@ def test_drafts_are_chains_where_branches_cannot_be_held(pair: tuple[Sizes, Size
         (_, options), (_, of_draft) = planner.models(planner.first())
         assert options.has_branches == (exact != "on")
         assert of_draft.has_branches == options.has_branches
+
+
+def lent(free: float, *, number: int = 2, name: str = "CUDA0") -> Device:
+    """A device of a worker with this many GiB free."""
+    size = int(free * GIB)
+    return Device(name, "a far card", "gpu", size, size, worker=f"10.0.0.{number}:50052")
+
+
+def test_a_worker_holds_the_target_of_a_machine_without_a_gpu(pair: tuple[Sizes, Sizes]) -> None:
+    """All of it, and nothing of the draft model, which stays on the CPU."""
+    workers = ("10.0.0.2:50052",)
+    made = plan(pair, host(32), lent(24), workers=workers)
+    assert (made.gpu_layers, made.draft_gpu_layers) == (WHOLE_TARGET, 0)
+    assert made.summary.startswith("target on the worker, draft on the CPU, context 8192, ")
+    assert "of 24.0 GiB on CUDA0 on 10.0.0.2" in made.summary
+    assert made.notice is None
+    assert not made.is_on_gpus
+
+    planner = Planner(*pair, [host(32), lent(24)], LoadOptions(workers=workers))
+    (_, of_target), (_, of_draft) = planner.models(planner.first())
+    assert of_target.workers == workers
+    assert (of_draft.workers, of_draft.gpu_layers, of_draft.tensor_split) == ((), 0, ())
+
+
+def test_a_target_is_split_over_workers_and_gpus_by_their_memory(pair: tuple[Sizes, Sizes]) -> None:
+    """Workers come first, so that the logits are computed here; the draft is on local GPUs."""
+    workers = ("10.0.0.2:50052", "10.0.0.3:50052")
+    devices = [gpu(8), gpu(4, number=1), host(32), lent(4), lent(8, number=3)]
+    planner = Planner(*pair, devices, LoadOptions(workers=workers))
+    assert [each.worker for each in planner.gpus] == [*workers, "", ""]
+    made = planner.first()
+    assert made.gpu_layers == WHOLE_TARGET
+    assert [round(share / GIB) for share in made.shares] == [4, 8, 8, 4]
+    assert all(
+        need.total <= each.budget for need, each in zip(made.needs[1:], planner.gpus, strict=True)
+    )
+    (_, of_target), (_, of_draft) = planner.models(made)
+    assert of_target.tensor_split == made.shares
+    assert (of_draft.workers, of_draft.tensor_split) == ((), made.shares[2:])
+    alone = Planner(pair[0], None, devices, LoadOptions(workers=workers)).first()
+    assert [each.total for each in alone.needs[1:3]] == [each.total for each in made.needs[1:3]]
+    assert made.summary.startswith("target on the GPU and workers, draft on the GPU, ")
+
+
+def test_a_worker_beside_an_integrated_gpu_has_its_own_memory(pair: tuple[Sizes, Sizes]) -> None:
+    """What the GPU takes is the host's, what the worker takes is not."""
+    workers = ("10.0.0.2:50052",)
+    made = plan(pair, metal(3), host(3), lent(24), workers=workers)
+    assert made.gpu_layers == WHOLE_TARGET
+    assert made.needs[1].total > 3 * GIB
+    shared = made.needs[2].total + hard_need(made)
+    assert shared <= host(3).budget
+
+
+def test_the_users_split_names_the_workers_first(pair: tuple[Sizes, Sizes]) -> None:
+    """Nothing is on a worker that has no share."""
+    made = plan(
+        pair, gpu(24), host(32), lent(24), workers=("10.0.0.2:50052",), tensor_split=(0.0, 1.0)
+    )
+    assert made.needs[1].total == 0
+    assert made.gpu_layers == WHOLE_TARGET
