@@ -20,6 +20,7 @@ from scripts.support.held_out_prompts import held_out_prompts
 from scripts.support.machine_line import machine_line
 from scripts.support.slow_network import SlowNetwork
 from scripts.support.worker_process import WorkerProcess, free_ports
+from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, Loading
 from specchat.engine.remote_engine import RemoteEngine
 
@@ -51,29 +52,18 @@ def measure(given: argparse.Namespace, latency: float) -> None:
 def compare(engine: Engine, given: argparse.Namespace, latency: float) -> None:
     """Interleave plain decoding and `auto`; print both."""
     cases = ("none", given.drafter)
+    run(engine, given, 0, "none")  # the first answer warms up
     rates: dict[str, list[float]] = {name: [] for name in cases}
     drafted = accepted = steps = tokens = 0
     for number in range(given.rounds):
-        for name in cases:
-            options: dict[str, Any] = {
-                "temperature": given.temperature,
-                "seed": number,
-                "max_tokens": given.tokens,
-                "ignore_end": True,
-                "drafter": name,
-            }
-            prompt = PROMPTS[number % len(PROMPTS)]
-            if engine.facts.has_chat_template:
-                answer = engine.chat([{"role": "user", "content": prompt}], **options)
-            else:
-                answer = engine.generate(prompt, **options)
-            for _ in answer:
-                pass
-            rates[name].append(engine.stats.tokens_per_second)
-        drafted += engine.stats.drafted
-        accepted += engine.stats.accepted
-        steps += engine.stats.steps
-        tokens += engine.stats.generated_tokens
+        for name in cases if number % 2 else cases[::-1]:
+            stats = run(engine, given, number, name)
+            rates[name].append(stats.tokens_per_second)
+            if name != "none":
+                drafted += stats.drafted
+                accepted += stats.accepted
+                steps += stats.steps
+                tokens += stats.generated_tokens
     plain, fast = (statistics.median(rates[name]) for name in cases)
     ratio = statistics.median(b / a for a, b in zip(*rates.values(), strict=True))
     share = accepted / drafted if drafted else 0.0
@@ -83,6 +73,25 @@ def compare(engine: Engine, given: argparse.Namespace, latency: float) -> None:
     )
 
 
+def run(engine: Engine, given: argparse.Namespace, number: int, drafter: str) -> Statistics:
+    """Answer one prompt, and return the statistics."""
+    options: dict[str, Any] = {
+        "temperature": given.temperature,
+        "seed": number,
+        "max_tokens": given.tokens,
+        "ignore_end": True,
+        "drafter": drafter,
+    }
+    prompt = PROMPTS[number % len(PROMPTS)]
+    if engine.facts.has_chat_template:
+        answer = engine.chat([{"role": "user", "content": prompt}], **options)
+    else:
+        answer = engine.generate(prompt, **options)
+    for _ in answer:
+        pass
+    return engine.stats
+
+
 def main() -> None:
     """Measure each latency."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -90,7 +99,7 @@ def main() -> None:
     parser.add_argument("--draft", type=Path)
     parser.add_argument("--drafter", default="auto")
     parser.add_argument("--latency", type=float, action="append", metavar="MS")
-    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--rounds", type=positive, default=6)
     parser.add_argument("--tokens", type=positive, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--threads", type=positive, default=1)

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 
 from specchat.errors import InvalidOption
@@ -24,6 +25,9 @@ from specchat.workers.rpc_protocol import NotRpc, RpcVersion, rpc_connection
 from specchat.workers.tensor_cache import TensorCache
 
 CAME, WENT = b"Accepted client connection", b"Client connection closed"
+DESCRIPTORS = "/dev/fd"
+"""Lists the files and sockets of a process, where the system has it."""
+UNKNOWN = "a client"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.05
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -103,8 +107,10 @@ class WorkerServer:
             for connection in _connections(self._port):
                 with connection, suppress(OSError):
                     _keep_alive(connection)
-        if line in {CAME, WENT}:
-            self._on_clients(self.clients())
+        if line == CAME:
+            self._on_clients(self.clients() or [UNKNOWN])
+        elif line == WENT:
+            self._on_clients([])
 
 
 def _choose(names: Sequence[str]) -> list[ctypes.c_void_p]:
@@ -138,7 +144,8 @@ def _read_output(hear: Callable[[bytes], None]) -> None:
 
 def _connections(port: int) -> Iterator[socket.socket]:
     """Yield copies of this process's connected sockets with a local port."""
-    for name in os.listdir("/dev/fd"):  # noqa: PTH208  # the numbers alone
+    names = os.listdir(DESCRIPTORS) if Path(DESCRIPTORS).is_dir() else []  # noqa: PTH208  # numbers
+    for name in names:
         with suppress(OSError):
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue

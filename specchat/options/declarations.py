@@ -194,7 +194,7 @@ class LoadOptions(Options):
         (),
         "Another machine to hold layers of the target, where `specchat worker` runs; repeatable.",
         convert=_workers,
-        expected='the address of a worker, such as "10.0.0.2:50052" or "[fd00::2]", or "none"',
+        expected='addresses such as "10.0.0.2:50052" and "[fd00::2]", or "none"',
         flag="--worker",
         metavar="HOST:PORT",
         example=("10.0.0.2:50052",),

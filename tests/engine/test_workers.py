@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from scripts.support.worker_process import (
     saying,
     silence,
 )
-from specchat.engine import Engine
+from specchat.engine import Engine, Loading, loader
+from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
+from specchat.tui.controllers.session import Session
 from specchat.workers import health, worker_probe, worker_watch
 from specchat.workers.health import HealthReport
 from specchat.workers.health_server import HealthServer
@@ -153,21 +156,6 @@ def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
             Engine.load(tiny("llama"), process=True, workers=[str(worker.address)], **options)
 
 
-def test_a_worker_lost_between_answers_is_noticed(tiny: WriteModel) -> None:
-    """Nobody waits for anything then."""
-    with (
-        WorkerProcess() as worker,
-        Engine.load(tiny("llama"), process=True, workers=[str(worker.address)], **EXACT) as engine,
-    ):
-        answer(engine)
-        worker.kill()
-        deadline = time.monotonic() + 10
-        with pytest.raises(EngineFailed, match="it has ended, or its machine"):  # noqa: PT012
-            while time.monotonic() < deadline:
-                engine.check()
-                time.sleep(0.1)
-
-
 @pytest.mark.parametrize(
     ("server", "said"),
     [
@@ -219,7 +207,7 @@ def test_a_server_without_a_health_port_can_be_used(
     relay = Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)
     with closing(relay):
         other = f"127.0.0.1:{relay.port}"
-        with Engine.load(tiny("llama"), process=True, workers=[other], **EXACT) as engine:
+        with Engine.load(tiny("llama"), workers=[other], **EXACT) as engine:
             assert f"{other} cannot say whether it hangs" in " ".join(engine.facts.notices)
             assert len(answer(engine)) == 60
 
@@ -368,7 +356,7 @@ def test_heads_draft_beside_a_target_on_workers(
     with Engine.load(**files, **EXACT) as local:
         expected = answer(local, drafter="none")
     options = EXACT | files | {"workers": addresses(two_workers), "gpu_layers": 2}
-    with Engine.load(process=True, **options) as engine:
+    with Engine.load(**options) as engine:
         assert engine.facts.draft_off_reason is None
         assert answer(engine, drafter="head", draft_length=3) == expected
         assert engine.stats.drafted > 0
@@ -385,3 +373,80 @@ def _files(kind: str, folder: Path) -> dict[str, Any]:
         role: write_with_head(folder / f"{part}.gguf", architecture, part=part, is_eagle=is_eagle)
         for role, part in parts.items()
     }
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
+def test_a_worker_may_have_an_ipv6_address_alone(tiny: WriteModel) -> None:
+    """llama.cpp connects with IPv4: what is said is passed on."""
+    with Engine.load(tiny("llama"), **EXACT) as local:
+        expected = answer(local)
+    with WorkerProcess(("--host", "::1")) as worker:
+        address = f"[::1]:{worker.address.port}"
+        with Engine.load(tiny("llama"), workers=[address], **EXACT) as engine:
+            assert answer(engine) == expected
+            assert engine.facts.gpu.endswith(f"on {address}")
+
+
+def test_passes_are_measured_anew_with_workers_and_on_a_slower_network(
+    two_workers: list[WorkerProcess], tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was learned of the target here, or of a fast network, does not hold there."""
+    options = EXACT | {"learn": True, "exact": "off"}
+    split = options | {"workers": addresses(two_workers)[:1]}
+    target = tiny("llama", seed=7)
+
+    def is_known(**options: Any) -> bool:
+        with LocalEngine(Loading(target, **options)) as engine:
+            before = engine.pacing.is_settled
+            engine.prepare()
+            return before
+
+    assert [is_known(**each) for each in (options, options, split, split)] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    report = probe_worker(two_workers[0].address)
+    far = replace(report, round_trip=report.round_trip + 0.008)
+    monkeypatch.setattr(loader, "probe_worker", lambda _: far)
+    assert [is_known(**each) for each in (split, split)] == [False, True]
+
+
+class Listener:
+    """Keeps what a session reports."""
+
+    def __init__(self) -> None:
+        """Nothing was reported yet."""
+        self.is_loaded, self.is_lost = threading.Event(), threading.Event()
+        self.reason = ""
+
+    def progressed(self, stage: str, share: float) -> None:
+        """Nothing."""
+
+    def measured(self, facts: object) -> None:
+        """Nothing."""
+
+    def loaded(self, facts: object) -> None:
+        """Note it."""
+        self.is_loaded.set()
+
+    def lost(self, reason: str) -> None:
+        """Keep the reason."""
+        self.reason = reason
+        self.is_lost.set()
+
+
+def test_the_chat_says_which_worker_is_lost_and_that_it_is_still_gone(tiny: WriteModel) -> None:
+    """Between questions, and when the next one loads the target again."""
+    with WorkerProcess() as worker:
+        loading = Loading(tiny("llama"), workers=(str(worker.address),), **EXACT)
+        first, second = Listener(), Listener()
+        session = Session(loading, first, lambda call, *facts: call(*facts))
+        assert first.is_loaded.wait(30)
+        worker.kill()
+        assert first.is_lost.wait(30)
+        assert first.reason.startswith(f"the worker {worker.address} stopped answering: ")
+        again = Session(loading, second, lambda call, *facts: call(*facts), before=session)
+        assert second.is_lost.wait(30)
+        assert second.reason.startswith(f"the worker {worker.address} is not reachable")
+        for each in (session, again):
+            each.close()
+            each.wait(5)
