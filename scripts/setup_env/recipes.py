@@ -15,8 +15,8 @@ from specchat.doctor import toolchains
 
 LLAMA = "llama-cpp-python"
 X86 = frozenset({"x86_64", "amd64", "i386", "i686"})
-DEFINITIONS = ("-DLLAVA_BUILD=OFF", "-DGGML_RPC=ON", "-DGGML_RPC_RDMA=OFF")
-"""Every build can use workers; RDMA is off, or a wheel depends on a library found by chance."""
+DEFINITIONS = ("-DLLAVA_BUILD=OFF", *toolchains.WORKERS)
+"""What all builds have in common."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> 
     before = tuple(filter(None, [toolkit_command(backend)]))
     if _is_clone():  # the set-up script detects the right CPU instructions itself
         return (*before, *_rerun_set_up({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
-    definitions = {"CMAKE_ARGS": toolchains.DEFINITIONS[backend]} if backend else {}
+    of_backend = [toolchains.DEFINITIONS[backend]] if backend else []
+    definitions = {"CMAKE_ARGS": " ".join([*of_backend, *toolchains.WORKERS])}
     if backend == "Vulkan":
         definitions["CPLUS_INCLUDE_PATH"] = str(toolchains.HEADERS)
     chosen = {**(environment or {}), **_compiler_variables(backend), **definitions}

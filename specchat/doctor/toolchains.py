@@ -17,6 +17,8 @@ DEFINITIONS = {
     "Vulkan": "-DGGML_VULKAN=on",
 }
 """The CMake definitions that enable each backend."""
+WORKERS = ("-DGGML_RPC=ON", "-DGGML_RPC_RDMA=OFF")
+"""Every build can use workers; RDMA is off, or a wheel depends on a library found by chance."""
 COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
 TOOLKITS: Mapping[str, Mapping[str, str]] = {
     "CUDA": {

@@ -215,7 +215,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "cache_type_k": plan.key_type,
         "cache_type_v": plan.value_type,
     }
-    if pair.remote:
+    if loading.workers:
         planned["round trip"] = _round_trip_class(pair.round_trip)
     else:
         del options["workers"]

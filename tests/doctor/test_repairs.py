@@ -19,6 +19,7 @@ from specchat.doctor.repairs import (
     wanted_version,
 )
 
+RPC = "-DGGML_RPC=ON -DGGML_RPC_RDMA=OFF"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="PowerShell has words of its own")
 
 
@@ -36,7 +37,7 @@ def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
     (command,) = rebuild("CUDA")
 
     assert command == (
-        f'CMAKE_ARGS="-DGGML_CUDA=on" {sys.executable} -m pip install --force-reinstall'
+        f'CMAKE_ARGS="-DGGML_CUDA=on {RPC}" {sys.executable} -m pip install --force-reinstall'
         " --no-cache-dir --no-deps --no-binary llama-cpp-python"
         f" llama-cpp-python=={wanted_version()}"
     )
@@ -49,7 +50,7 @@ def test_an_environment_without_pip_is_fixed_with_uv(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (command,) = rebuild()
 
-    assert command.startswith(f"uv pip install --python {sys.executable} ")
+    assert command.startswith(f'CMAKE_ARGS="{RPC}" uv pip install --python {sys.executable} ')
     assert command.endswith(f" llama-cpp-python=={wanted_version()}")
 
 
@@ -84,7 +85,7 @@ def test_an_installation_for_vulkan_completes_old_headers(
     (command,) = rebuild("Vulkan")
     folder = Path(mending.__file__).parent / "include"
 
-    assert command.startswith(f'CMAKE_ARGS="-DGGML_VULKAN=on" CPLUS_INCLUDE_PATH="{folder}" ')
+    assert command.startswith(f'CMAKE_ARGS="-DGGML_VULKAN=on {RPC}" CPLUS_INCLUDE_PATH="{folder}" ')
     assert (folder / "vulkan" / "vulkan.hpp").is_file()
 
 
