@@ -144,7 +144,10 @@ class LoadedPair:
         gpus = gpus_of(list_devices()) if self.uses_gpus else []
         gpu_used, gpu_total = used_and_total([*gpus, *self._remote_in_use])
         unwatched = ", ".join(self.unwatched)
-        unwatched_text = f"{unwatched} cannot say whether it hangs: run `specchat worker` there"
+        unwatched_text = (
+            f"{unwatched} has no health port, so nothing notices when it hangs: run `specchat"
+            " worker` there, and forward the port after it too"
+        )
         others = [
             *notices_of_pair(target, drafts[0] if drafts else None, wanted, capacity),
             *dict.fromkeys(context.model.lock_notice for context in contexts),

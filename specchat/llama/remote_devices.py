@@ -8,6 +8,7 @@ import ctypes
 import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 
 from specchat.errors import WorkerUnavailable
 from specchat.llama.device_list import call_backend, gpu_handles
@@ -24,6 +25,8 @@ OF_RPC = b"ggml-rpc"
 
 _handles: dict[str, list[int]] = {}
 """The devices of the workers this process is connected to, by address."""
+_watches: list[WorkerWatch] = []
+"""Those who report a worker that is lost."""
 _relays: dict[WorkerAddress, Relay] = {}
 """Relays to workers that have IPv6 addresses alone; ggml may connect again at any time."""
 
@@ -34,7 +37,9 @@ class WorkerConnections(AbstractContextManager["WorkerConnections"]):
     def __init__(self, reports: Sequence[WorkerReport], watch: WorkerWatch) -> None:
         """Connect. Raises WorkerUnavailable if llama.cpp has no RPC backend."""
         self._library = require_rpc()
-        self._callback = on_abort(lambda message: _ended(message, watch))
+        self._watch = watch
+        _watches.append(watch)
+        _explain_aborts()
         self._backends: list[tuple[str, object]] = []
         start()
         try:
@@ -47,6 +52,8 @@ class WorkerConnections(AbstractContextManager["WorkerConnections"]):
 
     def close(self) -> None:
         """Let the workers serve other clients."""
+        if self._watch in _watches:
+            _watches.remove(self._watch)
         while self._backends:
             name, backend = self._backends.pop()
             del _handles[name]
@@ -92,7 +99,12 @@ def _endpoint_of(address: WorkerAddress) -> str:
     return f"{LOOPBACK}:{_relays[address].port}"
 
 
-def _ended(message: bytes, watch: WorkerWatch) -> None:
-    """Name the worker whose loss makes ggml end the process."""
-    if OF_RPC in message:
-        watch.connection_lost()
+@cache
+def _explain_aborts() -> object:
+    """Name the worker whose loss makes ggml end the process; return what must live as long."""
+
+    def explain(message: bytes) -> None:
+        for watch in list(_watches) if OF_RPC in message else ():
+            watch.connection_lost()
+
+    return on_abort(explain)

@@ -22,6 +22,7 @@ from specchat.llama.library import listen, start
 from specchat.llama.rpc_library import require_rpc
 from specchat.planning.device import Device, gpus_of
 from specchat.workers.rpc_protocol import NotRpc, RpcVersion, rpc_connection
+from specchat.workers.tcp_relay import keep_alive
 from specchat.workers.tensor_cache import TensorCache
 
 CAME, WENT = b"Accepted client connection", b"Client connection closed"
@@ -30,8 +31,6 @@ DESCRIPTORS = "/dev/fd"
 UNKNOWN = "a client"
 START_SECONDS = 30.0
 POLL_SECONDS = 0.05
-KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""After how many seconds a silent client is asked, how often, and how many times in vain."""
 
 
 class WorkerServer:
@@ -106,7 +105,7 @@ class WorkerServer:
         if line == CAME:
             for connection in _connections(self._port):
                 with connection, suppress(OSError):
-                    _keep_alive(connection)
+                    keep_alive(connection)
         if line == CAME:
             self._on_clients(self.clients() or [UNKNOWN])
         elif line == WENT:
@@ -155,10 +154,3 @@ def _connections(port: int) -> Iterator[socket.socket]:
                     yield found
                     continue
             found.close()
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -5,6 +5,16 @@ import threading
 from contextlib import suppress
 
 CHUNK = 1 << 18
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""After how many seconds a silent peer is asked, how often, and how many times in vain."""
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the system end a connection whose other machine is gone. Raises OSError."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Relay:
@@ -42,6 +52,8 @@ class Relay:
             except OSError:
                 return
             with far:
+                with suppress(OSError):
+                    keep_alive(near)
                 for each in (near, far):
                     each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 back = threading.Thread(target=_copy, args=(far, near), name="relay", daemon=True)
