@@ -100,14 +100,7 @@ def _server_offers(arguments: argparse.Namespace) -> Iterator[Offer]:
             server = named_server(settings, name)
             return choice_of_server(Answerer(name, options, server=server))
 
-        model = fields.get("model", "")
-        yield Offer(
-            name,
-            f"runs on {fields['url']}",
-            outlook=Outlook(target=model or name, drafts="the server's own"),
-            setting="model.connect",
-            choose=choose,
-        )
+        yield Offer.of_server(choose, name, fields["url"], fields.get("model", ""))
 
 
 def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
@@ -115,7 +108,7 @@ def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
 
     `held_bytes` is the memory that the loaded pair frees.
     """
-    if offer.setting == "model.connect":
+    if offer.is_server:
         return offer.outlook
     if offer.choose:
         return _outlook_of_files(offer.choose(), held_bytes)

@@ -56,17 +56,22 @@ def server_of(arguments: Namespace) -> ServerAddress:
         address = replace(parse_address(text), key=_key_in(KEY_VARIABLE))
     if arguments.served_model:
         address = replace(address, model=arguments.served_model)
-    if is_offline() and not address.is_here:
-        raise InvalidOption(f"{address.shown} is on the network, and --offline is set")
-    return address
+    return _allowed(address)
 
 
 def named_server(settings: Settings, name: str) -> ServerAddress:
-    """Return a server of the settings, with its key."""
+    """Return a server of the settings, with its key. Raises as `server_of` does."""
     fields = settings.servers[name]
+    address = _allowed(parse_address(fields["url"]))
     key, place = _key_of(fields, settings.path.parent)
-    address = parse_address(fields["url"])
     return replace(address, model=fields.get("model", ""), name=name, key=key, key_place=place)
+
+
+def _allowed(address: ServerAddress) -> ServerAddress:
+    """Return an address; raise InvalidOption for one on the network in offline mode."""
+    if is_offline() and not address.is_here:
+        raise InvalidOption(f"{address.shown} is on the network, and --offline is set")
+    return address
 
 
 def ignored_options(arguments: Namespace) -> list[str]:

@@ -37,9 +37,14 @@ class ServerAddress:
     key_place: str = "SPECCHAT_API_KEY"
 
     @property
+    def url(self) -> str:
+        """The address in full, which `parse_address` reads."""
+        return UNIX + self.unix_path if self.unix_path else self.base
+
+    @property
     def shown(self) -> str:
         """The address as people write it: without http:// and /v1."""
-        return UNIX + self.unix_path if self.unix_path else self.base.removeprefix("http://")
+        return self.url.removeprefix("http://")
 
     @property
     def host(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from specchat.connection.address import ServerAddress
 from specchat.connection.opening import EngineSource
@@ -12,6 +12,9 @@ from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions, ServerOptions
 from specchat.tui.commands import key_of
+
+SERVER = "the server"
+"""What drafts for the model of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Offer:
     pair requires and specchat lacks, empty if there is none. `share` is the part already
     downloaded, from 0 to 1. `loaded` is when it was last loaded (Unix time), 0 for never.
     `outlook` is what is known without this machine's memory and the pair's files. `choose` looks
-    for a draft model, which may take a moment.
+    for a draft model, which may take a moment. The model of a server is an offer too (`is_server`).
     """
 
     name: str
@@ -82,9 +85,34 @@ class Offer:
     is_trial: bool = False
     """Whether it is the small pair for trying things out."""
     references: tuple[Reference, ...] = ()
-    setting: str = "model.pair"
-    """The setting that makes it the default."""
+    server_settings: Mapping[str, str | None] = field(default_factory=dict)
+    """The settings that make a server the default; None removes one. Empty for a pair."""
     choose: Callable[[], PairChoice] | None = None
+
+    @property
+    def is_server(self) -> bool:
+        """Whether a server runs the model."""
+        return bool(self.server_settings)
+
+    @classmethod
+    def of_server(
+        cls, choose: Callable[[], PairChoice], name: str, address: str, model: str
+    ) -> Self:
+        """Return the offer of a server's model, "" for its first one.
+
+        The `name` is that of the settings; "" for a server that they do not have.
+        """
+        shown = address.removeprefix("http://")
+        return cls(
+            name or shown,
+            f"runs on {shown}",
+            outlook=Outlook(target=model or name or shown, drafts=SERVER),
+            server_settings={
+                "model.connect": name or address,
+                "model.served_model": None if name else model or None,
+            },
+            choose=choose,
+        )
 
 
 Remember: TypeAlias = Callable[[str, Loading], None]

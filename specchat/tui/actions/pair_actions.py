@@ -52,7 +52,7 @@ class PairActions:
         """Return all pairs, including the one named on the command line; may take a moment."""
         offers, first = list(self.setup.offers()), self.setup.pair
         if not any(offer.choose and offer.name == first.name for offer in offers):
-            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
+            offers.insert(0, _offer_of(first))
         return offers
 
     def outlook(self, offer: Offer) -> Outlook:
@@ -69,8 +69,9 @@ class PairActions:
         self.use(await asyncio.to_thread(self.setup.open_file, name))
 
     def keep(self, offer: Offer) -> None:
-        """Make a pair the default."""
-        write_setting(settings_path(), offer.setting, offer.name)
+        """Make a pair the default, or a server."""
+        for name, value in (offer.server_settings or {"model.pair": offer.name}).items():
+            write_setting(settings_path(), name, value)
         self.view.notify(f"specchat now starts with {offer.name}.")
 
     def pull(self, offer: Offer) -> None:
@@ -132,3 +133,10 @@ class PairActions:
         self.pulls.recent = ""
         self.conversations.pair = choice.name
         self.pair_controller.use(choice)
+
+
+def _offer_of(choice: PairChoice) -> Offer:
+    """Return the offer of what answered first."""
+    if (server := choice.server) is not None:
+        return Offer.of_server(lambda: choice, server.name, server.url, server.model)
+    return Offer(choice.name, choice.description, choose=lambda: choice)

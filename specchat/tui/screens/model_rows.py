@@ -41,7 +41,7 @@ class ModelRow:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is on this machine."""
+        """Whether it is on this machine, or a server runs it: it can be used at once."""
         return self.offer.choose is not None
 
     @property
@@ -117,7 +117,7 @@ class ModelRow:
             verdict = "" if outlook.fits else f"{TOO_LARGE}: "
             words = _sentence(f"{verdict}needs {outlook.memory}{context}")
             lines.append((words, "" if outlook.fits else "$text-error"))
-        elif self.is_here and not self.is_read:
+        elif self.is_here and not self.is_read and not offer.is_server:
             lines.append(("Reading the file…", "$text-muted"))
         if outlook.notice:
             lines.append((outlook.notice, "$text-warning"))
@@ -174,7 +174,8 @@ class Columns:
 
     def row(self, row: ModelRow) -> Content:
         """Return the row of a pair."""
-        mark = "●" if row.is_used else "✔" if row.is_here else "↓" if row.is_arriving else " "
+        is_installed = row.is_here and not row.offer.is_server
+        mark = "●" if row.is_used else "✔" if is_installed else "↓" if row.is_arriving else " "
         if row.is_arriving and row.pull is not None:
             bar = f"{'█' * round(row.pull.share * BAR_WIDTH):░<{BAR_WIDTH}}"
             name = f"{mark} {_cell(row.title, self.name)}{GAP}"

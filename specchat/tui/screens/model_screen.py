@@ -310,10 +310,11 @@ class ModelScreen(Dialog[None]):
         here = [each for each in rows if each.is_here]
         recent = [each for each in here if each.offer.loaded or each.is_used]
         recent.sort(key=lambda each: (not each.is_used, -each.offer.loaded))
-        others = [each for each in here if each not in recent]
+        others = [each for each in here if each not in recent and not each.offer.is_server]
         away = [each for each in rows if not each.is_here]
         return {
             "Recent": recent,
+            "Servers": [each for each in here if each.offer.is_server and each not in recent],
             "Downloaded": _with_siblings_together(others),
             "To download (specchat is offline)" if is_offline() else "To download": sorted(
                 (each for each in away if not each.offer.needs),
