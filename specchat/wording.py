@@ -86,7 +86,8 @@ def saved_text(seconds: float) -> str:
 
 def tokens_text(generated: int, reasoning: int = 0) -> str:
     """Return the number of tokens of an answer, with those of reasoning if there are any."""
-    return f"{generated} tokens ({reasoning} reasoning)" if reasoning else f"{generated} tokens"
+    words = f"{generated} token{'s' * (generated != 1)}"
+    return f"{words} ({reasoning} reasoning)" if reasoning else words
 
 
 def positions_text(accepted_by_position: Sequence[float]) -> str:
@@ -98,7 +99,7 @@ def short_line(statistics: Mapping[str, Any]) -> str:
     """Return the speed, the speedup and the acceptance of an answer; empty without tokens."""
     if not statistics.get("generated_tokens"):
         return ""
-    parts = [rate_text(statistics.get("tokens_per_second", 0.0))]
+    parts = _rate(statistics)
     if statistics.get("drafted"):
         parts += _gain_texts(statistics)
         parts.append(f"{percent(statistics.get('acceptance_rate', 0.0))} accepted")
@@ -111,6 +112,12 @@ def counts_line(statistics: Mapping[str, Any]) -> str:
         return ""
     tokens = tokens_text(statistics["generated_tokens"], statistics.get("reasoning_tokens", 0))
     return " · ".join([tokens, *_first_token(statistics)])
+
+
+def _rate(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the decode rate; a server that sends an answer as a whole shows none."""
+    rate = statistics.get("tokens_per_second")
+    return [rate_text(rate)] if rate else []
 
 
 def _first_token(statistics: Mapping[str, Any]) -> list[str]:
@@ -156,7 +163,7 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     if not statistics.get("generated_tokens"):
         return ""
     parts = [
-        rate_text(statistics.get("tokens_per_second", 0.0)),
+        *_rate(statistics),
         tokens_text(statistics["generated_tokens"], statistics.get("reasoning_tokens", 0)),
     ]
     if forced := statistics.get("forced"):

@@ -87,10 +87,12 @@ class ReportedFigures:
         self._mark_unreported()
 
     def end(self) -> None:
-        """Say what was never reported."""
+        """Say what was never reported, and could not be timed."""
         stats = self.statistics
         if "tokens" not in self._has and stats.generated_tokens:
             stats.notices = (*stats.notices, UNKNOWN_COUNT)
+        if not stats.decode_s:  # the whole answer came at once
+            stats.unreported = (*stats.unreported, "decode_s", "tokens_per_second")
 
     def _set_time(self) -> None:
         stats = self.statistics

@@ -8,7 +8,7 @@ from typing import Self
 from specchat.chat.conversation import ChatMessage, Message
 from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall, pieces_of
 from specchat.decoding.statistics import Statistics
-from specchat.tui.figures import ORIGINS
+from specchat.tui.figures import stored_origins
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class AnswerParts:
             message.reasoning,
             reasoning_tokens=figures.get("reasoning_tokens", 0),
             reasoning_s=figures.get("reasoning_s", 0.0),
-            origins=Counter(figures.get(ORIGINS) or (each.origin for each in message.pieces)),
+            origins=stored_origins(figures, message.pieces),
         )
         parts._read(message.pieces, message.tool_calls)
         return parts

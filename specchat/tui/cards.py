@@ -89,9 +89,10 @@ def speculation_text(figures: Figures) -> Content:
 
 
 def _rate(figures: Figures, width: int) -> Content:
-    rate = f"{figures.statistics.tokens_per_second:.1f}"
+    is_known = figures.reports("tokens_per_second")
+    rate = f"{figures.statistics.tokens_per_second:.1f}" if is_known else UNREPORTED
     lines = [_row("tokens per second", rate, width)]
-    if rates := list(figures.rates):
+    if is_known and (rates := list(figures.rates)):
         now = f" now {figures.rate_now:.1f}"
         bars = spark(rates[len(now) - width :], max(rates))
         lines.append(Content.assemble((bars, MEASURED), (now, MUTED)))
@@ -203,7 +204,7 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
     shares = [
         Content.assemble((f"{name} ", MUTED), percent(each / total))
         for name, each in seconds.items()
-        if each
+        if each and figures.reports("overhead_s")
     ]
     cached = f"{stats.prompt_tokens} tokens"
     cached += f" ({stats.cached_tokens} cached)" if figures.reports("cached_tokens") else ""

@@ -94,7 +94,7 @@ class Figures:
         """Return the figures of a stored answer, from its statistics and its tokens."""
         names = {each.name for each in fields(Statistics)}
         known = {name: value for name, value in record.items() if name in names}
-        origins = Counter(record.get(ORIGINS) or (each.origin for each in pieces))
+        origins = stored_origins(record, pieces)
         found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
         found.is_counted = True
         found.compare(record)
@@ -231,10 +231,11 @@ class Figures:
     def _served_verdict(self) -> str:
         """Return what is not known of an answer that a server wrote; empty if it reports all."""
         stats = self.statistics
+        server = harmless(stats.served_by)
         if not self.reports("drafted"):
-            return f"{harmless(stats.served_by)} does not report drafts."
+            return f"{server} does not report drafts."
         if stats.drafted and not self.speedup:
-            return f"{harmless(stats.served_by)} does not report what its drafts gain."
+            return f"{server} does not report what its drafts gain."
         return ""
 
     def reports(self, figure: str) -> bool:
@@ -327,6 +328,15 @@ def stored_figures(messages: Iterable[Message]) -> Figures | None:
     return Figures.stored(measured[-1].statistics, measured[-1].pieces) if measured else None
 
 
+def stored_origins(record: Mapping[str, Any], pieces: Iterable[Piece]) -> Counter[str]:
+    """Return the number of tokens of a stored answer by origin.
+
+    Empty where a server wrote it: then pieces are parts of its stream, and no tokens.
+    """
+    known = record.get(ORIGINS) or {}
+    return Counter(known if known or record.get(SERVED_BY) else (each.origin for each in pieces))
+
+
 def spark(values: Sequence[float], highest: float) -> str:
     """Return a line of bars between 0 and `highest`."""
     top = len(BARS) - 1
@@ -364,6 +374,8 @@ def line_below(
     ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""
     if finish == "context":
         larger = f"{key_of('settings')} sets a larger ctx"
+        if figures.get(SERVED_BY):
+            larger = "start the server with a larger one"
         more = f"{continues} without older messages" if has_older else larger
         ending = f"{ENDINGS[finish]} · {more}"
     if finish in RUN_OUT and (place := _place(figures)):

@@ -46,9 +46,9 @@ def _in_words(figures: Figures, width: int) -> tuple[Content, Content]:
     """Return gain, rate and acceptance, and below them the seconds saved or the reason."""
     without, own = figures.rates_compared()
     both = f"{rate_text(own)} ({_sign(figures)}{without:.1f} without"
-    rates = [f"{both} drafts)", f"{both})"] * bool(without) + [rate_text(own)]
+    rates = [f"{both} drafts)", f"{both})"] * bool(without) + [rate_text(own) if own else ""]
     forms = [
-        Content.assemble(_gain(figures), SEPARATOR, SEPARATOR.join(filter(None, (rate, kept))))
+        Content(SEPARATOR).join([_gain(figures), *(Content(each) for each in (rate, kept) if each)])
         for rate in rates
         for kept in _kept(figures)
     ]
@@ -72,6 +72,8 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
 
     gain = _padded(_gain(figures), GAIN_WIDTH)
     kept = _kept(figures)[0]
+    if not own:
+        return gain + Content(kept), _reason(figures)
     if not without:
         rates = list(figures.rates)[-room:]
         bars = spark(rates, max(rates, default=0.0))

@@ -92,9 +92,9 @@ class MessageSize:
             self._show(PromptSize(estimate), is_estimate=True)
         if session is None:
             return
-        session.size(self._sizing(number, content))
+        session.size(self._sizing(number, content, estimate))
 
-    def _sizing(self, number: int, content: str) -> Sizing:
+    def _sizing(self, number: int, content: str, estimate: int) -> Sizing:
         """Return the request for the prompt with which the message would be asked now."""
         chat, answers = self.conversations, self.answers
         edited = chat.tree.get(answers.editing or 0)
@@ -109,11 +109,12 @@ class MessageSize:
             "structure": structure_of(chat.schema.source) if chat.schema else None,
         }
         asked: ChatMessage = {"role": "user", "content": content}
-        return Sizing([*turns, asked], options, partial(self._counted, number))
+        return Sizing([*turns, asked], options, partial(self._counted, number, estimate))
 
-    def _counted(self, number: int, size: PromptSize | None) -> None:
-        if number == self._count and size is not None:
-            self._show(size)
+    def _counted(self, number: int, estimate: int, size: PromptSize | None) -> None:
+        """Show the size, or the estimate where the engine cannot count."""
+        if number == self._count:
+            self._show(size or PromptSize(estimate), is_estimate=size is None)
 
     def _show(self, size: PromptSize | None, *, is_estimate: bool = False) -> None:
         if (size, is_estimate) != (self.size, self.is_estimate):

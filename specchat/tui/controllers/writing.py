@@ -78,7 +78,7 @@ class Writing:
             "pair": pair,
             "temperature": self.temperature,
             **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),
-            "drafter": stats.drafter,
+            **({} if "drafter" in stats.unreported else {"drafter": stats.drafter}),
             "drafted_by_position": stats.drafted_by_position,
             "reasoning_s": stats.reasoning_s,
         }
