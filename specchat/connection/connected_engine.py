@@ -11,6 +11,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.chat.newest_turns import newest_turns
 from specchat.connection.address import ServerAddress
 from specchat.connection.counter_watch import CounterWatch
+from specchat.connection.dialects import OTHER
 from specchat.connection.http_session import EventStream, HttpSession
 from specchat.connection.probing import ServerFacts, find_server
 from specchat.connection.reported_figures import ReportedFigures
@@ -274,7 +275,6 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
     others = [each for each in server.models if not each.startswith(server.model)]
     more = "one more model" if len(others) == 1 else f"{len(others)} more models"
     notice = f"{address.shown} has {more}: --served-model chooses one"
-    is_known = server.dialect.label != "an OpenAI-compatible server"
     return EngineFacts(
         target=shown_name(server.model),
         draft=server.drafting or None,
@@ -285,7 +285,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
         longest_draft=0,
         plan=f"{label} at {address.shown}",
         notices=(notice,) if others and not address.model else (),
-        thinking=THINKING if is_known else (),
+        thinking=THINKING if server.dialect is not OTHER else (),
         served_by=f"{server.dialect.label} at {address.shown}",
         chooses_drafter=server.dialect.takes_drafter,
         ignores_end=server.dialect.ignores_end,

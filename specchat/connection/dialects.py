@@ -152,7 +152,7 @@ _USAGE = {"stream_options": {"include_usage": True}}
 _LIVE_USAGE = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 _LIVE_TIMINGS = {**_USAGE, "timings_per_token": True}
 
-OTHER = Dialect("an OpenAI-compatible server", live=_USAGE)
+OTHER = Dialect("OpenAI-compatible server", live=_USAGE)
 SPECCHAT = Dialect(
     "specchat",
     sampling={each: each for each in (*_SAME, *_DRAFTING, "make_room")},

@@ -18,7 +18,7 @@ from specchat.wording import percent, size_text
 SEPARATOR = " · "
 MIN_TITLE_WIDTH, MIN_NAME_WIDTH = 12, 12
 GAUGE_WIDTH, BETWEEN = 6, 2
-UNLOADED = "unloaded"
+UNLOADED, DISCONNECTED = "unloaded", "disconnected"
 FILLING = 0.8
 """The share of the context from which the gauge warns."""
 
@@ -45,7 +45,9 @@ def _right_part(chat: ChatState, badges: Sequence[str], room: int) -> Content:
     name = in_one_line(harmless(pair.pair.name))
     short = Text(name)
     short.truncate(MIN_NAME_WIDTH, overflow="ellipsis")
-    gpu, context = _gpu_forms(chat), [UNLOADED] if pair.is_unloaded else _context_forms(chat)
+    gpu, context = _gpu_forms(chat), _context_forms(chat)
+    if pair.is_unloaded:
+        context = (UNLOADED if pair.pair.server is None else DISCONNECTED,)
     shortenings = product((badges, badges[:1], ()), (name, short.plain), gpu, context)
     forms = [[*badge, model, memory, gauge] for badge, model, memory, gauge in shortenings]
     forms.sort(key=lambda parts: -_width(parts))

@@ -398,8 +398,7 @@ class MainView:
         self.transcript.display = not welcome.display
         self.arrangement.place()
         if welcome.display:
-            is_loading = not (controller.has_failed or controller.is_unloaded)
-            welcome.show(controller.pair.name, controller.facts, is_loading=is_loading)
+            welcome.show(controller.pair.name, controller.facts, controller.state)
 
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:

@@ -16,7 +16,7 @@ POLL_SECONDS = 10.0
 class IdleUnloader:
     """Unloads the pair once it has been idle for `minutes`; never if that is 0.
 
-    While it is served to other programs, it is not idle.
+    While it is served to other programs, it is not idle. A server's model takes no memory here.
     """
 
     view: ChatView
@@ -34,7 +34,8 @@ class IdleUnloader:
     def _look(self) -> None:
         """Unload the pair if it is idle for long enough. While it loads, it is not idle."""
         pair = self.pair_controller
-        if self.answers.current is not None or pair.facts is None or self.serving.is_open:
+        takes_memory = pair.facts is not None and pair.pair.server is None
+        if self.answers.current is not None or not takes_memory or self.serving.is_open:
             self._idle_since = monotonic()
             return
         idle_seconds = monotonic() - max(self._idle_since, pair.asked_at)

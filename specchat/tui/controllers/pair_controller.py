@@ -44,6 +44,14 @@ class PairController:
         """Whether the engine leaves no processor core for drawing the screen."""
         return self.facts is not None and not self.facts.idle_processors
 
+    @property
+    def state(self) -> str:
+        """What is going on while no model is loaded, in a word or two."""
+        is_away = self.has_failed or self.is_unloaded
+        if self.pair.server is not None:
+            return "not connected" if is_away else "connecting…"
+        return "not loaded" if is_away else "loading…"
+
     def start(self) -> Session:
         """End the previous session and load the pair."""
         before = self._end_session()
@@ -75,18 +83,27 @@ class PairController:
     def restart(self) -> None:
         """Restart the engine, whatever it is doing."""
         self.start()
-        self.view.say("restarting the engine")
+        server = self.pair.server
+        self.view.say(
+            "restarting the engine" if server is None else f"connecting to {server.shown}"
+        )
 
     def unload(self, reason: str) -> None:
-        """Free the memory of the models; the next question loads them again."""
+        """Free the memory of the models, or leave the server, until the next question."""
+        server = self.pair.server
         if self.session is None:
-            self.view.notify("No model is loaded.")
+            self.view.notify("No model is loaded." if server is None else "Not connected.")
             return
         self._end_session()
         self.facts, self.is_unloaded = None, True
         self._progress = ""
         self.view.say("", "progress")
-        self.view.say(f"{reason} The next question loads {self.pair.name} again.")
+        words = f"{reason} The next question loads {self.pair.name} again."
+        if server is not None:
+            words = (
+                f"Disconnected: {server.shown} keeps its model. The next question connects again."
+            )
+        self.view.say(words)
         self.view.show_state()
 
     def close(self, seconds: float) -> None:

@@ -39,7 +39,7 @@ class _Questions(OptionList):
 class Welcome(VerticalScroll, can_focus=False):
     """A wordmark, a card of the loaded pair, and questions to click."""
 
-    _shown: tuple[str, EngineFacts | None, bool] | None = None
+    _shown: tuple[str, EngineFacts | None, str] | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the wordmark, the card and the questions."""
@@ -48,12 +48,12 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static("Try a question, or write your own below", classes="label", markup=False)
         yield _Questions(*(f"→ {each}" for each in QUESTIONS), markup=False, compact=True)
 
-    def show(self, pair: str, facts: EngineFacts | None, *, is_loading: bool) -> None:
-        """Show the pair; `facts` is None unless it is loaded."""
-        self._shown = pair, facts, is_loading
+    def show(self, pair: str, facts: EngineFacts | None, state: str) -> None:
+        """Show the pair; unless it is loaded, `facts` is None and the `state` is shown."""
+        self._shown = pair, facts, state
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
-        text = Text("loading…" if is_loading else "not loaded", "dim")
+        text = Text(state, "dim")
         if facts is not None:
             width = card.content_size.width  # 0 until it is laid out
             unknown = UNREPORTED if facts.served_by else NO_DRAFT
@@ -71,8 +71,7 @@ class Welcome(VerticalScroll, can_focus=False):
     def on_resize(self) -> None:
         """Fit the new size."""
         if self._shown:
-            pair, facts, is_loading = self._shown
-            self.show(pair, facts, is_loading=is_loading)
+            self.show(*self._shown)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Ask the chosen question."""
