@@ -560,7 +560,7 @@ def test_an_internal_error_is_one_line(
     def fail(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("specchat.cli.ask.chosen_pair", fail)
+    monkeypatch.setattr("specchat.cli.ask.chosen_answerer", fail)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     assert main(["ask", "hi"]) == 1
