@@ -72,10 +72,14 @@ class ConnectedEngine(Engine):
         self.facts = facts_of(self.server, address)
 
     def _wait_for_model(self, on_progress: ProgressCallback | None) -> ServerFacts:
-        deadline = monotonic() + LONGEST_LOADING
-        while True:
+        def report() -> None:
             if on_progress is not None and on_progress("target", 0.0) is False:
                 raise Cancelled("connecting was stopped")
+
+        deadline = monotonic() + LONGEST_LOADING
+        self._session.on_wait = report
+        while True:
+            report()
             try:
                 found = find_server(self._session)
             except ServerLoading:
@@ -83,6 +87,7 @@ class ConnectedEngine(Engine):
                     raise
                 sleep(LOADING_POLL_SECONDS)
             else:
+                self._session.on_wait = None
                 if on_progress is not None:
                     on_progress("target", 1.0)
                 return found

@@ -10,8 +10,8 @@ import queue
 import socket
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +38,7 @@ MOST_WAITING, WAIT_SECONDS = 1 << 22, 0.01
 """Characters of events that may wait to be read, and how often their reader is looked at."""
 LOW_LEVEL = (OSError, ValueError, OverflowError, ExceptionGroup)
 """What a connection may fail with beside the client's own errors, such as for a wrong proxy."""
+ON_WAIT_SECONDS = 0.2
 ASIDE_SECONDS = 5.0
 """How long a request beside the answers may take, such as one for metrics."""
 KEEP_ALIVE: list[
@@ -57,6 +58,8 @@ class HttpSession:
     def __init__(self, address: ServerAddress) -> None:
         """Start the thread of the event loop; nothing is sent yet."""
         self.address = address
+        self.on_wait: Callable[[], None] | None = None
+        """Called several times a second while `get` or `post` waits; what it raises ends that."""
         self._client: httpx2.AsyncClient | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -111,6 +114,8 @@ class HttpSession:
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         future = self._submit(work)
         try:
+            while self.on_wait is not None and not wait([future], ON_WAIT_SECONDS).done:
+                self.on_wait()
             return future.result()
         except BaseException:  # Ctrl+C too
             future.cancel()

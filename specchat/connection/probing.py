@@ -23,6 +23,8 @@ OWNERS = {
 """Dialects by the owner that a server names for its models; Ollama names the user."""
 MOST_MODELS, LONGEST_NAME, MOST_NAMED = 1000, 200, 8
 LARGEST_CONTEXT = 1 << 30
+LOOKUP = "suffix lookup"
+"""What drafts at `specchat serve` where there is no draft model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ def find_server(session: HttpSession) -> ServerFacts:
         meta = card.get("meta")
         reason = meta.get("speculation_off_reason") if isinstance(meta, Mapping) else None
         draft = meta.get("draft") if isinstance(meta, Mapping) else None
-        facts = replace(
-            facts, drafting=_short(draft), speculation_off_reason=_short(reason) or None
-        )
+        off_reason = _short(reason) or None
+        drafting = _short(draft) or ("" if off_reason or not meta else LOOKUP)
+        facts = replace(facts, drafting=drafting, speculation_off_reason=off_reason)
     return replace(facts, has_counters=_has_counters(session, dialect))
 
 

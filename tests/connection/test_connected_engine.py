@@ -28,7 +28,7 @@ from specchat.connection.http_session import MOST_WAITING
 from specchat.connection.request_body import chat_body
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import ChatRequest
-from specchat.errors import ContextFull, InvalidOption, ServerFailed
+from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.structured.structure import Structure
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]
@@ -229,6 +229,23 @@ def test_a_server_that_loads_its_model_is_waited_for(monkeypatch: pytest.MonkeyP
         server.put("GET", "/v1/models", loading, loading, ready)
         with connected(server) as engine:
             assert engine.facts.target == "qwen3:8b"
+
+
+def test_a_server_that_says_nothing_can_be_left() -> None:
+    """Progress is reported while it is waited for, and connecting ends when that is refused."""
+    reports = list[float]()
+
+    def take(stage: str, share: float) -> bool:
+        assert stage == "target"
+        reports.append(share)
+        return len(reports) < 4
+
+    with ScriptedServer() as server:
+        server.put("GET", "/v1/models", Answer(ending="stall"))
+        with pytest.raises(Cancelled), connected(server, on_progress=take):
+            pass
+        server.wait_until_left("/v1/models")
+    assert reports == [0.0] * 4
 
 
 def test_the_oldest_turns_are_left_out_where_a_conversation_does_not_fit() -> None:

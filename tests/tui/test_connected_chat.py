@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -396,6 +397,31 @@ async def test_a_server_that_is_gone_at_first_is_connected_to_later() -> None:
             await say(pilot, "Are you there?")
             assert stored(app).text == ANSWER
             assert "cannot be reached" not in status(app)
+
+
+async def test_a_server_that_says_nothing_is_waited_for_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the seconds; a question can be stopped meanwhile, and the chat closed at once."""
+    monkeypatch.setattr("specchat.connection.http_session.ON_WAIT_SECONDS", 0.01)
+    clock = count(1)
+    monkeypatch.setattr(
+        "specchat.tui.controllers.pair_controller.waited", lambda _: f" · {next(clock)} s"
+    )
+    with ScriptedServer() as server:
+        server.put("GET", "/v1/models", Answer(ending="stall"))
+        where = server.address.removeprefix("http://")
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await until(pilot, lambda: f"waiting for {where} · " in status(app))
+            assert "connecting…" in screen_text(app)
+            await say(pilot, "Are you there?", wait=False)
+            await until(pilot, lambda: app.answers.current is not None)
+            await pilot.press("escape")
+            await until(pilot, lambda: app.answers.current is None)
+            assert stored(app).finish == "cancelled"
+            await until(pilot, lambda: f"waiting for {where} · " in status(app))
+        server.wait_until_left("/v1/models")
 
 
 async def test_a_question_to_a_server_that_is_gone_fails_in_one_line() -> None:
