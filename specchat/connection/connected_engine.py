@@ -105,7 +105,10 @@ class ConnectedEngine(Engine):
 
     def _answer(self, request: AnswerRequest, body: Mapping[str, Any]) -> Iterator[Chunk]:
         self._is_busy = True
-        figures = ReportedFigures(self.facts.served_by, perf_counter())
+        dialect = self.server.dialect
+        figures = ReportedFigures(
+            self.facts.served_by, perf_counter(), reports_gain=dialect.reports_gain
+        )
         self.stats = figures.statistics
         self.stats.speculation_off_reason = self.server.speculation_off_reason
         watch = CounterWatch(self._session, self.server)

@@ -114,7 +114,7 @@ class Dialect:
     structure; none if it cannot be asked for. `counting` names whose `/tokenize` it has. If it
     `takes_drafter`, a request may choose what drafts, and if it `ignores_end`, whether an answer
     goes on behind its end. If it `repeats_begun`, a continued answer may begin with what
-    it had.
+    it had. If it `reports_gain`, the end of an answer has the gain of its drafts.
     """
 
     label: str
@@ -129,6 +129,7 @@ class Dialect:
     takes_drafter: bool = False
     ignores_end: bool = False
     repeats_begun: bool = False
+    reports_gain: bool = False
 
     def thinking_fields(self, word: str) -> Fields:
         """Return the fields for a value of `think`."""
@@ -162,6 +163,7 @@ SPECCHAT = Dialect(
     counting="llama.cpp",
     takes_drafter=True,
     ignores_end=True,
+    reports_gain=True,
 )
 LLAMA_SERVER = Dialect(
     "llama-server",

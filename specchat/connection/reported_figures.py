@@ -23,10 +23,14 @@ class ReportedFigures:
     long its tokens took, so the time is extended by their share.
     """
 
-    def __init__(self, label: str, began: float) -> None:
-        """Begin with the time at which the request was sent, by `perf_counter`."""
+    def __init__(self, label: str, began: float, *, reports_gain: bool = False) -> None:
+        """Begin with the time at which the request was sent, by `perf_counter`.
+
+        Whether the server reports what drafts gain is known before it does so.
+        """
         self.statistics = Statistics(draft_length="", served_by=label)
         self._began = began
+        self._reports_gain = reports_gain
         self._first_at = self._last_at = 0.0
         self._num_first = 0
         self._num_parts = 0
@@ -208,6 +212,7 @@ class ReportedFigures:
         missing += [] if stats.acceptance_histogram else STEPS[2:3]
         missing += STEPS[3:]
         missing += [] if "reasoning" in has or not stats.reasoning_s else ["reasoning_tokens"]
+        missing += [] if self._reports_gain else ["reported_gain"]
         missing += [] if "prompt" in has else ["prompt_tokens"]
         missing += [] if "cached" in has else ["cached_tokens"]
         missing += [] if "prompt_s" in has else ["prompt_s"]

@@ -232,9 +232,10 @@ class Figures:
         """Return what is not known of an answer that a server wrote; empty if it reports all."""
         stats = self.statistics
         server = harmless(stats.served_by)
-        if not self.reports("drafted"):
-            return f"{server} does not report drafts."
-        if stats.drafted and not self.speedup:
+        if not self.reports("drafted"):  # some report them at the end only
+            is_over = self.is_counted
+            return f"{server} {'does not report' if is_over else 'has not reported any'} drafts."
+        if stats.drafted and not self.speedup and not self.reports("reported_gain"):
             return f"{server} does not report what its drafts gain."
         return ""
 
@@ -303,7 +304,7 @@ class Figures:
             return "plain speed"
         if self.kind != "measuring":
             return speedup_text(self.speedup)
-        if self.statistics.served_by:
+        if not self.reports("reported_gain"):
             return "gain not reported"
         if not self.is_counted:
             return "measuring"

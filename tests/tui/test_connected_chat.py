@@ -107,6 +107,17 @@ def notices(app: ChatApp) -> str:
     return "\n".join(each.message for each in app._notices)
 
 
+def verdict(app: ChatApp) -> str:
+    """Return what the panel says of speculation."""
+    return app.answers.figures.verdict()
+
+
+def seen(verdicts: set[str], app: ChatApp) -> bool:
+    """Keep what the panel says; return True at the end of the answer."""
+    verdicts.add(verdict(app))
+    return app.answers.current is None
+
+
 def shown_once(app: ChatApp, words: str) -> bool:
     """Return True if words are on the screen in one place, whatever its line breaks."""
     text = " ".join(re.sub(r"[│▌▐]", " ", screen_text(app)).split())
@@ -170,6 +181,22 @@ async def test_figures_are_those_of_the_server() -> None:
     assert "does not report what its drafts gain" in " ".join(panel.split())
     assert "24 tokens (15 reasoning)" in shown
     assert (figures["drafted"], figures["accepted"], figures["steps"]) == (24, 15, 8)
+
+
+async def test_drafts_that_come_at_the_end_are_not_denied_before() -> None:
+    """What a server has not reported so far may still come; what it gains never does here."""
+    recording, gate = read_recording("vllm"), threading.Event()
+    with recording.server() as server:
+        server.put("POST", CHAT, stream(recording).hold(8, gate))
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            await say(pilot, "What is the capital of France?", wait=False)
+            words = "has not reported any drafts"
+            await until(pilot, lambda: words in verdict(app))
+            gate.set()
+            await until(pilot, lambda: app.answers.current is None)
+            assert verdict(app).endswith("does not report what its drafts gain.")
 
 
 async def test_figures_move_while_the_answer_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -730,7 +757,10 @@ async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> N
     async with app.run_test(size=SIZE) as pilot:
         await connected(pilot)
         await until(pilot, lambda: "draft" in screen_text(app))
-        await say(pilot, "What is specchat?")
+        verdicts = set[str]()
+        await say(pilot, "What is specchat?", wait=False)
+        await until(pilot, lambda: seen(verdicts, app))
+        assert not any("not report" in each for each in verdicts)
         figures, record = app.answers.figures, stored(app).statistics
         assert record["drafted"] > 0
         assert f"of {record['drafted']} drafted" in panel_text(app)
