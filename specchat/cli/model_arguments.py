@@ -245,6 +245,8 @@ class Answerer:
 def chosen_answerer(arguments: argparse.Namespace) -> Answerer:
     """Return what the arguments name to answer, with its options. Raises as `chosen_pair` does."""
     if not is_connected(arguments):
+        if arguments.settings.source("model.served_model") == "command line":
+            raise InvalidOption("--served-model names a model of a server: add --connect URL")
         pair = chosen_pair(arguments)
         return Answerer(pair.name, generate_options(arguments, pair), pair)
     if arguments.save_as is not None:

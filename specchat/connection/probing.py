@@ -107,7 +107,9 @@ def _choose(session: HttpSession, names: Sequence[str]) -> str:
         return f"{wanted}:latest"
     shown = ", ".join(_short(each) for each in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    raise ServerFailed(f"{where} has no model {wanted}{nearest(wanted, names)}: {shown}{more}")
+    raise ServerFailed(
+        f"{where} has no model {wanted}{nearest(wanted, names)}; it has {shown}{more}"
+    )
 
 
 def _loaded_first(session: HttpSession, names: Sequence[str]) -> tuple[str, ...]:

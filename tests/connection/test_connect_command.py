@@ -257,6 +257,14 @@ def test_two_ways_to_name_a_target_are_one_too_many(
 
 
 @pytest.mark.usefixtures("config")
+def test_a_model_of_a_server_needs_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --connect, a model on this machine would answer."""
+    code, line = refused(capsys, "ask", "--served-model", "m", "--no-stdin", "hi")
+    assert code == 2
+    assert "--served-model names a model of a server: add --connect URL" in line
+
+
+@pytest.mark.usefixtures("config")
 def test_a_named_model_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     """By its name at the server."""
     with read_recording("lm_studio").server() as server:

@@ -22,7 +22,7 @@ from connection.scripted_server import (
     json_answer,
     text_answer,
 )
-from scripted_chat import Script
+from scripted_chat import Script, chat
 from server.conftest import Running, StartServer, start_server  # noqa: F401  # a fixture
 from specchat.chat.conversation import Message
 from specchat.cli.arguments import parse
@@ -34,7 +34,7 @@ from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, titles
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import PairChoice, Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView
@@ -268,6 +268,24 @@ async def test_figures_of_stored_answers_claim_nothing_new(tmp_path: Path) -> No
         await until(pilot, lambda: "62 % of 24 drafted" in panel_text(app))
         assert re.search(r"tokens per target pass +3\.00", panel_text(app))
         assert not re.search(r"target +\d", panel_text(app))
+
+
+async def test_a_served_answer_brings_no_advice_for_a_pair_here(tmp_path: Path) -> None:
+    """What a server drafted says nothing of the drafts of another model."""
+    history = tmp_path / "history.db"
+    with read_recording("ollama").server() as server:
+        app = connect(server.address, history)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            await say(pilot, "What is the capital of France?")
+    app = chat(Script(), history, other_drafts=lambda _: [Offer("better", "a better draft")])
+    async with app.run_test(size=SIZE) as pilot:
+        await connected(pilot)
+        (conversation,) = app.conversations.store.conversations()
+        await app.actions.conversations.open(conversation.id)
+        await pilot.pause(0.1)
+        assert app.adviser.words() == ""
+        assert app.adviser._drafts == {}
 
 
 # --- stopping, continuing, other versions
@@ -521,6 +539,31 @@ async def test_an_unknown_context_is_not_guessed() -> None:
             app.query_one(Composer).text = "word " * 20_000
             await until(pilot, lambda: "~25000 tokens" in frame_text(app))
             assert "too long" not in frame_text(app)
+
+
+HOSTILE = "[red]evil[/red]\x1b[2J\x07\u202e " + "m" * 150
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), SIZE])
+async def test_names_of_a_server_are_text(size: tuple[int, int]) -> None:
+    """Whatever a server calls its models: no markup, no control characters, no second line."""
+    with ScriptedServer() as server:
+        listed = [{"id": HOSTILE, "owned_by": "vllm", "max_model_len": 64}]
+        server.put("GET", "/v1/models", json_answer({"data": listed}))
+        server.put("GET", "/version", json_answer({"version": HOSTILE}))
+        server.put("POST", CHAT, event_answer(said("Hello.")))
+        app = connect(server.address)
+        async with app.run_test(size=size) as pilot:
+            await connected(pilot)
+            if size != (40, 12):
+                await until(pilot, lambda: "target   [red]evil[/red]" in screen_text(app))
+            await say(pilot, "Hello")
+            assert stored(app).text == "Hello."
+            for keys in (("f3",), ("f3", "f7"), ("f8",)):
+                await pilot.press(*keys)
+                await pilot.pause()
+                assert not set("\x1b\x07\u202e") & set(screen_text(app))
+            assert server.asked(CHAT)[-1].json()["model"] == HOSTILE
 
 
 async def test_an_answer_that_comes_at_once_has_no_speed() -> None:

@@ -79,7 +79,8 @@ class Adviser:
     def _find(self) -> Advice | None:
         options = self.options.current
         stats = self.answers.figures.statistics
-        if not stats.generated_tokens or self.pair_controller.pair.server is not None:
+        is_served = bool(stats.served_by) or self.pair_controller.pair.server is not None
+        if not stats.generated_tokens or is_served:
             return None
         if options.get("drafter") == PLAIN:
             return Advice("turn speculation on", {"drafter": AUTO})
