@@ -424,6 +424,27 @@ async def test_a_server_that_dies_keeps_what_it_had_written(tmp_path: Path) -> N
             assert (stored(app).finish, stored(app).text) == ("stop", ANSWER)
 
 
+async def test_a_server_that_comes_back_may_run_another_model() -> None:
+    """After a failure, the next question connects again: name and context are the new ones."""
+    recording = read_recording("vllm")
+    with recording.server() as server:
+        server.put("POST", CHAT, *recording.named["wrong_model"].answers, stream(recording))
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            new = [{"id": "qwen3-32b", "owned_by": "vllm", "max_model_len": 4096}]
+            server.put("GET", "/v1/models", json_answer({"data": new}))
+            await say(pilot, "One?")
+            assert shown_once(app, "does not know this model")
+            await say(pilot, "Two?")
+            assert stored(app).text.strip() == ANSWER
+            assert "4096" in header_text(app)
+            assert [each.json()["model"] for each in server.asked(CHAT)] == [
+                "qwen3-8b",
+                "qwen3-32b",
+            ]
+
+
 async def test_a_server_that_is_gone_at_first_is_connected_to_later() -> None:
     """One line at the start; the next question tries again, and says no more than it must."""
     with socket.socket() as free:
@@ -544,7 +565,7 @@ async def test_an_unknown_context_is_not_guessed() -> None:
 HOSTILE = "[red]evil[/red]\x1b[2J\x07\u202e " + "m" * 150
 
 
-@pytest.mark.parametrize("size", [(80, 24), (40, 12), SIZE])
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 async def test_names_of_a_server_are_text(size: tuple[int, int]) -> None:
     """Whatever a server calls its models: no markup, no control characters, no second line."""
     with ScriptedServer() as server:

@@ -13,7 +13,7 @@ from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import ChatRequest, Engine, EngineFacts, PromptSize, Stage
 from specchat.engine.remote_engine import RemoteEngine
-from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.errors import Cancelled, EngineFailed, ServerFailed, SpecchatError
 from specchat.logs import log_internal_error
 from specchat.options.declarations import AUTO_THINK
 
@@ -126,7 +126,7 @@ class Session:
         self._last: Question | None = None
         self._has_aside = False
         self._engine: Engine | None = None
-        self._is_closing = False
+        self._is_closing = self._has_failed_server = False
         self._last_progress = 0.0
         self._asked_at, self._has_reported = 0.0, False
         self._steps: list[Chunk] = []
@@ -144,7 +144,12 @@ class Session:
         return self._engine.held_bytes() if self._engine is not None else 0
 
     def has_died(self) -> bool:
-        """Return True if the engine's process has ended by itself."""
+        """Return True if the engine's process has ended by itself, or its server has failed.
+
+        A server may run another model once it is back.
+        """
+        if self._has_failed_server:
+            return True
         try:
             if self._engine is not None:
                 self._engine.check()
@@ -326,6 +331,7 @@ class Session:
             finish = self._stream(engine, question)
         except Exception as error:  # noqa: BLE001  # as above
             reason = reason_of(error, question.explain)
+            self._has_failed_server = isinstance(error, ServerFailed)
             self._report(question.on_end, "failed", engine.stats, reason)
             if isinstance(error, EngineFailed):
                 self._report(self._lost, str(error))
