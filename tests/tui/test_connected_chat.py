@@ -329,6 +329,25 @@ async def test_a_stopped_answer_is_continued() -> None:
             assert re.search(r"accepted +not reported", panel_text(app))
 
 
+async def test_figures_of_a_continued_answer_are_those_of_both_parts() -> None:
+    """Drafts that were reported of one part alone say nothing of the whole."""
+    recording, gate = read_recording("vllm"), threading.Event()
+    with recording.server() as server:
+        server.put("POST", CHAT, stream(recording).hold(8, gate), stream(recording))
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            await say(pilot, "What is the capital of France?", wait=False)
+            await stopped_halfway(pilot, app, "The answer")
+            await pilot.press("ctrl+g")
+            await until(pilot, lambda: stored(app).finish == "stop")
+            panel, figures = panel_text(app), stored(app).statistics
+    assert figures["generated_tokens"] == 20 + 24
+    assert "drafted" not in figures
+    for figure in ("accepted", "tokens per target pass", "draft length"):
+        assert re.search(rf"{figure} +not reported", panel), figure
+
+
 async def test_an_answer_that_cannot_be_continued_stays_as_it_was() -> None:
     """A server of an unknown kind has no way to do so: the reason is one line below it."""
     gate = threading.Event()

@@ -84,8 +84,22 @@ class Writing:
         }
         if stats.served_by:
             fields |= {SERVED_BY: stats.served_by, UNREPORTED: list(stats.unreported)}
-        whole = combine_parts(self.before, fields) if self.before else fields
+        whole = _joined(self.before, fields) if self.before else fields
         return {**whole, ORIGINS: dict(self.parts.origins)}
+
+
+def _joined(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics of both parts of an answer.
+
+    What a server did not report of one of them is not known of the whole.
+    """
+    whole = combine_parts(before, after)
+    served = [each for each in (after, before) if each.get(SERVED_BY)]
+    if not served:
+        return whole
+    missing = {name for each in served if each.get("generated_tokens") for name in each[UNREPORTED]}
+    known = {name: value for name, value in whole.items() if name not in missing}
+    return {**known, SERVED_BY: served[0][SERVED_BY], UNREPORTED: sorted(missing)}
 
 
 def _known(stats: Statistics) -> dict[str, Any]:
