@@ -249,7 +249,7 @@ class ConnectedEngine(Engine):
         return chat_body(request, kept, self.server.model, self.server.dialect)
 
     def stop(self) -> None:
-        """Close the answer's connection, at which servers stop; from any thread."""
+        """Close the answer's connection, at which servers stop, or give up counting; any thread."""
         with self._stopping:
             self._is_stopped = True
             if self._stream is not None:
@@ -259,7 +259,16 @@ class ConnectedEngine(Engine):
         """Return how much of the context a conversation would take, if the server counts tokens."""
         self._require_open()
         body = chat_body(request, request.messages, self.server.model, self.server.dialect)
-        counts = count_tokens(self._session, self.server, body)
+
+        def give_up() -> None:
+            if self._is_stopped:
+                raise Cancelled("counting was stopped")
+
+        self._is_stopped, self._session.on_wait = False, give_up
+        try:
+            counts = count_tokens(self._session, self.server, body)
+        finally:
+            self._session.on_wait = None
         if counts is None:
             return None
         capacity = self.server.context or counts.prompt + 1

@@ -367,6 +367,22 @@ def test_tokens_of_a_conversation_are_those_that_the_server_counts() -> None:
         assert engine.size(ChatRequest(messages=QUESTION)) is None
 
 
+def test_counting_ends_when_the_engine_is_stopped() -> None:
+    """A server that says nothing does not hold up what comes next."""
+    with read_recording("vllm").server() as server, connected(server) as engine:
+        server.put("POST", "/tokenize", Answer(ending="stall"))
+
+        def stop() -> None:
+            server.wait_until_asked("/tokenize")
+            engine.stop()
+
+        threading.Thread(target=stop).start()
+        assert engine.size(ChatRequest(messages=QUESTION)) is None
+        server.wait_until_left("/tokenize")
+        assert len(server.asked("/tokenize")) == 1
+        assert list(engine.answer(QUESTION))[-1].finish == "stop"
+
+
 def test_texts_are_continued_as_they_are() -> None:
     """`--raw` uses the API for texts."""
     events = [{"choices": [{"text": part}]} for part in ("Paris", ".")]

@@ -25,6 +25,7 @@ from connection.scripted_server import (
 from scripted_chat import Script, chat
 from server.conftest import Running, StartServer, start_server  # noqa: F401  # a fixture
 from specchat.chat.conversation import Message
+from specchat.chat.preset import Preset
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _first_choice
 from specchat.cli.offers import find_offers, foresee_offer
@@ -402,12 +403,15 @@ async def test_a_named_file_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "The cat is called Ada." in sent["content"]
 
 
-async def test_think_and_schema_are_asked_for_in_the_words_of_the_server() -> None:
-    """And the frame shows what holds from the next answer."""
+async def test_options_are_asked_for_in_the_words_of_the_server() -> None:
+    """Reasoning, a schema, a preset: the frame shows what holds from the next answer."""
+    preset = Preset("terse", "Be brief.", {"temperature": 0.25, "repeat_penalty": 1.1}, "")
     with read_recording("vllm").server() as server:
         app = connect(server.address)
         async with app.run_test(size=SIZE) as pilot:
             await connected(pilot)
+            app.actions.conversations.use_preset(preset)
+            await until(pilot, lambda: "temperature 0.25" in frame_text(app))
             await say(pilot, "/think off")
             await until(pilot, lambda: "thinking off" in frame_text(app))
             await say(pilot, "/schema city, population int")
@@ -415,6 +419,8 @@ async def test_think_and_schema_are_asked_for_in_the_words_of_the_server() -> No
             await say(pilot, "What is the capital of France?")
             sent = server.asked(CHAT)[-1].json()
     assert sent["chat_template_kwargs"]["enable_thinking"] is False
+    assert (sent["temperature"], sent["repetition_penalty"]) == (0.25, 1.1)
+    assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
     schema = sent["response_format"]["json_schema"]["schema"]
     assert set(schema["properties"]) == {"city", "population"}
 
