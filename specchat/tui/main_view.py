@@ -377,9 +377,11 @@ class MainView:
         legend.display = self.shows_origins
         if not self.shows_origins:
             return
-        counts = self._figures().origins
-        found = [each for each in origins() if counts[each.name]] or origins()
+        figures = self._figures()
+        found = [each for each in origins() if figures.origins[each.name]] or origins()
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in found]
+        if (server := figures.statistics.served_by) and not figures.origins:
+            labels = [Text(f"{harmless(server)} does not report where its tokens come from", "dim")]
         hides = Text(f" {self._setup.key_of('origins')} hides", "dim")
         words = Text("  ").join([*labels, hides])
         if words != legend.content:

@@ -233,6 +233,10 @@ async def test_what_is_not_reported_is_said_to_be_so() -> None:
             assert "does not report drafts" in " ".join(panel.split())
             for claim in ("other 1", "cached", "speedup", "target 1", "plain speed"):
                 assert claim not in panel.replace("plain speedup", "").lower(), claim
+            await pilot.press("f4")
+            words = "does not report where its tokens come from"
+            await until(pilot, lambda: shown_once(app, words))
+            assert "suffix lookup" not in screen_text(app)
             await pilot.press("f3")
             await until(pilot, lambda: "drafts not reported" in screen_text(app))
             await say(pilot, "/stats", wait=False)
