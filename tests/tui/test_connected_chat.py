@@ -569,6 +569,11 @@ async def test_what_needs_the_model_here_is_refused_in_words() -> None:
             await say(pilot, "/serve", wait=False)
             await until(pilot, lambda: "runs the model" in notices(app))
             assert not app.serving.is_open
+            await say(pilot, "/unload", wait=False)
+            await until(pilot, lambda: app.pair_controller.is_unloaded)
+            await pilot.press("f7")
+            await until(pilot, lambda: "Not connected yet" in notices(app))
+            await connected(pilot)
             assert len(server.asked(CHAT)) == 1
 
 

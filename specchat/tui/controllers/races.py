@@ -46,10 +46,13 @@ class Races:
 
     async def run(self, show: Callable[[Race], None]) -> None:
         """Race the last answer, and show the race once both lanes are decoded."""
-        answer = self.conversations.last
+        answer, pair = self.conversations.last, self.pair_controller
         if answer is None or answer.role != "assistant":
             self.view.notify("There is no answer to race yet.")
-        elif (facts := self.pair_controller.facts) is not None and not facts.chooses_drafter:
+        elif (facts := pair.facts) is None and pair.pair.server is not None:
+            pair.require_session()  # only the server says whether it can turn drafts off
+            self.view.notify("Not connected yet: try again in a moment.")
+        elif facts is not None and not facts.chooses_drafter:
             words = f"{harmless(facts.served_by)} cannot turn drafts off for one answer."
             self.view.notify(f"{words} A race needs `specchat serve` there.")
         elif answer.statistics.get("drafted") == 0:  # any difference would be chance
