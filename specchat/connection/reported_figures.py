@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from specchat.chat.safe_text import in_one_line
 from specchat.connection.prometheus_counters import Counts
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, judged
@@ -14,6 +15,7 @@ STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_positi
 ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
 UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
 LARGEST = 1 << 31
+LONGEST_WORDS, MOST_NOTICES = 300, 10
 
 
 class ReportedFigures:
@@ -169,11 +171,10 @@ class ReportedFigures:
         stats = self.statistics
         if not found:
             return
-        stats.drafter = str(found.get("drafter") or PLAIN)
+        stats.drafter = _words(found, "drafter") or PLAIN
         self._has.add("drafter")
         for name in ("speculation_off_reason", "draft_off_reason"):
-            reason = found.get(name)
-            setattr(stats, name, reason if isinstance(reason, str) else None)
+            setattr(stats, name, _words(found, name) or None)
         speedup, saved = _number(found, "speedup"), _number(found, "saved_s")
         if speedup and saved is not None:
             own = stats.decode_s
@@ -182,7 +183,7 @@ class ReportedFigures:
             stats.left_out = left_out
         notices = found.get("notices")
         if isinstance(notices, list):
-            stats.notices = tuple(str(each) for each in notices[:10])
+            stats.notices = tuple(_shown(str(each)) for each in notices[:MOST_NOTICES])
 
     def _set_drafts(self, drafted: int, accepted: int) -> None:
         self._has.add("drafts")
@@ -228,6 +229,17 @@ def _count(found: Mapping[str, Any], name: str) -> int | None:
     value = found.get(name)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
     return value if is_count else None
+
+
+def _words(found: Mapping[str, Any], name: str) -> str:
+    """Return a text; "" for anything else."""
+    value = found.get(name)
+    return _shown(value) if isinstance(value, str) else ""
+
+
+def _shown(text: str) -> str:
+    """Return a server's text in one line without control characters, cut off if it is long."""
+    return in_one_line(text)[:LONGEST_WORDS]
 
 
 def _number(found: Mapping[str, Any], name: str) -> float | None:

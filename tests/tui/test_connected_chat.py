@@ -618,6 +618,28 @@ async def test_names_of_a_server_are_text() -> None:
             assert server.asked(CHAT)[-1].json()["model"] == HOSTILE
 
 
+@pytest.mark.parametrize("where", ["drafter", "speculation_off_reason", "draft_off_reason"])
+async def test_reasons_of_a_server_are_text(where: str) -> None:
+    """What a server says of its drafts is no markup and no control characters either."""
+    own = {"drafter": "none", where: HOSTILE * 20, "notices": [HOSTILE], "speedup": 1e308}
+    events = said("Hello there.")
+    events[-1] |= {"specchat": own, "timings": {"predicted_n": 2, "draft_n": 4}}
+    with ScriptedServer() as server:
+        server.put(
+            "GET", "/v1/models", json_answer({"data": [{"id": "m", "owned_by": "specchat"}]})
+        )
+        server.put("POST", CHAT, event_answer(events))
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            await say(pilot, "Hello")
+            await until(pilot, lambda: "[red]evil[/red]" in screen_text(app))
+            for key in ("f3", "f6", "/stats", "f8"):
+                await (say(pilot, key, wait=False) if key.startswith("/") else pilot.press(key))
+                await pilot.pause()
+                assert not set("\x1b\x07\u202e") & set(screen_text(app))
+
+
 async def test_an_answer_that_comes_at_once_has_no_speed() -> None:
     """Some servers do not stream: nothing says how long its tokens took."""
     whole = {
