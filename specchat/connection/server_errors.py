@@ -109,10 +109,12 @@ def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) ->
     if status == LOADING and "load" in said.lower():
         return ServerLoading(f"{where} is still loading its model: try again in a moment")
     place = in_one_line(response.headers.get("Location", ""))[:LONGEST_SHOWN]
-    key = "rejected the key from" if address.key else "needs a key: set"
+    key = f"needs a key{f' ({said})' if said else ''}: set {address.key_place}"
+    if address.key:
+        key = f"rejected the key from {address.key_place}{quoted}"
     texts = {
         **dict.fromkeys(REDIRECTS, f"moved to {place or 'an unknown place'}: use that address"),
-        **dict.fromkeys(KEYS, f"{key} {address.key_place}{quoted}"),
+        **dict.fromkeys(KEYS, key),
         ABSENT: f"does not know this model or endpoint{quoted}; choose another model with"
         " --served-model, or check the address",
         TOO_MANY: f"has too much to do{quoted}; {_later(response)}",
