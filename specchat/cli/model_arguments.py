@@ -25,6 +25,7 @@ from specchat.cli.server_argument import (
     is_connected,
     require_models_here,
     server_of,
+    unknown_options,
 )
 from specchat.cli.terminal import say, show_line
 from specchat.connection.address import ServerAddress
@@ -278,6 +279,8 @@ def open_answerer(
     assert answerer.server is not None  # noqa: S101  # one of the two is set
     with ConnectedEngine(answerer.server, show_connecting) as engine:
         show_line()
+        if flags := unknown_options(arguments, engine.server.dialect):
+            say(f"{engine.facts.served_by} does not take {', '.join(flags)}: left out")
         for notice in engine.facts.notices:
             say(notice)
         yield engine

@@ -10,12 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from specchat.connection.address import ServerAddress, is_key, is_loopback, parse_address
+from specchat.connection.dialects import Dialect
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.hub.client import is_offline
-from specchat.options.declarations import LoadOptions
+from specchat.options.declarations import GenerateOptions, LoadOptions, PairOptions
 from specchat.settings.sources import Settings
 
 KEY_VARIABLE = "SPECCHAT_API_KEY"
+EVERYWHERE = frozenset(
+    {
+        *("temperature", "top_p", "presence_penalty", "frequency_penalty"),
+        *("seed", "max_tokens", "stop", "think"),
+    }
+)
+"""Options that every server has."""
 LARGEST_KEY_FILE = 4200
 BARE_WORD = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -78,7 +86,23 @@ def ignored_options(arguments: Namespace) -> list[str]:
     """Return the flags on the command line that say how to load models, which a server does."""
     settings = arguments.settings
     names = [each for each in LoadOptions.fields() if each.table]
-    return [each.flag for each in names if settings.source(each.name) == "command line"]
+    names += [each for each in PairOptions.fields() if each.key == "draft"]
+    return [
+        each.flag
+        for each in names
+        if settings.source(each.name) == "command line" and settings[each.name] not in {None, ()}
+    ]
+
+
+def unknown_options(arguments: Namespace, dialect: Dialect) -> list[str]:
+    """Return the flags on the command line that this kind of server has no fields for."""
+    settings = arguments.settings
+    known = {*EVERYWHERE, *dialect.sampling}
+    return [
+        each.flag
+        for each in GenerateOptions.fields()
+        if each.table and each.key not in known and settings.source(each.name) == "command line"
+    ]
 
 
 def _key_of(fields: Mapping[str, str], folder: Path) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The address of a server: what people write for one, and what requests are sent to."""
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
@@ -91,16 +92,17 @@ def parse_address(text: str) -> ServerAddress:
     if text.startswith(UNIX):
         if not text.removeprefix(UNIX):
             raise InvalidOption(f"{text}: write unix:PATH, the path of a socket")
-        return ServerAddress("http://localhost", unix_path=text.removeprefix(UNIX))
+        path = os.path.expanduser(text.removeprefix(UNIX))  # noqa: PTH111  # no error without a home
+        return ServerAddress("http://localhost", unix_path=path)
+    if "@" in text.partition("?")[0]:
+        raise InvalidOption(
+            "the server's address has a password in it: set SPECCHAT_API_KEY instead"
+        )
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "http", text
     if scheme.lower() not in SCHEMES:
         raise InvalidOption(f"{text}: a server's address begins with http:// or https://")
-    if "@" in rest.partition("/")[0]:
-        raise InvalidOption(
-            "the server's address has a password in it: set SPECCHAT_API_KEY instead"
-        )
     if not HOST_AND_REST.fullmatch(rest.partition("?")[0].partition("#")[0]):
         raise InvalidOption(f"{text} is not the address of a server: write one {EXAMPLE}")
     try:

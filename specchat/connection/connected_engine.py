@@ -18,6 +18,7 @@ from specchat.connection.reported_figures import ReportedFigures
 from specchat.connection.request_body import chat_body, text_body
 from specchat.connection.server_errors import ServerLoading, failure_in_stream, not_an_api
 from specchat.connection.stream_reader import DONE, StreamReader
+from specchat.connection.structure_check import why_not
 from specchat.connection.token_counts import count_tokens
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -30,6 +31,7 @@ from specchat.engine.api import (
     PromptSize,
 )
 from specchat.errors import Cancelled, ContextFull, ServerFailed
+from specchat.structured.structure import NAMES, Structure
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 LOADING_POLL_SECONDS = 1.0
@@ -137,22 +139,26 @@ class ConnectedEngine(Engine):
         is_chat = isinstance(request, ChatRequest)
         reader, stats = StreamReader(is_chat, self._repeated(request)), figures.statistics
         stream, is_done = self._open(CHAT if is_chat else TEXT, body), False
+        text = list[str]()
         for data in self._until_complete(stream, reader):
             if data.strip() == DONE:
                 is_done = True
                 break
             event = self._decoded(data)
-            chunk = reader.read(event)
+            chunk = reader.read(event) if reader.finish is None else None
             is_reasoning = chunk is not None and not chunk.text
-            figures.take(event, has_text=chunk is not None, is_reasoning=is_reasoning)
+            has_text = chunk is not None or reader.is_in_call
+            figures.take(event, has_text=has_text, is_reasoning=is_reasoning)
             watch.update(figures)
             if chunk is not None:
+                text.append(chunk.text)
                 yield chunk._replace(seconds=stats.decode_s)
         if self._is_stopped:
             watch.close()
             yield Chunk("", finish="cancelled", seconds=stats.decode_s)
             return
         if (last := reader.end()) is not None:
+            text.append(last.text)
             yield last._replace(seconds=stats.decode_s)
         if reader.is_aborted or (reader.finish is None and not is_done):
             raise ServerFailed(
@@ -163,10 +169,14 @@ class ConnectedEngine(Engine):
         figures.end()
         if reader.has_closing_tag:
             stats.notices = (*stats.notices, TAGS_NOTICE)
+        if reader.num_broken_calls:
+            stats.notices = (*stats.notices, "a tool call was cut off, and is left out")
         finish, limit = reader.finish or "stop", request.max_tokens
         is_shorter = figures.knows_tokens and stats.generated_tokens < (limit or 0)
         if finish == "length" and (limit is None or is_shorter):
             finish = "context"
+        if request.structure is not None:
+            self._check(request.structure, "".join(text), finish)
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
 
     def _until_complete(self, stream: EventStream, reader: StreamReader) -> Iterator[str]:
@@ -175,7 +185,7 @@ class ConnectedEngine(Engine):
             for data in stream:
                 yield data
                 if reader.finish is not None:
-                    stream.patience = LAST_FIGURES_SECONDS
+                    stream.limit(LAST_FIGURES_SECONDS)
         except ServerFailed:
             if reader.finish is None or reader.is_aborted:
                 raise
@@ -186,6 +196,17 @@ class ConnectedEngine(Engine):
             return ""
         last = request.messages[-1]
         return last["content"] if last["role"] == "assistant" else ""
+
+    def _check(self, structure: Structure, answer: str, finish: str) -> None:
+        """Set whether an answer is what its structure asks for, as far as that is known here."""
+        if finish != "stop":
+            self.stats.is_valid = False
+            return
+        reason = why_not(structure, answer, self.facts.served_by)
+        if reason is None:
+            name = NAMES[structure.kind]
+            self.stats.notices += (f"{name} was sent to the server; it is not checked here",)
+        self.stats.is_valid, self.stats.invalid_reason = not reason, reason or ""
 
     def _require_room(self, stats: Statistics) -> None:
         """Raise ContextFull for an empty answer to a prompt that is too long.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from specchat import __version__
@@ -160,7 +161,10 @@ class HttpSession:
         import httpx2
 
         try:
-            async with self._request(method, path, body, seconds) as response:
+            async with (
+                asyncio.timeout(seconds),
+                self._request(method, path, body, seconds) as response,
+            ):
                 content = await _read(response)
         except (httpx2.HTTPError, httpx2.InvalidURL, *LOW_LEVEL) as error:
             raise unreachable(error, self.address, seconds) from error
@@ -225,8 +229,7 @@ class EventStream:
 
     def __init__(self, address: ServerAddress) -> None:
         self.work: Future[None] | None = None
-        self.patience: float | None = None
-        """The seconds after which the next event is no longer waited for; None for any number."""
+        self._deadline: float | None = None
         self._address = address
         self._arrived: queue.SimpleQueue[str | SpecchatError | None] = queue.SimpleQueue()
         self._num_waiting = 0
@@ -243,6 +246,11 @@ class EventStream:
         """End the events, with an error or without."""
         self._arrived.put(error)
 
+    def limit(self, seconds: float) -> None:
+        """Yield no events any more after so many seconds, counted from the first such call."""
+        if self._deadline is None:
+            self._deadline = monotonic() + seconds
+
     def cancel(self) -> None:
         """Give the request up, from any thread: the events end, and the connection is closed."""
         self._is_cancelled = True
@@ -256,9 +264,12 @@ class EventStream:
         Raises the error that the request failed with.
         """
         while not self._is_cancelled:
+            left = None if self._deadline is None else self._deadline - monotonic()
             try:
-                arrived = self._arrived.get(timeout=self.patience)
+                arrived = self._arrived.get(timeout=left and max(left, 0.0))
             except queue.Empty:
+                return
+            if left is not None and left <= 0:
                 return
             if self._is_cancelled:
                 return

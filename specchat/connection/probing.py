@@ -21,6 +21,8 @@ OWNERS = {
     "organization_owner": dialects.LM_STUDIO,
 }
 """Dialects by the owner that a server names for its models; Ollama names the user."""
+LIST_SECONDS = 30.0
+"""How long the list of models may take: a router may wake its models for it."""
 MOST_MODELS, LONGEST_NAME, MOST_NAMED = 1000, 200, 8
 LARGEST_CONTEXT = 1 << 30
 LOOKUP = "suffix lookup"
@@ -50,7 +52,7 @@ def find_server(session: HttpSession) -> ServerFacts:
 
     Raises ServerFailed if it cannot be reached, has another API, or has no such model.
     """
-    listed = session.get("/v1/models", seconds=30.0)
+    listed = session.get("/v1/models", LIST_SECONDS)
     if not isinstance(listed, Mapping) or not isinstance(listed.get("data"), list):
         raise not_an_api(session.address, "without a list of models")
     cards = [each for each in listed["data"][:MOST_MODELS] if _name_of(each)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specchat.chat.safe_text import in_one_line
 from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
+from specchat.hub.references import without_password
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -49,8 +50,10 @@ def unreachable(
     import httpx2
 
     where, why, proxy = address.shown, _reason(error), proxy_for(address)
-    by_proxy = f" through the proxy {in_one_line(proxy)}" if proxy else ""
-    if isinstance(error, httpx2.ProxyError):
+    by_proxy = f" through the proxy {in_one_line(without_password(proxy))}" if proxy else ""
+    if isinstance(error, httpx2.SSEError):
+        text = f"{where} sent an event that is too large: see the server's log"
+    elif isinstance(error, httpx2.ProxyError):
         text = f"the proxy on the way to {where} refused ({why}): check HTTP_PROXY and NO_PROXY"
     elif _has_cause(error, ssl.SSLCertVerificationError):
         text = (
@@ -66,6 +69,8 @@ def unreachable(
         )
     elif isinstance(error, httpx2.ReadTimeout):
         text = f"{where} sent nothing for {seconds:.0f} s: it hangs, or is overloaded"
+    elif isinstance(error, TimeoutError):
+        text = f"{where} did not answer within {seconds:.0f} s: it hangs, or is overloaded"
     elif has_begun:
         text = f"{where} ended the answer early ({why}): its log may say why; try again"
     elif isinstance(error, httpx2.ConnectError | ExceptionGroup):
@@ -89,8 +94,8 @@ def unusable(error: Exception, address: ServerAddress) -> ServerFailed:
     proxy = proxy_for(address)
     if proxy:
         return ServerFailed(
-            f"the proxy {in_one_line(proxy)} on the way to {address.shown} cannot be used"
-            f" ({_reason(error)}): set HTTP_PROXY to http://HOST:PORT, or NO_PROXY"
+            f"the proxy {in_one_line(without_password(proxy))} on the way to {address.shown}"
+            f" cannot be used ({_reason(error)}): set HTTP_PROXY to http://HOST:PORT, or NO_PROXY"
         )
     return ServerFailed(f"{address.shown} cannot be tried: {_reason(error)}: check SSL_CERT_FILE")
 

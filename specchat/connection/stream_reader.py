@@ -122,6 +122,10 @@ class StreamReader:
     has_closing_tag: bool = False
     """Whether a tag that ends reasoning is in the answer."""
     is_aborted: bool = False
+    is_in_call: bool = False
+    """Whether the last event was a part of a tool call."""
+    num_broken_calls: int = 0
+    """Calls whose arguments cannot be read."""
     _calls: dict[int, _Call] = field(default_factory=dict)
     _tags: ThinkTags = field(default_factory=ThinkTags)
     _repetition: Repetition = field(init=False)
@@ -148,7 +152,9 @@ class StreamReader:
         delta = choice.get("delta", choice.get("message"))
         if not isinstance(delta, Mapping):
             return None
-        self._take_calls(delta.get("tool_calls"))
+        calls = delta.get("tool_calls")
+        self.is_in_call = bool(calls)
+        self._take_calls(calls)
         reasoning = next(
             (text for name in REASONING_FIELDS if (text := _text(delta.get(name)))), ""
         )
@@ -163,6 +169,7 @@ class StreamReader:
             for _, each in sorted(self._calls.items())
             if each.name and _is_json(each.arguments or "{}")
         )
+        self.num_broken_calls = len(self._calls) - len(calls)
         chunk = self._chunk("", self._repetition.end() + self._tags.rest()) or Chunk("")
         return chunk._replace(tool_calls=calls) if calls or chunk.text else None
 

@@ -5,7 +5,6 @@ nothing: a page of a name that resolves to it (DNS rebinding) shows in Host, any
 and a form or a simple request in its content type, which is not JSON.
 """
 
-import ipaddress
 import re
 import secrets
 from collections.abc import Collection
@@ -15,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from specchat.connection.address import is_loopback
 from specchat.server.api_errors import (
     FORBIDDEN,
     TOO_LARGE,
@@ -148,14 +148,6 @@ def host_of(text: str) -> str:
     """
     found = HOST.fullmatch(text)
     return found[1].strip("[]").lower() if found else text
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for a name or address of this machine itself."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _limited(receive: Receive) -> Receive:

@@ -5,10 +5,11 @@ import threading
 from contextlib import ExitStack
 from typing import Self
 
+from specchat.connection.address import is_loopback
 from specchat.errors import InvalidOption
 from specchat.options.declarations import ServerOptions
 from specchat.server.endpoints import make_app
-from specchat.server.guard import Access, is_loopback
+from specchat.server.guard import Access
 from specchat.server.running import Server, listen, listening_on_file, run
 from specchat.server.service import Service
 

@@ -63,7 +63,7 @@ def find_setting(name: str) -> Option:
         return Option(
             "A server to connect to.",
             convert=_server,
-            expected=f"a table with a url, and if needed {fields}: texts all",
+            expected=f"a table with a url without a password, and if needed {fields}: texts all",
             table=SERVERS,
             key=name.partition(".")[2],
         )
@@ -83,7 +83,7 @@ def nearest_setting(name: str) -> str:
 
 def _server(given: object) -> dict[str, str]:
     """Return the fields of a server; one with an unknown field is refused."""
-    if not isinstance(given, dict) or not given.get("url"):
+    if not isinstance(given, dict) or not given.get("url") or "@" in str(given["url"]):
         raise ValueError(given)
     if not all(name in SERVER_FIELDS and isinstance(given[name], str) for name in given):
         raise ValueError(given)

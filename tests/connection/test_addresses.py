@@ -41,6 +41,8 @@ def test_all_forms_of_an_address_lead_to_the_same_endpoints(written: str) -> Non
     [
         ("ftp://gpu", "begins with http:// or https://"),
         ("http://me:secret@gpu:8000", "SPECCHAT_API_KEY"),
+        ("ftp://me:secret@gpu:8000", "SPECCHAT_API_KEY"),
+        ("http:/me:secret@gpu:8000", "SPECCHAT_API_KEY"),
         ("gpu:99999", "from 1 to 65535"),
         ("two words", "not the address of a server"),
         ("", "not the address of a server"),
@@ -73,6 +75,12 @@ def test_what_is_no_address_is_refused_in_one_line(written: str, reason: str) ->
 def test_only_loopback_is_this_machine(written: str, is_here: bool) -> None:
     """Names that only look like this machine are on the network."""
     assert parse_address(written).is_here is is_here
+
+
+def test_a_socket_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell would read it."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert parse_address("unix:~/chat.sock").unix_path == "/home/me/chat.sock"
 
 
 def test_a_key_is_not_shown_by_accident() -> None:

@@ -107,6 +107,7 @@ def test_servers_of_the_settings_have_names(
         "[servers.x]\nmodel = 'm'",
         "[servers.x]\nurl = 5",
         "[servers.x]\nurl = 'http://a'\nkey = 'secret'",
+        "[servers.x]\nurl = 'http://me:secret@a'",
         "[servers]\nx = 'http://a'",
     ],
 )
@@ -217,8 +218,14 @@ def test_options_for_loading_are_said_to_have_no_effect(
     """The server has loaded its model already."""
     with read_recording("vllm").server() as server:
         words = ["ask", "--connect", server.address, "--ctx", "100", "--gpu-layers", "3"]
-        assert main([*words, "--no-stdin", "hi"]) == 0
-    assert "ignores --ctx, --gpu-layers" in capsys.readouterr().err
+        assert main([*words, "--draft", "x.gguf", "--worker", "none", "--no-stdin", "hi"]) == 0
+        assert "ignores --ctx, --gpu-layers, --draft\n" in capsys.readouterr().err
+        words = ["ask", "--connect", server.address, "--top-k", "1", "--drafter", "suffix"]
+        assert main([*words, "--temperature", "0", "--no-stdin", "hi"]) == 0
+        assert "does not take --drafter: left out" in capsys.readouterr().err
+    with read_recording("ollama").server() as server:
+        assert main([*words[:2], server.address, "--top-k", "1", "--no-stdin", "hi"]) == 0
+        assert "does not take --top-k: left out" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("config")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ from specchat.connection.request_body import chat_body
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import ChatRequest
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
-from specchat.structured.structure import Structure
+from specchat.structured.structure import Kind, Structure
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]
 CHAT = "/v1/chat/completions"
@@ -324,6 +324,57 @@ def test_an_answer_that_the_server_gave_up_is_not_complete(reason: str) -> None:
     """VLLM and SGLang end such a stream with a reason of its own."""
     with pytest.raises(ServerFailed, match="ended the answer early"):
         ended_with(ending(reason))
+
+
+def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a server that never ends its stream is not waited for."""
+    monkeypatch.setattr("specchat.connection.connected_engine.LAST_FIGURES_SECONDS", 0.3)
+    part = {"choices": [{"delta": {"content": "Paris"}}]}
+    endless = [each for _ in range(200) for each in (0.02, part)]
+    with read_recording("ollama").server() as server, connected(server) as engine:
+        server.put("POST", CHAT, event_answer([part, ending("stop"), *endless], is_done=False))
+        began = monotonic()
+        assert parts(list(engine.answer(QUESTION))) == ("", "Paris")
+        assert monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "answer", "is_valid"),
+    [
+        ("json_schema", '{"type": "integer"}', "7", True),
+        ("json_schema", '{"type": "integer"}', '"x"', False),
+        ("json_schema", '{"type": "integer"}', "not JSON", False),
+        ("choices", '["a", "b"]', "b", True),
+        ("choices", '["a", "b"]', "c", False),
+        ("regex", "a+", "b", True),
+    ],
+)
+def test_a_server_may_ignore_a_structure(
+    kind: Kind, source: str, answer: str, *, is_valid: bool
+) -> None:
+    """What can be checked here is; of the rest it is said that it was not."""
+    text = {"choices": [{"delta": {"content": answer}}]}
+    with read_recording("vllm").server() as server, connected(server) as engine:
+        server.put("POST", CHAT, event_answer([text, ending("stop")]))
+        list(engine.answer(QUESTION, structure=Structure(kind, source)))
+        assert engine.stats.is_valid is is_valid
+        reason = engine.stats.invalid_reason
+        assert bool(reason) is not is_valid
+        assert ("did not follow" in reason) is (not is_valid and answer != '"x"')
+        assert ("not checked here" in " ".join(engine.stats.notices)) is (kind == "regex")
+
+
+def test_a_call_has_a_first_token_too() -> None:
+    """Its parts are written like any others; one that is cut off is named."""
+    with read_recording("vllm").server() as server, connected(server) as engine:
+        server.put("POST", CHAT, *read_recording("vllm").named["tool_call"].answers)
+        list(engine.answer(QUESTION, tools=[{"type": "function", "function": {"name": "f"}}]))
+        assert engine.stats.time_to_first_token_s > 0
+        function = {"name": "f", "arguments": '{"a": '}
+        broken = {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": function}]}}]}
+        server.put("POST", CHAT, event_answer([broken, ending("length")]))
+        assert not any(chunk.tool_calls for chunk in engine.answer(QUESTION))
+        assert "a tool call was cut off" in " ".join(engine.stats.notices)
 
 
 def test_a_full_context_is_told_from_the_limit() -> None:

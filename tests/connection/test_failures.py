@@ -80,6 +80,17 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sent nothing for" in str(error)
 
 
+def test_a_server_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its list of models has a limit as a whole, not only for each byte."""
+    monkeypatch.setattr("specchat.connection.probing.LIST_SECONDS", 0.5)
+    pieces = [piece for _ in range(200) for piece in (b" ", 0.05)]
+    with ScriptedServer() as server:
+        server.put(
+            "GET", MODELS, Answer(200, {"Content-Type": "application/json"}, pieces, "close")
+        )
+        assert "did not answer within" in refusal(server)
+
+
 @pytest.mark.parametrize("ending", ["cut", "reset"])
 def test_a_stream_that_is_cut(ending: str) -> None:
     """What has arrived is kept."""
@@ -272,6 +283,8 @@ def test_a_proxy_is_never_on_the_way_to_this_machine(monkeypatch: pytest.MonkeyP
         ("ftp://127.0.0.1:9", "cannot be used"),
         ("http://127.0.0.1:9", "cannot be reached through the proxy http://127.0.0.1:9"),
         ("http://127.0.0.1:99999", "proxy"),
+        ("http://me:secret@127.0.0.1:9", "through the proxy http://127.0.0.1:9"),
+        ("socks9://me:secret@127.0.0.1:9", "the proxy socks9://127.0.0.1:9"),
     ],
 )
 def test_a_proxy_that_does_not_work_is_named(
@@ -283,6 +296,7 @@ def test_a_proxy_that_does_not_work_is_named(
     with pytest.raises(ServerFailed, match=re.escape(reason)) as raised:
         ConnectedEngine(parse_address("http://gpu.example:8000"))
     assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from server.conftest import Running, StartServer
 from server.raw_http import connect, exchange, read_reply
-from specchat.server.guard import LARGEST_BODY, Access, host_of, is_loopback
+from specchat.connection.address import is_loopback
+from specchat.server.guard import LARGEST_BODY, Access, host_of
 
 PAGE = "http://app.example:3000"
 KEY = "the-kéy"
