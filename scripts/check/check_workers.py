@@ -1,11 +1,16 @@
 """Disturb workers at random moments, and check what must hold: no hang, no lost text, one line.
 
     python scripts/check/check_workers.py [--rounds 100] [--seed 1] [--target FILE]
+    python scripts/check/check_workers.py --equal FILE [--flash-attention auto] [--draft FILE]
 
 Workers are killed or stopped while the target is loaded, in an answer or between answers, replaced
 by a server of another version, and run on a full disk. After each: the error comes within 10 s, is
 one line that names the worker, and the answer so far is that of an undisturbed run. Prints a table,
 and exits with 1 if anything did not hold.
+
+With `--equal`, answers 10 prompts here, split over two workers, and over the CPU and two workers,
+plainly and with a draft, at temperature 0; prints how many texts are equal. Where devices are
+alike all are, with flash attention; `auto` leaves that out on a CPU, but not on workers.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.support.counts import positive
+from scripts.support.held_out_prompts import held_out_prompts
 from scripts.support.worker_process import (
     SMALL_FILES,
     OtherServer,
@@ -43,6 +49,7 @@ MOST_SECONDS = 10.0
 QUESTION = "Write a long story about a fox."
 LONGEST_ANSWER = 1500
 TENSOR_BYTES = 2 << 20
+NUM_COMPARED = 10
 
 
 class Failed(Exception):
@@ -222,13 +229,49 @@ FAULTS: dict[str, tuple[float, Callable[[Round, signal.Signals], str], signal.Si
 """The share of the rounds, the function and the signal of each fault."""
 
 
+def compare(given: argparse.Namespace) -> int:
+    """Print how many texts are the same with and without workers."""
+    prompts = [each for kind in held_out_prompts().values() for each in kind][:NUM_COMPARED]
+    with WorkerProcess() as first, WorkerProcess() as second:
+        workers = {"workers": (str(first.address), str(second.address))}
+        part = {"gpu_layers": 10, "tensor_split": "1,1"}
+        ways: dict[str, dict[str, Any]] = {"here": {}, "two workers": workers}
+        ways["CPU and two workers"] = workers | part
+        if given.draft:
+            ways |= {"two workers, with a draft": workers | {"draft": given.draft}}
+        texts = {name: _texts(given, prompts, options) for name, options in ways.items()}
+    for name, found in texts.items():
+        same = sum(map(str.__eq__, found, texts["here"]))
+        print(f"{name}: {same} of {len(prompts)} texts are those of this machine alone")
+    return int(any(found != texts["here"] for found in texts.values()))
+
+
+def _texts(given: argparse.Namespace, prompts: list[str], options: dict[str, Any]) -> list[str]:
+    usual = {"ctx": 4096, "threads": 1, "learn": False, "flash_attention": given.flash_attention}
+    with RemoteEngine(Loading(given.equal, head=False, **usual, **options)) as engine:
+        return [
+            "".join(
+                chunk.text
+                for chunk in engine.chat(
+                    [{"role": "user", "content": prompt}], temperature=0.0, max_tokens=60
+                )
+            )
+            for prompt in prompts
+        ]
+
+
 def main() -> int:
     """Play all rounds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=positive, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", type=Path)
+    parser.add_argument("--equal", type=Path, metavar="FILE")
+    parser.add_argument("--draft", type=Path)
+    parser.add_argument("--flash-attention", default="on", choices=["auto", "on", "off"])
     given = parser.parse_args()
+    if given.equal:
+        return compare(given)
     target, chance = given.target or find_pair(DEMO).target, random.Random(given.seed)
     tallies: dict[str, Tally] = {}
     for name, (share, play, how) in FAULTS.items():
