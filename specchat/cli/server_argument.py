@@ -87,11 +87,8 @@ def ignored_options(arguments: Namespace) -> list[str]:
     settings = arguments.settings
     names = [each for each in LoadOptions.fields() if each.table]
     names += [each for each in PairOptions.fields() if each.key == "draft"]
-    return [
-        each.flag
-        for each in names
-        if settings.source(each.name) == "command line" and settings[each.name] not in {None, ()}
-    ]
+    given = [each for each in names if settings.source(each.name) == "command line"]
+    return [each.flag for each in given if settings[each.name] or settings[each.name] == 0]
 
 
 def unknown_options(arguments: Namespace, dialect: Dialect) -> list[str]:
