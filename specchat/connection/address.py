@@ -5,7 +5,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from specchat.errors import InvalidOption
 from specchat.options.declarations import ServerOptions
@@ -76,7 +75,11 @@ def is_key(text: str) -> bool:
 
 def proxy_for(address: ServerAddress) -> str | None:
     """Return the proxy that the environment names for a server; none leads to this machine."""
-    if address.is_here or proxy_bypass(address.host):
+    if address.is_here:
+        return None
+    from urllib.request import getproxies, proxy_bypass  # slow to import
+
+    if proxy_bypass(address.host):
         return None
     proxies = getproxies()
     return proxies.get(address.base.partition(":")[0]) or proxies.get("all")

@@ -93,7 +93,7 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     stored = Writing().statistics(figures, "pair")
     lines = line_below("stop", stored, key_of)
     num_tokens = figures.statistics.generated_tokens
-    if num_tokens and f" {num_tokens} tokens" not in lines.newest:
+    if num_tokens and f" {num_tokens} token" not in lines.newest:
         yield f"another number of tokens below the newest answer: {lines.newest}"
     for below in (lines.details, lines.older):
         measured = figures.measured_rates[1:] if figures.speedup else ()
@@ -191,7 +191,7 @@ def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
             yield f"{share} % with {kept} kept and {rejected} rejected"
         if numbers(texts["tokens from"])[0] != kept and kept:
             yield "other tokens came from the draft model than were kept"
-    found = re.search(r"(\d+) tokens ·", below)
+    found = re.search(r"(\d+) tokens? ·", below)
     if found and sum(numbers(texts["tokens from"])) != int(found[1]):
         yield "the origins do not add up to the answer"
     per_pass = numbers(texts.get("tokens per target pass", ""))
