@@ -15,14 +15,17 @@ STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_positi
 ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
 UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
 LARGEST = 1 << 31
+MUCH_FASTER = 2.0
+"""Parts that arrive this much faster than they were written were collected on the way."""
 LONGEST_WORDS, MOST_NOTICES = 300, 10
 
 
 class ReportedFigures:
     """Fills the statistics of one answer from what its stream says, part by part.
 
-    The clock is this machine's. The first part of the stream shows when decoding began, but not how
-    long its tokens took, so the time is extended by their share.
+    The clock is this machine's, unless something on the way collects the stream and sends it all at
+    once. The first part of the stream shows when decoding began, but not how long its tokens took,
+    so the time is extended by their share.
     """
 
     def __init__(self, label: str, began: float, *, reports_gain: bool = False) -> None:
@@ -35,6 +38,7 @@ class ReportedFigures:
         self._reports_gain = reports_gain
         self._first_at = self._last_at = 0.0
         self._num_first = 0
+        self._decode_there = 0.0
         self._num_parts = 0
         self._has = set[str]()
         self._is_reasoning_reported = False
@@ -106,6 +110,8 @@ class ReportedFigures:
         later = count - self._num_first
         if self._first_at and later > 0:
             stats.decode_s = (self._last_at - self._first_at) * count / later
+        if stats.decode_s * MUCH_FASTER < self._decode_there:  # something on the way collects parts
+            stats.decode_s = self._decode_there
 
     def _take_usage(self, usage: Mapping[str, Any]) -> None:
         stats = self.statistics
@@ -142,6 +148,7 @@ class ReportedFigures:
         if (milliseconds := _number(timings, "prompt_ms")) is not None:
             self._has.add("prompt_s")
             stats.prompt_s = milliseconds / 1000
+        self._decode_there = (_number(timings, "predicted_ms") or 0.0) / 1000
         drafted, accepted = _count(timings, "draft_n") or 0, _count(timings, "draft_n_accepted")
         self._set_drafts(drafted, accepted or 0)
         self._set_steps(generated - stats.accepted)

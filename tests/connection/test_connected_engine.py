@@ -326,6 +326,14 @@ def test_an_answer_that_the_server_gave_up_is_not_complete(reason: str) -> None:
         ended_with(ending(reason))
 
 
+def test_a_stream_that_was_collected_on_the_way_is_not_called_fast() -> None:
+    """Proxies do that; then the server's own time counts, if it reports one."""
+    recording = read_recording("llama_server_draft")
+    with recording.server() as server, connected(server) as engine:
+        list(engine.answer(QUESTION))
+        assert 1 < engine.stats.tokens_per_second < 500
+
+
 def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a server that never ends its stream is not waited for."""
     monkeypatch.setattr("specchat.connection.connected_engine.LAST_FIGURES_SECONDS", 0.3)
