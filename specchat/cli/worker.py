@@ -43,7 +43,8 @@ OPEN = (
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl+C; return the exit code of what goes wrong before."""
     if arguments.clear_cache:
-        say(f"deleted {size_text(clear_caches())} of cached tensors")
+        found = clear_caches()
+        say("; ".join((f"deleted {size_text(found.num_bytes)} of cached tensors", *found.left)))
         return DONE
     given = {each.key: getattr(arguments, each.key) for each in WorkerOptions.fields()}
     options = WorkerOptions(**{key: value for key, value in given.items() if value is not None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from scripts.support.worker_process import (
     tensor_hash,
 )
 from specchat.cli import main
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, SpecchatError
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
+from specchat.workers import tensor_cache
 from specchat.workers.health import ask_for_report
 from specchat.workers.tensor_cache import TensorCache, cache_folder
 
@@ -107,14 +109,102 @@ def test_the_files_used_longest_ago_go_first(cache: TensorCache) -> None:
     assert cache.num_bytes == cache.limit
 
 
-def test_what_was_not_finished_is_deleted_at_the_next_start(tmp_path: Path) -> None:
+def ended(cache: TensorCache, *numbers: int) -> Path:
+    """Let a cache receive files and end; return its folder."""
+    for number in numbers:
+        path = write(cache, number)
+        wait_until(path.exists)
+        os.utime(path, (number, number))
+    cache.close()
+    return cache.folder
+
+
+def test_what_was_not_finished_is_deleted_at_the_next_start(cache: TensorCache) -> None:
     """A worker may be killed at any moment; a smaller limit holds at once."""
-    folder = tmp_path / "tensors"
-    folder.mkdir(0o700)
-    for name, mode in ((name_of(1), 0o600), (name_of(2), 0o400), ("3.part", 0o400)):
+    folder = ended(cache, 1, 2)
+    for name, mode in ((name_of(3), 0o600), (f"{name_of(4)}.part", 0o400)):
         (folder / name).write_bytes(bytes(SIZE))
         (folder / name).chmod(mode)
-    assert finished(TensorCache(folder, SIZE, print)) == [name_of(2)]
+    with closing(TensorCache(folder, 3 * SIZE, print)) as again:
+        assert finished(again) == [name_of(1), name_of(2)]
+    with closing(TensorCache(folder, SIZE, print)) as again:
+        assert finished(again) == [name_of(2)]
+        assert not list(folder.glob("*.part"))
+
+
+def test_what_was_damaged_since_is_deleted_at_the_next_start(
+    cache: TensorCache, said: list[str]
+) -> None:
+    """Cut short, changed in place, put there by another program, or missing from the list."""
+    folder = ended(cache, 1, 2, 3)
+    os.truncate(make_writable(folder / name_of(1)), SIZE // 2)
+    with make_writable(folder / name_of(2)).open("r+b") as file:
+        file.seek(SIZE // 2)
+        file.write(b"x")
+    (folder / name_of(4)).write_bytes(bytes(SIZE))
+    (folder / name_of(5)).symlink_to(folder / name_of(3))
+    for number in range(1, 5):
+        (folder / name_of(number)).chmod(0o400)
+    with closing(TensorCache(folder, 9 * SIZE, said.append)) as again:
+        assert finished(again) == [name_of(3)]
+    assert said == ["deleted 3 damaged files of the tensor cache"]
+    with (folder / "checksums").open("r+b") as file:
+        file.write(b"\xff\n")
+    with closing(TensorCache(folder, 9 * SIZE, said.append)) as again:
+        assert finished(again) == []
+
+
+def make_writable(path: Path) -> Path:
+    """Let a file be written to, and return it."""
+    path.chmod(0o600)
+    return path
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """Whatever is in its place or in it; what a link leads to is left as it was."""
+    other = tmp_path / "other"
+    other.mkdir(0o755)
+    (tmp_path / "link").symlink_to(other)
+    (tmp_path / "file").write_text("")
+    entry = tmp_path / "folder" / name_of(1)
+    entry.mkdir(parents=True)
+    for folder, place in (("link", "link"), ("file", "file"), ("folder", f"folder/{entry.name}")):
+        with pytest.raises(SpecchatError) as raised:
+            TensorCache(tmp_path / folder, SIZE, print)
+        said = str(raised.value)
+        assert said.startswith(f"the tensor cache {tmp_path / place} cannot be used (")
+        assert said.endswith("): move that away, or leave out --cache")
+    assert other.stat().st_mode & 0o777 == 0o755
+
+
+def test_clearing_deletes_tensors_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing behind a link, nothing of a running worker, and no file of anyone else's."""
+    monkeypatch.setattr(tensor_cache, "cache_folder", lambda port: tmp_path / "all" / str(port))
+    all_ = tmp_path / "all"
+    big = tmp_path / "big"
+    big.mkdir()
+    (big / name_of(7)).write_text("a thesis")
+    ended(TensorCache(all_ / "1", SIZE, print), 1)
+    running = TensorCache(all_ / "1", SIZE, print)
+    mixed = ended(TensorCache(all_ / "2", SIZE, print), 2)
+    (mixed / "notes").write_text("mine")
+    (all_ / "3").symlink_to(big)
+    (all_ / "other").mkdir()
+    (all_ / "other" / name_of(8)).write_text("mine")
+    assert main(["worker", "--clear-cache"]) == 0
+    assert capsys.readouterr().err.strip().split("; ") == [
+        "deleted 65.5 kB of cached tensors",
+        "the worker on port 1 is running and uses its cache",
+        f"{mixed} also has other files",
+        f"{all_ / '3'} is not a folder of specchat's",
+    ]
+    assert finished(running) == [name_of(1)]
+    assert sorted(each.name for each in mixed.iterdir()) == ["lock", "notes"]
+    assert (big / name_of(7)).read_text() == (all_ / "3" / name_of(7)).read_text() == "a thesis"
+    assert (all_ / "other" / name_of(8)).exists()
+    running.close()
 
 
 def test_a_folder_belongs_to_one_worker(cache: TensorCache) -> None:
