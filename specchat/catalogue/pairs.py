@@ -1,7 +1,7 @@
 """The installed pairs of the catalogue, ready to load, and the pairs that the user saved."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -129,7 +129,7 @@ def require_savable(name: str, target: Path, draft: Path | None) -> None:
             raise ModelNotFound(f"{file}: no such file, so the pair is not saved")
 
 
-def save_pair(name: str, target: Path, draft: Path | None) -> Path:
+def save_pair(name: str, target: Path, draft: Path | None, workers: Sequence[str] = ()) -> Path:
     """Save a pair under a name, replacing one saved before; return the path of the catalogue file.
 
     Raises as `require_savable` does, and SettingsError if the file cannot be written.
@@ -140,7 +140,8 @@ def save_pair(name: str, target: Path, draft: Path | None) -> Path:
     description = f"Saved here: {target.stem}{with_draft}"
     files = {"target": target, "draft": draft}
     paths = {key: file.absolute().as_posix() for key, file in files.items() if file}
-    write_pair(path, name, {"description": description, **paths})
+    named = {"workers": list(workers)} if workers else {}
+    write_pair(path, name, {"description": description, **paths, **named})
     return path
 
 
@@ -155,7 +156,7 @@ def has_pair(path: Path, name: str) -> bool:
     return name in table_in(load_file(path, read_file(path) or ""), PAIR)
 
 
-def write_pair(path: Path, name: str, values: Mapping[str, str]) -> None:
+def write_pair(path: Path, name: str, values: Mapping[str, object]) -> None:
     """Write a pair, replacing one of that name; a missing file is created.
 
     Raises SettingsError if the file cannot be read or written.
@@ -168,7 +169,7 @@ def drop_pair(path: Path, name: str) -> None:
     change_value(path, (PAIR, name), None, "", lambda text: text)
 
 
-def _added(name: str, values: Mapping[str, str], text: str) -> str | None:
+def _added(name: str, values: Mapping[str, object], text: str) -> str | None:
     """Return the text with a pair appended; None if all pairs are in one inline table."""
     end = "\r\n" if "\r\n" in text else "\n"
     key = name if BARE_KEY.fullmatch(name) else as_toml(name)

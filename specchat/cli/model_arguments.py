@@ -88,7 +88,10 @@ def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -
         return ""
     if facts.draft and facts.draft_off_reason:
         return f"not saved as {arguments.save_as}: {facts.draft_off_reason}"
-    path = save_pair(arguments.save_as, pair.target, pair.draft)
+    settings = arguments.settings
+    is_named = settings.source("model.workers") == "command line"
+    workers = settings["model.workers"] if is_named else ()
+    path = save_pair(arguments.save_as, pair.target, pair.draft, workers)
     return f"saved in {path}: use it with --pair {arguments.save_as}"
 
 

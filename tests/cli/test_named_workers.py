@@ -11,10 +11,15 @@ from conftest import WriteModel
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.cli import main
 from specchat.cli.arguments import parse
-from specchat.cli.model_arguments import chosen_pair, loading_of
+from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded
 from specchat.cli.option_arguments import complete
+from specchat.engine.api import EngineFacts
 from specchat.planning.device import Device, keep_gpus, keep_workers
 
+FACTS = EngineFacts(
+    target="far", draft=None, context=512, has_chat_template=True,
+    speculation_off_reason=None, draft_off_reason=None, longest_draft=4,
+)  # fmt: skip
 CARD = Device("CUDA0", "RTX 4090", "gpu", 0, 24 * 10**9, worker="10.0.0.2:50052")
 
 
@@ -49,6 +54,20 @@ def test_the_command_line_comes_before_the_settings_and_they_before_the_pair(
     monkeypatch.setenv("SPECCHAT_WORKERS", "10.0.0.9,[fd00::2]:7")
     assert workers_of("--pair", "far") == ("10.0.0.9:50052", "[fd00::2]:7")
     assert workers_of("--worker", "none") == ()
+
+
+def test_a_saved_pair_keeps_the_workers_of_the_command_line(tiny: WriteModel) -> None:
+    """Those of the settings hold for every pair anyway."""
+    target = tiny("llama")
+    for words, kept in (
+        (("--worker", "10.0.0.3"), ("10.0.0.3:50052",)),
+        (("--worker", "a", "--worker", "b:1"), ("a:50052", "b:1")),
+        ((), ()),
+    ):
+        arguments = parse(["ask", "--target", str(target), "--save-as", "far", *words, "hi"])
+        complete(arguments)
+        save_loaded(arguments, chosen_pair(arguments), FACTS)
+        assert workers_of("--pair", "far") == kept
 
 
 def test_list_and_show_count_the_workers_that_are_used(
