@@ -100,11 +100,11 @@ def _endpoint_of(address: WorkerAddress) -> str:
 
 
 @cache
-def _explain_aborts() -> object:
-    """Name the worker whose loss makes ggml end the process; return what must live as long."""
+def _explain_aborts() -> None:
+    """Name the worker whose loss makes ggml end the process; done once."""
 
     def explain(message: bytes) -> None:
         for watch in list(_watches) if OF_RPC in message else ():
             watch.connection_lost()
 
-    return on_abort(explain)
+    on_abort(explain)

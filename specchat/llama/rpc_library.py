@@ -71,11 +71,12 @@ def library_folder() -> Path:
     return Path(str(llama_cpp.__file__)).parent / "lib"
 
 
-def on_abort(act: Callable[[bytes], None]) -> object:
-    """Let ggml call a function with its last message before it ends the process.
+_callbacks: list[object] = []
+"""What the library may call, which must live as long as it does."""
 
-    The result must live as long as the library may call it.
-    """
+
+def on_abort(act: Callable[[bytes], None]) -> None:
+    """Let ggml call a function with its last message before it ends the process."""
 
     def call(message: bytes | None) -> None:
         os.write(2, (message or b"") + b"\n")  # as ggml does
@@ -84,7 +85,7 @@ def on_abort(act: Callable[[bytes], None]) -> object:
     callback = AbortCallback(call)
     set_callback: Any = getattr(_library("ggml-base"), "ggml_set_abort_callback", None)
     if set_callback is None:  # then the end of the process is not explained
-        return None
+        return
+    _callbacks.append(callback)
     set_callback.argtypes, set_callback.restype = [AbortCallback], ctypes.c_void_p
     set_callback(callback)
-    return callback
