@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from specchat.doctor import Finding
 from specchat.doctor.repairs import rebuild
+from specchat.engine.worker_access import require_allowed
 from specchat.errors import WorkerUnavailable
 from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.options.worker_address import WorkerAddress
@@ -15,6 +16,8 @@ from specchat.workers.worker_probe import WorkerReport, probe_worker
 NAME = "worker"
 NUM_ROUND_TRIPS = 20
 TRANSFER_BYTES, TRANSFER_SECONDS = 32 << 20, 2.0
+LEAST_BYTES = 1 << 20
+"""The rate of fewer bytes says nothing."""
 SLOW_SECONDS = 2e-3
 SLOW_TRANSFER = 100e6
 """Bytes per second of a fast network's tenth: at this rate 10 GB of weights take 100 s."""
@@ -27,6 +30,7 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
         detail = f"{address} cannot be used: llama.cpp was built here without its RPC backend"
         return Finding(NAME, "problem", detail, rebuild())
     try:
+        require_allowed([address])
         report = probe_worker(address, NUM_ROUND_TRIPS, patience=0.0)
     except WorkerUnavailable as error:
         return Finding(NAME, "problem", str(error))
@@ -41,6 +45,7 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
         for device in as_devices(report)
     )
     latency = f"a request takes {MILLISECONDS * report.round_trip:.2g} ms"
+    moved = moved if moved.num_bytes >= LEAST_BYTES else Transfer()
     rate = f", {size_text(moved.per_second)}/s" if moved.num_bytes else ""
     cache = _cache_text(report)
     warnings = list(_warnings(report, moved, build, version))

@@ -7,6 +7,7 @@ from functools import partial
 
 from specchat.drafter_registry import resolve
 from specchat.engine.api import EngineFacts, Loading, ProgressReport
+from specchat.engine.worker_access import require_allowed
 from specchat.errors import Cancelled, OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
 from specchat.gguf.draft_kinds import DraftKind
@@ -36,7 +37,7 @@ from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner, require_whole_layers, why_chains
-from specchat.workers.worker_probe import probe_worker
+from specchat.workers.worker_probe import probe_worker, require_different
 from specchat.workers.worker_watch import LostCallback, WorkerWatch, end_process
 
 TO_REBUILD = "`specchat doctor` prints how to rebuild it"
@@ -54,7 +55,8 @@ class LoadedPair:
     `common_vocabulary`. `no_head_reason` says why a head was left out, which `loading` then lacks;
     None if there was none to leave out. `options` are those of the models, the target's first.
     `remote` are the devices of workers; a request to the slowest takes `round_trip` seconds, and
-    whether those in `unwatched` are alive cannot be known.
+    whether those in `unwatched` are alive cannot be known. Those in `unused` were named in vain,
+    because no layers may leave the CPU.
     """
 
     loading: Loading
@@ -70,6 +72,7 @@ class LoadedPair:
     remote: tuple[Device, ...] = ()
     round_trip: float = 0.0
     unwatched: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     @contextmanager
     def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
@@ -148,10 +151,12 @@ class LoadedPair:
             f"{unwatched} has no health port, so nothing notices when it hangs: run `specchat"
             " worker` there, and forward the port after it too"
         )
+        unused_text = f"{', '.join(self.unused)} is not used: --gpu-layers is 0"
         others = [
             *notices_of_pair(target, drafts[0] if drafts else None, wanted, capacity),
             *dict.fromkeys(context.model.lock_notice for context in contexts),
             *[unwatched_text] * bool(self.unwatched),
+            *[unused_text] * bool(self.unused),
         ]
         return EngineFacts(
             target=target.name,
@@ -223,7 +228,12 @@ def load_pair(
     kind, common = draft.kind if draft else None, None
     if of_draft and kind and not kind.is_head:
         common = common_vocabulary(header, of_draft)
-    reports = [probe_worker(worker_address(each)) for each in loading.workers]
+    unused = tuple(loading.workers) if loading.gpu_layers == 0 else ()
+    loading = replace(loading, workers=()) if unused else loading
+    addresses = [worker_address(each) for each in loading.workers]
+    require_allowed(addresses)
+    reports = [probe_worker(each) for each in addresses]
+    require_different(reports)
     devices = list_devices()
     keep_gpus(gpus_of(devices))
     remote = [device for each in reports for device in as_devices(each)]
@@ -245,7 +255,7 @@ def load_pair(
                 options = [each for _, each in planned]
                 is_repacked = options[0].is_repacked
                 known = (loading, plan, names, kind, is_repacked, common, no_head_reason, options)
-                return LoadedPair(*known, *contexts, tuple(remote), round_trip, unwatched)
+                return LoadedPair(*known, *contexts, tuple(remote), round_trip, unwatched, unused)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:

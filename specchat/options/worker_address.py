@@ -8,7 +8,8 @@ USUAL_PORT = 50052
 """llama.cpp's port for its RPC backend."""
 LARGEST_PORT = 65534
 """The port after a worker's is that of its health."""
-NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_.])?")
+LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+NAME = re.compile(rf"(?=.{{1,254}}\Z){LABEL}(?:\.{LABEL})*\.?")
 BRACKETED = re.compile(r"\[([^\[\]]+)\](?::(\d{1,5}))?")
 
 
@@ -26,6 +27,17 @@ class WorkerAddress:
     def shown_host(self) -> str:
         """The host as it stands before a port."""
         return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is an address of this machine alone."""
+        try:
+            address = ipaddress.ip_address(self.host)
+        except ValueError:
+            name = self.host.removesuffix(".")
+            return name == "localhost" or name.endswith(".localhost")
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
 
     @property
     def health_port(self) -> int:

@@ -1,5 +1,6 @@
 """Looks at a worker before llama.cpp does, which would end the process or wait for ever."""
 
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,8 +20,9 @@ from specchat.workers.rpc_protocol import SPOKEN, NotRpc, RpcMemory, RpcVersion,
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 3.0
 BUSY_SECONDS = 6.0
-"""How long a worker may be busy with a client that is going."""
+"""How long a worker may be busy with a client that is going, beside the time of a last try."""
 RETRY_SECONDS = 0.2
+MOST_CLIENTS = 3
 NUM_ROUND_TRIPS = 5
 MOST_BYTES = 2**50
 """More memory than a device has: a worker may say anything."""
@@ -111,6 +113,25 @@ def _probe(address: WorkerAddress, num_round_trips: int) -> WorkerReport:
     )
 
 
+def require_different(reports: Sequence[WorkerReport]) -> None:
+    """Raise WorkerUnavailable if two addresses are of one worker, which serves one client."""
+    for number, report in enumerate(reports):
+        for other in reports[:number]:
+            is_same = report.health.id and report.health.id == other.health.id
+            if is_same or _places(report.address) & _places(other.address):
+                raise WorkerUnavailable(
+                    f"{other.address} and {report.address} are one worker: leave out one of them"
+                )
+
+
+def _places(address: WorkerAddress) -> set[tuple[object, ...]]:
+    """Return the numbers that a name stands for, with the port."""
+    with suppress(OSError):
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        return {place[:2] for *_, place in found}
+    return set()
+
+
 def other_version(address: WorkerAddress, version: Sequence[int]) -> str:
     """Return the line about a worker of another version of the RPC protocol."""
     theirs, ours = (".".join(map(str, each)) for each in (version, SPOKEN))
@@ -129,7 +150,7 @@ def _explain_silence(address: WorkerAddress) -> Exception:
             f"the worker {address} accepts connections and does not answer: it is stopped, or busy"
             " with another client; restart it, or leave out --worker"
         )
-    clients = ", ".join(_clean(each) for each in health.clients)
+    clients = ", ".join(_clean(each) for each in health.clients[:MOST_CLIENTS])
     return _Busy(
         f"the worker {address} is busy with another client{f' ({clients})' * bool(clients)}: wait"
         " for that, or start another worker with another --port"
@@ -138,7 +159,15 @@ def _explain_silence(address: WorkerAddress) -> Exception:
 
 def _health_of(address: WorkerAddress) -> HealthReport | None:
     with suppress(OSError, NoHealth):
-        return ask_for_report(address, ANSWER_SECONDS)
+        found = ask_for_report(address, ANSWER_SECONDS)
+        return replace(
+            found,
+            specchat=_clean(found.specchat),
+            llama=_clean(found.llama),
+            clients=tuple(map(_clean, found.clients[:MOST_CLIENTS])),
+            cache_bytes=_within(found.cache_bytes),
+            cache_limit=_within(found.cache_limit),
+        )
     return None
 
 
@@ -148,6 +177,7 @@ def _harmless(device: OfferedDevice) -> OfferedDevice:
         device,
         name=_clean(device.name),
         description=_clean(device.description),
+        kind=_clean(device.kind),
         free=_within(device.free),
         total=_within(device.total),
     )

@@ -104,6 +104,37 @@ def test_a_target_split_over_workers_gives_the_same_tokens(
     assert [each.worker for each in known_workers(addresses(two_workers))] == addresses(two_workers)
 
 
+def test_one_worker_under_two_names_is_refused(
+    two_workers: list[WorkerProcess], tiny: WriteModel
+) -> None:
+    """It serves one client, and its memory is there once."""
+    worker = two_workers[0].address
+    with closing(Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)) as relay:
+        health_too = socket.create_server(("127.0.0.1", relay.port + 1))
+        with closing(Relay(health_too, worker.host, worker.health_port)):
+            for other in (f"localhost:{worker.port}", f"127.0.0.1:{relay.port}"):
+                with pytest.raises(WorkerUnavailable, match=f"{worker} and {other} are one worker"):
+                    Engine.load(tiny("llama"), workers=[str(worker), other], **EXACT)
+
+
+def test_a_worker_is_left_alone_where_no_layer_may_leave_the_cpu(tiny: WriteModel) -> None:
+    """It is not even asked, and a notice says why."""
+    gone = f"127.0.0.1:{free_ports()}"
+    with Engine.load(tiny("llama"), workers=[gone], gpu_layers=0, **EXACT) as engine:
+        assert f"{gone} is not used: --gpu-layers is 0" in engine.facts.notices
+        assert engine.facts.gpu == ""
+
+
+def test_no_other_machine_is_asked_offline(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even for its number."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(socket, "getaddrinfo", pytest.fail)
+    with pytest.raises(WorkerUnavailable, match="workstation:50052 is on the network, and spec"):
+        Engine.load(tiny("llama"), workers=["127.0.0.1", "workstation"], **EXACT)
+
+
 def probe_clients(worker: WorkerProcess) -> tuple[str, ...]:
     """Return the clients that a worker says it has."""
     return health.ask_for_report(worker.address, 5).clients

@@ -15,13 +15,21 @@ import pytest
 from scripts.support.worker_process import WorkerEnded, WorkerProcess, free_ports
 from specchat import __version__
 from specchat.cli import doctor, main
-from specchat.doctor import backend
+from specchat.doctor import backend, worker_checks
 from specchat.doctor.worker_checks import check_worker
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport
 from specchat.llama.library import version
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
-from specchat.workers.health import ask_for_id, ask_for_report, measure_transfer
+from specchat.workers import worker_probe
+from specchat.workers.health import (
+    HealthReport,
+    OfferedDevice,
+    Transfer,
+    ask_for_id,
+    ask_for_report,
+    measure_transfer,
+)
 from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
 
 needs_rpc = pytest.mark.skipif(
@@ -146,6 +154,38 @@ def test_the_doctor_checks_workers() -> None:
     gone = check_worker(worker.address, BUILD, __version__)
     assert gone.state == "problem"
     assert "is not reachable (connection refused): start `specchat worker` there" in gone.detail
+
+
+def test_the_doctor_asks_no_other_machine_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses of this machine are always asked."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(socket, "create_connection", pytest.fail)
+    found = check_worker(WorkerAddress("192.0.2.7", 50052), BUILD, __version__)
+    assert found.state == "problem"
+    assert "the worker 192.0.2.7:50052 is on the network, and specchat is offline" in found.detail
+    here = ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost", "a.localhost.")
+    assert all(WorkerAddress(each, 1).is_here for each in here)
+    away = ("10.0.0.1", "0.0.0.0", "fd00::1", "localhost.org", "worker")  # noqa: S104  # a text
+    assert not any(WorkerAddress(each, 1).is_here for each in away)
+
+
+@needs_rpc
+def test_the_doctor_shows_one_harmless_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a worker says of itself, and no rate of a few bytes."""
+    hostile = HealthReport(
+        id="a", specchat="\x1b[31m9" * 99, llama="\x1b[2J\nfoo: bar", cache_limit=2**80,
+        devices=(OfferedDevice("N\n\u202e", "\x1b]52;c;AAAA\x07", "gpu", 2**80, 2**80),),
+        clients=("\x1b[31m",),
+    )  # fmt: skip
+    monkeypatch.setattr(worker_probe, "ask_for_report", lambda *_: hostile)
+    monkeypatch.setattr(worker_checks, "measure_transfer", lambda *_: Transfer(39, 1e-3))
+    with WorkerProcess() as worker:
+        found = check_worker(worker.address, BUILD, __version__)
+    assert found.state == "warning"
+    assert found.detail.isprintable()
+    assert len(found.detail) < 700
+    assert "B/s" not in found.detail
+    assert "weights take long" not in found.detail
 
 
 def test_a_build_without_rpc_is_named_with_the_next_step(
