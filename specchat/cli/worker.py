@@ -101,7 +101,7 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
         listening = _bound(address.port, lambda: socket.create_server(place[:2], family=family))
         inner = _free_port()
         version = server.serve(LOOPBACK, inner, threads, cache)
-        Relay(listening, LOOPBACK, inner)
+        server.client_at = Relay(listening, LOOPBACK, inner).client_at
     health = _bound(
         address.health_port,
         lambda: HealthServer(family, (place[0], address.health_port), report),

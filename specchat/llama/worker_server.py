@@ -13,16 +13,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 
 from specchat.errors import InvalidOption
+from specchat.keep_alive import keep_alive
 from specchat.llama.device_list import offered_handles
 from specchat.llama.library import listen, start
 from specchat.llama.rpc_library import require_rpc
 from specchat.planning.device import Device, gpus_of
 from specchat.workers.rpc_protocol import NotRpc, RpcVersion, rpc_connection
-from specchat.workers.tcp_relay import keep_alive
 from specchat.workers.tensor_cache import TensorCache
 
 CAME, WENT = b"Accepted client connection", b"Client connection closed"
@@ -49,6 +48,8 @@ class WorkerServer:
         self._handles = _choose(names)
         self._on_clients = on_clients
         self._port = 0
+        self.client_at: Callable[[int], str | None] = lambda _: None
+        """Returns who uses a connection from a port of this machine, if it is passed on here."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -87,7 +88,8 @@ class WorkerServer:
         found = []
         for connection in _connections(self._port):
             with connection, suppress(OSError):
-                found.append(str(connection.getpeername()[0]))
+                host, port, *_ = connection.getpeername()
+                found.append(self.client_at(port) or str(host))
         return found
 
     def _wait(self, host: str) -> RpcVersion:
@@ -104,9 +106,8 @@ class WorkerServer:
     def _hear(self, line: bytes) -> None:
         if line == CAME:
             for connection in _connections(self._port):
-                with connection, suppress(OSError):
+                with connection:
                     keep_alive(connection)
-        if line == CAME:
             self._on_clients(self.clients() or [UNKNOWN])
         elif line == WENT:
             self._on_clients([])
@@ -143,7 +144,9 @@ def _read_output(hear: Callable[[bytes], None]) -> None:
 
 def _connections(port: int) -> Iterator[socket.socket]:
     """Yield copies of this process's connected sockets with a local port."""
-    names = os.listdir(DESCRIPTORS) if Path(DESCRIPTORS).is_dir() else []  # noqa: PTH208  # numbers
+    names: list[str] = []
+    with suppress(OSError):
+        names = os.listdir(DESCRIPTORS)  # noqa: PTH208  # numbers
     for name in names:
         with suppress(OSError):
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):

@@ -4,17 +4,9 @@ import socket
 import threading
 from contextlib import suppress
 
+from specchat.keep_alive import keep_alive
+
 CHUNK = 1 << 18
-KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""After how many seconds a silent peer is asked, how often, and how many times in vain."""
-
-
-def keep_alive(connection: socket.socket) -> None:
-    """Let the system end a connection whose other machine is gone. Raises OSError."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Relay:
@@ -23,12 +15,17 @@ class Relay:
     def __init__(self, listening: socket.socket, host: str, port: int) -> None:
         """Take over a listening socket, and pass its connections on from a thread."""
         self._listening, self._host, self._port = listening, host, port
+        self._clients: dict[int, str] = {}
         threading.Thread(target=self._accept, name="relay", daemon=True).start()
 
     @property
     def port(self) -> int:
         """The port to connect to."""
         return int(self._listening.getsockname()[1])
+
+    def client_at(self, port: int) -> str | None:
+        """Return who uses the connection from a port of this machine; None if no one does."""
+        return self._clients.get(port)
 
     def close(self) -> None:
         """Accept no more connections; those that are open stay."""
@@ -46,20 +43,44 @@ class Relay:
 
     def _join(self, near: socket.socket) -> None:
         """Copy what both sides say until one of them is gone."""
-        with near:
+        keep_alive(near)
+        with near, suppress(OSError):
+            far = self._connect(near)
             try:
-                far = socket.create_connection((self._host, self._port))
-            except OSError:
-                return
-            with far:
-                with suppress(OSError):
-                    keep_alive(near)
                 for each in (near, far):
                     each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 back = threading.Thread(target=_copy, args=(far, near), name="relay", daemon=True)
                 back.start()
                 _copy(near, far)
                 back.join()
+            finally:
+                self._close(far)
+
+    def _connect(self, near: socket.socket) -> socket.socket:
+        """Connect to the place; whom that is for is known before it is accepted there.
+
+        Raises OSError.
+        """
+        failure = OSError()
+        for family, *_, place in socket.getaddrinfo(
+            self._host, self._port, type=socket.SOCK_STREAM
+        ):
+            far = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                far.bind(("", 0))
+                self._clients[far.getsockname()[1]] = str(near.getpeername()[0])
+                far.connect(place)
+            except OSError as error:
+                failure = error
+                self._close(far)
+            else:
+                return far
+        raise failure
+
+    def _close(self, far: socket.socket) -> None:
+        """Forget whom a connection was for, and close it."""
+        self._clients.pop(far.getsockname()[1], None)
+        far.close()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

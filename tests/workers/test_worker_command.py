@@ -17,6 +17,7 @@ from specchat import __version__
 from specchat.cli import doctor, main
 from specchat.doctor import backend, worker_checks
 from specchat.doctor.worker_checks import check_worker
+from specchat.llama import worker_server
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport
 from specchat.llama.library import version
 from specchat.llama.rpc_library import find_rpc
@@ -90,6 +91,16 @@ def test_health_is_small_and_takes_no_orders() -> None:
             each.close()
 
 
+def test_without_a_list_of_descriptors_clients_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, or where a sandbox hides it."""
+
+    def missing(path: str) -> list[str]:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr(os, "listdir", missing)
+    assert list(worker_server._connections(1)) == []
+
+
 @needs_rpc
 @pytest.mark.parametrize(
     ("words", "code", "said"),
@@ -129,11 +140,14 @@ def test_an_open_worker_warns() -> None:
 @needs_rpc
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
 def test_a_worker_can_listen_with_ipv6() -> None:
-    """llama.cpp cannot: what comes is passed on."""
+    """llama.cpp cannot: what comes is passed on, and who it is from is known."""
     with WorkerProcess(("--host", "::1")) as worker:
         with rpc_connection("::1", worker.address.port, 5, 5) as client:
             assert client.hello() == SPOKEN
             assert client.count_devices() == 1
+            address = WorkerAddress("::1", worker.address.port)
+            assert ask_for_report(address, 5).clients == ("::1",)
+            wait_until(lambda: "::1 connected\n" in worker.printed)
         finding = check_worker(WorkerAddress("::1", worker.address.port), BUILD, __version__)
         assert finding.state == "ok"
         assert f"on [::1]:{worker.address.port}" in finding.detail

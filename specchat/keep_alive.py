@@ -1,0 +1,31 @@
+"""The system's own check of silent connections: whether the other machine is still there."""
+
+import socket
+from contextlib import suppress
+
+IDLE_SECONDS, INTERVAL_SECONDS, NUM_PROBES = 15, 5, 3
+"""After how many seconds a silent peer is asked, how often, and how many times in vain."""
+LIMIT_SECONDS = IDLE_SECONDS + INTERVAL_SECONDS * NUM_PROBES
+VALUES = {
+    "TCP_KEEPIDLE": IDLE_SECONDS,
+    "TCP_KEEPALIVE": IDLE_SECONDS,  # what macOS calls it
+    "TCP_KEEPINTVL": INTERVAL_SECONDS,
+    "TCP_KEEPCNT": NUM_PROBES,
+    "TCP_USER_TIMEOUT": 1000 * LIMIT_SECONDS,  # where sent bytes wait, Linux asks nothing
+}
+
+
+def keep_alive_options() -> list[tuple[int, int, int]]:
+    """Return the level, name and value of each socket option that this system has."""
+    found = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in VALUES.items():
+        if hasattr(socket, name):
+            found.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return found
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the system end a connection whose other machine is gone, as well as it can."""
+    for level, name, value in keep_alive_options():
+        with suppress(OSError):
+            connection.setsockopt(level, name, value)
