@@ -2,20 +2,38 @@
 
 import json
 import secrets
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
+from time import monotonic
 from typing import Any
 
 from specchat.workers.health import ALIVE, BYTES, REPORT, HealthReport
 
 ID_BYTES = 8
 REQUEST_SECONDS = 5.0
+"""How long a request may take from its first byte to the last one of its answer."""
 MOST_AT_ONCE = 16
 BLOCK = bytes(1 << 18)
 MOST_BLOCKS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A connection that was accepted at a moment of `monotonic`."""
+
+    connection: socket.socket
+    began: float
+
+
+def _end(connection: socket.socket) -> None:
+    """End what is read from a connection and written to it; its thread closes it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class HealthServer(ThreadingHTTPServer):
@@ -30,7 +48,8 @@ class HealthServer(ThreadingHTTPServer):
         """Bind a place of an address family; raises OSError."""
         self.address_family = family
         self.id, self.report = secrets.token_hex(ID_BYTES), report
-        self._free = threading.Semaphore(MOST_AT_ONCE)
+        self._begun: list[_Request] = []
+        self._lock = threading.Lock()
         super().__init__(place[:2], _Handler)
 
     def server_bind(self) -> None:
@@ -42,10 +61,11 @@ class HealthServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="health", daemon=True).start()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a thread, or not at all if too many wait."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        """Answer on a thread; end the oldest request if there are too many."""
+        with self._lock:
+            if len(self._begun) >= MOST_AT_ONCE:
+                _end(self._begun.pop(0).connection)
+            self._begun.append(_Request(request, monotonic()))
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -53,7 +73,15 @@ class HealthServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._begun = [each for each in self._begun if each.connection is not request]
+
+    def service_actions(self) -> None:
+        """End the requests that take too long, however many bytes still come."""
+        latest = monotonic() - REQUEST_SECONDS
+        with self._lock:
+            while self._begun and self._begun[0].began < latest:
+                _end(self._begun.pop(0).connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: the client is gone, or is none."""

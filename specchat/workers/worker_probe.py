@@ -22,6 +22,7 @@ CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 3.0
 BUSY_SECONDS = 6.0
 """How long a worker may be busy with a client that is going, beside the time of a last try."""
 RETRY_SECONDS = 0.2
+NUM_TRIES = 3
 MOST_CLIENTS = 3
 NUM_ROUND_TRIPS = 5
 MOST_BYTES = 2**50
@@ -144,7 +145,7 @@ def other_version(address: WorkerAddress, version: Sequence[int]) -> str:
 def _explain_silence(address: WorkerAddress) -> Exception:
     """Return the error for a server that accepts a connection and says nothing."""
     try:
-        health = ask_for_report(address, ANSWER_SECONDS)
+        health = _ask(address)
     except (OSError, NoHealth):
         return WorkerUnavailable(
             f"the worker {address} accepts connections and does not answer: it is stopped, or busy"
@@ -159,7 +160,7 @@ def _explain_silence(address: WorkerAddress) -> Exception:
 
 def _health_of(address: WorkerAddress) -> HealthReport | None:
     with suppress(OSError, NoHealth):
-        found = ask_for_report(address, ANSWER_SECONDS)
+        found = _ask(address)
         return replace(
             found,
             specchat=_clean(found.specchat),
@@ -169,6 +170,17 @@ def _health_of(address: WorkerAddress) -> HealthReport | None:
             cache_limit=_within(found.cache_limit),
         )
     return None
+
+
+def _ask(address: WorkerAddress) -> HealthReport:
+    """Ask again where a worker accepts the question without an answer: it may be overloaded.
+
+    Raises as `ask_for_report` does.
+    """
+    for _ in range(NUM_TRIES):
+        with suppress(NoHealth, ConnectionResetError, BrokenPipeError):
+            return ask_for_report(address, ANSWER_SECONDS)
+    raise NoHealth
 
 
 def _harmless(device: OfferedDevice) -> OfferedDevice:

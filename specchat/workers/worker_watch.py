@@ -15,6 +15,9 @@ from specchat.workers.worker_probe import WorkerReport
 INTERVAL_SECONDS = 2.0
 SILENCE_SECONDS = 3.0
 """How long a worker may take to say that it is alive; twice that is too long."""
+RETRY_SECONDS = 0.2
+LEAST_SECONDS = 0.1
+"""The least time that a worker has for an answer, however late the ones before were."""
 LOAD_SECONDS = 10.0
 """How long a worker may take to answer llama.cpp's first request."""
 REACH_SECONDS = 1.0
@@ -85,26 +88,30 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
             sleep(END_SECONDS)
 
     def _watch(self, address: WorkerAddress) -> None:
-        num_silent, known = 0, ""
-        while not self._is_over.wait(0.0 if num_silent else INTERVAL_SECONDS):
+        """Ask again and again; what accepts a connection but says nothing may be overloaded."""
+        known, is_closed = "", False
+        silent_since: float | None = None
+        while not self._is_over.wait(INTERVAL_SECONDS if silent_since is None else RETRY_SECONDS):
+            began = monotonic()
+            since = began if silent_since is None else silent_since
+            left = since + 2 * SILENCE_SECONDS - began
             try:
-                found = ask_for_id(address, SILENCE_SECONDS)
-                num_silent = 0
-            except TimeoutError:
-                num_silent += 1
-                if num_silent == 2:
+                found = ask_for_id(address, max(LEAST_SECONDS, min(SILENCE_SECONDS, left)))
+            except (TimeoutError, NoHealth, ConnectionResetError, BrokenPipeError):
+                silent_since, is_closed = since, False
+                if monotonic() - since >= 2 * SILENCE_SECONDS:
                     self._lose(address, f"no sign of life for {2 * SILENCE_SECONDS:.0f} s")
                     return
-            except (OSError, NoHealth):
-                if num_silent:
+            except OSError:
+                if is_closed:
                     self._lose(address, "it has ended, or its machine is not reachable")
                     return
-                num_silent = 1
+                silent_since, is_closed = since, True
             else:
                 if known and found != known:
                     self._lose(address, "it was restarted")
                     return
-                known = found
+                known, silent_since, is_closed = found, None, False
 
     def _time(self) -> None:
         while not self._is_over.wait(REACH_SECONDS):

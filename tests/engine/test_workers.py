@@ -308,6 +308,32 @@ def test_one_late_answer_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
         assert num_asked[0] >= 6
 
 
+@pytest.mark.parametrize("how", ["closed at once", "no health"])
+def test_an_overloaded_worker_is_not_lost(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it never answers: then something else may have taken its place."""
+    monkeypatch.setattr(worker_watch, "INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(worker_watch, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(worker_watch, "SILENCE_SECONDS", 0.5)
+    port, lost, num_asked, answers = free_ports(), Lost(), [0], [4]
+
+    def rarely(peer: socket.socket) -> None:
+        num_asked[0] += 1
+        if num_asked[0] % 4 == 0 and num_asked[0] <= answers[0] * 4:
+            peer.recv(1 << 10)
+            peer.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"id": "a"}')
+        elif how == "no health":
+            peer.recv(1 << 10)
+            peer.sendall(b"HTTP/1.0 503 Busy\r\n\r\n")
+
+    with (
+        OtherServer(rarely, port + 1),
+        WorkerWatch(watched(WorkerAddress("127.0.0.1", port)), lost),
+    ):
+        assert lost.is_known.wait(10)
+        assert num_asked[0] > 16
+    assert "no sign of life for 1 s" in lost.lines[0]
+
+
 def test_a_first_request_that_waits_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another client may come between looking at a worker and connecting to it."""
     monkeypatch.setattr(worker_watch, "LOAD_SECONDS", 0.2)

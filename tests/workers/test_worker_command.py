@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -22,7 +23,7 @@ from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport
 from specchat.llama.library import version
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
-from specchat.workers import worker_probe
+from specchat.workers import health_server, worker_probe
 from specchat.workers.health import (
     HealthReport,
     OfferedDevice,
@@ -85,10 +86,32 @@ def test_health_is_small_and_takes_no_orders() -> None:
         assert measure_transfer(address, 1 << 20, 5).num_bytes >= 1 << 20
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{address.health_port}/etc")
-        silent = [socket.create_connection((address.host, address.health_port)) for _ in range(8)]
+        silent = [socket.create_connection((address.host, address.health_port)) for _ in range(40)]
         assert ask_for_id(address, 5) == report.id
         for each in silent:
             each.close()
+
+
+def test_a_request_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then does not keep it open."""
+    monkeypatch.setattr(health_server, "REQUEST_SECONDS", 0.3)
+    port = free_ports()
+    server = health_server.HealthServer(socket.AF_INET, ("127.0.0.1", port), HealthReport)
+    server.start()
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(b"GET /alive HTTP/1.0\r\nX: ")
+        slow.settimeout(0.05)
+
+        def is_closed() -> bool:
+            with suppress(TimeoutError):
+                slow.sendall(b"a")
+                return slow.recv(1) == b""
+            return False
+
+        wait_until(is_closed)
+    assert ask_for_id(WorkerAddress("127.0.0.1", port - 1), 5) == server.id
+    server.shutdown()
+    server.server_close()
 
 
 def test_without_a_list_of_descriptors_clients_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
