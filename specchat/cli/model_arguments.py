@@ -223,8 +223,10 @@ def show_loading(stage: Stage, share: float) -> None:
     """Show the progress of loading a model, measuring it or reading a prompt.
 
     The line is cleared at the end. The engine reports progress again while it stands still: then
-    the seconds move.
+    the seconds move. While an answer is printed nothing may be drawn over it.
     """
+    if stage == "worker" and not _clock.is_running:
+        return
     seconds = _clock.seconds(stage)
     if share >= 1:
         _clock.reset()

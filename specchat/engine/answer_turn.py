@@ -57,7 +57,9 @@ class Turn:
         If the engine had no room to keep what it read, the answer is not interrupted any more:
         it would not get on.
         """
-        del stage
+        if stage == "worker":
+            self._check()
+            return
         if self._share is None and share < self._expected - SHARE_ERROR:
             self._ticket.may_be_interrupted = False
         has_advanced = self._share is not None and share > self._share

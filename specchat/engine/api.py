@@ -20,9 +20,10 @@ from specchat.options.declarations import (
 from specchat.options.option_fields import takes
 from specchat.structured.structure import Structure
 
-Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
+Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt", "worker"]
 """A stage of work: loading the target or the draft model, comparing a new target's passes,
-measuring a new pair's passes, or evaluating the prompt. Measuring waits until it is asked for."""
+measuring a new pair's passes, or evaluating the prompt. Measuring waits until it is asked for. With
+workers, "worker" comes between when nothing else has been reported for some seconds."""
 
 STAGES: dict[Stage, str] = {
     "target": "loading the target",
@@ -30,6 +31,7 @@ STAGES: dict[Stage, str] = {
     "comparing": "checking which drafts are exact",
     "measuring": "measuring this pair's speed",
     "prompt": "reading the prompt",
+    "worker": "waiting for the worker",
 }
 """The stages in words."""
 
@@ -229,6 +231,11 @@ class StageClock:
         if stage != self._stage:
             self._stage, self._since = stage, monotonic()
         return monotonic() - self._since
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a present stage."""
+        return bool(self._stage)
 
     def reset(self) -> None:
         """End the present stage."""

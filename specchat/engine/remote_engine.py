@@ -24,6 +24,7 @@ from specchat.engine.api import (
     ProgressCallback,
     ProgressReport,
     PromptSize,
+    Stage,
     stopping_report,
 )
 from specchat.engine.engine_process import start_process
@@ -33,6 +34,7 @@ from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
+from specchat.wording import duration_text
 
 LOGS = (engine_host.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
@@ -44,6 +46,10 @@ KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
 """How a process ends if the system kills it for lack of memory."""
 POLL_SECONDS = 0.25
 """Seconds between two calls of the progress callback while the process reports nothing."""
+WAIT_SECONDS = 5.0
+"""A process with workers that reports nothing for longer probably waits for one of them."""
+GIVE_UP_SECONDS = 600.0
+"""After this it is ended: no batch and no tensor takes that long, but a device that hangs does."""
 STOP_POLL_SECONDS = 0.03
 """The same while it measures, which the callback may stop because of a question."""
 
@@ -60,6 +66,7 @@ class RemoteEngine(Engine):
         self._is_prepared = False
         self._is_killed = False  # by this process, not by the system
         self._lost = ""  # why the process ended, if a worker is lost
+        self._heard_at = monotonic()
         self._sending = threading.Lock()
         self._log_begins = log_size(engine_host.LOG)
         context = multiprocessing.get_context("spawn")
@@ -123,12 +130,13 @@ class RemoteEngine(Engine):
     ) -> engine_host.Prepared:
         latest, is_stopped = engine_host.Progress("comparing", 0.0), False
         while True:
-            message = self._receive() if self._connection.poll(STOP_POLL_SECONDS) else latest
+            message = self._receive() if self._has_message(STOP_POLL_SECONDS) else latest
             if isinstance(message, engine_host.Prepared) and message.number == number:
                 return message
             if isinstance(message, engine_host.Progress):
                 latest = message
-                is_wanted = on_progress is None or on_progress(latest.stage, latest.share)
+                stage = self._stage_now(latest.stage)
+                is_wanted = on_progress is None or on_progress(stage, latest.share)
                 if is_wanted is False and not is_stopped:
                     is_stopped = True
                     self.stop()
@@ -171,6 +179,8 @@ class RemoteEngine(Engine):
         try:
             self._send(engine_host.Call(self._latest, method, arguments, keywords))
             while True:
+                while self._loading.workers and not self._has_message(POLL_SECONDS):
+                    pass
                 message = self._receive()
                 if isinstance(message, engine_host.Returned) and message.number == self._latest:
                     break
@@ -216,13 +226,22 @@ class RemoteEngine(Engine):
         self._is_busy, self._current = True, request.number
         self.stats = Statistics()
         is_over = True
-        latest: engine_host.Progress | None = None
+        latest: engine_host.Progress | None = None  # of the prompt, while it is read
+        report = on_progress or (lambda *_: None)
         try:
             self._send(request)
-            is_over = False
+            is_over = is_waiting = False
             while not is_over:
-                is_silent = latest is not None and not self._connection.poll(POLL_SECONDS)
-                message = latest if is_silent else self._receive()
+                if (latest or self._loading.workers) and not self._has_message(POLL_SECONDS):
+                    stage = self._stage_now("prompt")
+                    if latest or stage == "worker":
+                        report(stage, latest.share if latest else 0.0)
+                        is_waiting = stage == "worker" and latest is None
+                    continue
+                message = self._receive()
+                if is_waiting:
+                    report("worker", 1.0)
+                    is_waiting = False
                 if isinstance(message, engine_host.Part) and message.number == request.number:
                     is_over = message.is_last
                     if message.error is not None:
@@ -230,7 +249,7 @@ class RemoteEngine(Engine):
                     self.stats, latest = message.stats, None
                     yield from message.chunks
                 elif isinstance(message, engine_host.Progress) and on_progress:
-                    on_progress(message.stage, message.share)
+                    report(message.stage, message.share)
                     latest = message if message.share < 1 else None
         finally:
             self._end_request(is_over=is_over)
@@ -262,7 +281,7 @@ class RemoteEngine(Engine):
     def _wait_until_ready(self, report: ProgressReport) -> None:
         latest = engine_host.Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
-            message = self._receive() if self._connection.poll(POLL_SECONDS) else latest
+            message = self._receive() if self._has_message(POLL_SECONDS) else latest
             if isinstance(message, EngineFacts):
                 self.facts = message
                 return
@@ -270,9 +289,33 @@ class RemoteEngine(Engine):
                 raise message
             if isinstance(message, engine_host.Progress):
                 latest = message
-                report(latest.stage, latest.share)
+                report(self._stage_now(latest.stage), latest.share)
+
+    def _has_message(self, seconds: float) -> bool:
+        """Wait some seconds for a message; return whether there is one.
+
+        Raises EngineFailed or WorkerUnavailable if a worker is waited for in vain.
+        """
+        if self._connection.poll(seconds):
+            self._heard_at = monotonic()
+            return True
+        if self._loading.workers and monotonic() - self._heard_at > GIVE_UP_SECONDS:
+            names = " or ".join(self._loading.workers)
+            self._lost = (
+                f"the worker {names} stopped answering: nothing came for"
+                f" {duration_text(GIVE_UP_SECONDS)}; restart it there, or go on without --worker"
+            )
+            self._process.kill()
+            raise self._death()
+        return False
+
+    def _stage_now(self, stage: Stage) -> Stage:
+        """Return a stage of work, or "worker" if the process has been silent in it for long."""
+        is_long = monotonic() - self._heard_at > WAIT_SECONDS
+        return "worker" if self._loading.workers and is_long else stage
 
     def _send(self, message: object) -> None:
+        self._heard_at = monotonic()
         try:
             with self._sending:
                 self._connection.send(message)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,14 @@ from scripts.support.worker_process import (
     saying,
     silence,
 )
-from specchat.engine import Engine, Loading, loader
+from specchat.engine import Engine, Loading, loader, remote_engine
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
 from specchat.tui.controllers.session import Session
-from specchat.workers import health, worker_probe, worker_watch
+from specchat.workers import health, tcp_relay, worker_probe, worker_watch
 from specchat.workers.health import HealthReport
 from specchat.workers.health_server import HealthServer
 from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
@@ -248,6 +248,75 @@ def test_only_whole_layers_are_split_over_workers(tiny: WriteModel) -> None:
     for mode in ("row", "none"):
         with pytest.raises(InvalidOption, match="needs --split-mode layer"):
             Engine.load(tiny("llama"), workers=["127.0.0.1"], split_mode=mode, **EXACT)
+
+
+class Hold:
+    """Holds back what relays pass on, as a worker does whose device hangs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let relays pass everything on at first."""
+        self.limit = 1 << 40
+        """Bytes that are passed on each way of a connection."""
+        self._until = 0.0
+        monkeypatch.setattr(tcp_relay, "_copy", self._copy)
+
+    def hang(self, seconds: float) -> None:
+        """Hold back what is said for some seconds."""
+        self._until = time.monotonic() + seconds
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether everything is held back now."""
+        return time.monotonic() < self._until
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        num_passed = 0
+        with suppress(OSError):
+            while part := source.recv(1 << 16):
+                num_passed += len(part)
+                while self.is_hanging or num_passed > self.limit:
+                    time.sleep(0.01)
+                target.sendall(part)
+        for each in (source, target):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
+    two_workers: list[WorkerProcess], tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an answer, and while the target is loaded; nothing else can notice it."""
+    monkeypatch.setattr(remote_engine, "WAIT_SECONDS", 0.3)
+    hold, worker = Hold(monkeypatch), two_workers[0].address
+    seen: list[tuple[str, float]] = []
+
+    def note(stage: str, share: float) -> None:
+        seen.append((stage, share))
+
+    with closing(Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)) as relay:
+        address = f"127.0.0.1:{relay.port}"
+        loading = Loading(tiny("llama"), workers=(address,), **EXACT | {"ctx": 30_000})
+        with remote_engine.RemoteEngine(loading) as engine:
+            num_chunks = 0
+            with pytest.raises(EngineFailed) as raised:  # noqa: PT012  # the chunks so far count
+                for _ in engine.generate(PROMPT, on_progress=note, **LONG):
+                    num_chunks += 1
+                    if num_chunks == 3:
+                        hold.hang(1.0)
+                    if ("worker", 1.0) in seen and not hold.is_hanging:
+                        monkeypatch.setattr(remote_engine, "GIVE_UP_SECONDS", 1.0)
+                        hold.hang(600)
+            assert ("worker", 0.0) in seen
+            said = f"the worker {address} stopped answering: nothing came for 1 s"
+            assert str(raised.value).startswith(said)
+        seen.clear()
+        hold.hang(0)
+        hold.limit = 1 << 11
+        monkeypatch.setattr(remote_engine, "GIVE_UP_SECONDS", 3.0)
+        with pytest.raises(WorkerUnavailable, match="stopped answering: nothing came for 3 s"):
+            remote_engine.RemoteEngine(loading, note)
+        assert "worker" in [stage for stage, _ in seen]
+        hold.limit = 1 << 40
 
 
 class Lost:
