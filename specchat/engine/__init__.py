@@ -14,7 +14,7 @@ __all__ = ["Engine", "Loading"]
 def _open(request: LoadRequest) -> Engine:
     draft = Path(request.draft) if request.draft else None
     loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
-    if request.process:
+    if request.process or loading.workers:  # a lost worker ends the process that uses it
         from specchat.engine.remote_engine import RemoteEngine
 
         return RemoteEngine(loading, request.on_progress)

@@ -55,7 +55,10 @@ class Loading(LoadOptions):
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest(LoadOptions):
-    """The keywords of `Engine.load`; `process` loads the pair into a process of its own."""
+    """The keywords of `Engine.load`; `process` loads the pair into a process of its own.
+
+    With workers it has one in any case.
+    """
 
     target: str | Path
     draft: str | Path | None = None

@@ -79,7 +79,7 @@ class LocalEngine(Engine):
         """Load the pair; free everything if that fails.
 
         `on_lost` is called from another thread if a worker stops answering: llama.cpp cannot go on
-        then, so it must end the process.
+        then, so it must end the process: `Engine.load` uses another process with workers.
         """
         self.stats = Statistics()
         self._abort = AbortFlag()

@@ -132,7 +132,7 @@ def test_no_other_machine_is_asked_offline(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(socket, "getaddrinfo", pytest.fail)
     with pytest.raises(WorkerUnavailable, match="workstation:50052 is on the network, and spec"):
-        Engine.load(tiny("llama"), workers=["127.0.0.1", "workstation"], **EXACT)
+        LocalEngine(Loading(tiny("llama"), workers=("127.0.0.1", "workstation"), **EXACT))
 
 
 def probe_clients(worker: WorkerProcess) -> tuple[str, ...]:
@@ -144,7 +144,8 @@ def test_devices_of_workers_are_used_only_where_they_are_named(
     two_workers: list[WorkerProcess], tiny: WriteModel
 ) -> None:
     """Two engines in this process, and only one has a worker, which is free afterwards."""
-    with Engine.load(tiny("llama"), workers=addresses(two_workers)[:1], **EXACT) as split:
+    first = tuple(addresses(two_workers)[:1])
+    with LocalEngine(Loading(tiny("llama"), workers=first, **EXACT)) as split:
         with Engine.load(tiny("llama"), **EXACT) as local:
             assert local.facts.gpu == ""
             assert local.facts.plan.startswith("all on the CPU")
@@ -166,9 +167,7 @@ def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
         expected = answer(local, max_tokens=30, drafter="none")
     with (
         WorkerProcess() as worker,
-        Engine.load(
-            tiny("llama"), process=True, workers=[str(worker.address)], **options
-        ) as engine,
+        Engine.load(tiny("llama"), workers=[str(worker.address)], **options) as engine,
     ):
         tokens: list[int] = []
         with pytest.raises(EngineFailed) as raised:  # noqa: PT012  # the tokens so far count
@@ -184,7 +183,7 @@ def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
             engine.check()
     if how == signal.SIGKILL:
         with pytest.raises(WorkerUnavailable, match=r"is not reachable \(connection refused\)"):
-            Engine.load(tiny("llama"), process=True, workers=[str(worker.address)], **options)
+            Engine.load(tiny("llama"), workers=[str(worker.address)], **options)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_what_is_no_worker_of_this_version_is_refused(
     """Before llama.cpp asks, which would end the process or wait."""
     monkeypatch.setattr(worker_probe, "ANSWER_SECONDS", 0.3)
     with OtherServer(server) as other, pytest.raises(WorkerUnavailable) as raised:
-        Engine.load(tiny("llama"), workers=[str(other.address)], **EXACT)
+        LocalEngine(Loading(tiny("llama"), workers=(str(other.address),), **EXACT))
     assert said in str(raised.value)
     assert str(other.address) in str(raised.value)
     assert "\n" not in str(raised.value)
