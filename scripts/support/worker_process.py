@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from specchat.llama.child_process import child_python
+from specchat.loopback import LOOPBACK
 from specchat.options.worker_address import WorkerAddress
 
-LOOPBACK = "127.0.0.1"
 SECONDS_TO_START = 60
 SMALL_FILES = ("sh", "-c", 'ulimit -f 1000; exec "$@"', "sh")
 """Runs a command that cannot write files of more than 500 KiB, as if the disk was full then."""

@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import ipaddress
 import os
 import socket
 import sys
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from specchat import __version__
 from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, say
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.loopback import LOOPBACK, is_loopback
 from specchat.options.declarations import WorkerOptions
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import Device
@@ -29,7 +29,6 @@ from specchat.workers.tensor_cache import TensorCache, cache_folder, clear_cache
 
 T = TypeVar("T")
 
-LOOPBACK = "127.0.0.1"
 SHORT_SECONDS = 0.5
 """A client that stays shorter only looked at what is offered, and is not reported."""
 POLL_SECONDS = 0.5
@@ -108,7 +107,7 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
     )
     health.start()
     _announce(address, server.devices, cache)
-    if not ipaddress.ip_address(place[0]).is_loopback:
+    if not is_loopback(place[0]):
         say(OPEN.format(address=address))
     while server.is_serving:
         threading.Event().wait(POLL_SECONDS)

@@ -14,12 +14,12 @@ from specchat.errors import WorkerUnavailable
 from specchat.llama.device_list import call_backend, gpu_handles
 from specchat.llama.library import start
 from specchat.llama.rpc_library import on_abort, require_rpc
+from specchat.loopback import LOOPBACK
 from specchat.options.worker_address import WorkerAddress, worker_address
 from specchat.workers.tcp_relay import Relay
 from specchat.workers.worker_probe import WorkerReport
 from specchat.workers.worker_watch import WorkerWatch
 
-LOOPBACK = "127.0.0.1"
 OF_RPC = b"ggml-rpc"
 """Part of the name of the file in which ggml ends a process that has lost a server."""
 

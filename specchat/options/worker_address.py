@@ -4,6 +4,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from specchat.loopback import is_loopback
+
 USUAL_PORT = 50052
 """llama.cpp's port for its RPC backend."""
 LARGEST_PORT = 65534
@@ -31,13 +33,7 @@ class WorkerAddress:
     @property
     def is_here(self) -> bool:
         """Whether it is an address of this machine alone."""
-        try:
-            address = ipaddress.ip_address(self.host)
-        except ValueError:
-            name = self.host.removesuffix(".")
-            return name == "localhost" or name.endswith(".localhost")
-        mapped = getattr(address, "ipv4_mapped", None)
-        return (mapped or address).is_loopback
+        return is_loopback(self.host)
 
     @property
     def health_port(self) -> int:

@@ -7,10 +7,11 @@ checked: it may be anything.
 
 import json
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 
 from specchat.options.worker_address import WorkerAddress
+from specchat.workers.timed_socket import TimedSocket
 
 ALIVE, REPORT, BYTES = "/alive", "/", "/bytes"
 """What is asked for: an id alone, a whole `HealthReport`, or bytes to measure the network with."""
@@ -65,28 +66,6 @@ class Transfer:
         return self.num_bytes / self.seconds if self.seconds else 0.0
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads an HTTP answer until the other side closes, at most until a deadline."""
-
-    peer: socket.socket
-    deadline: float
-    found: bytearray = field(default_factory=bytearray)
-
-    def read(self, limit: int) -> bytes:
-        """Return the answer. Raises OSError, and NoHealth if it is longer than the limit."""
-        while len(self.found) <= limit:
-            left = self.deadline - monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self.peer.settimeout(left)
-            part = self.peer.recv(1 << 16)
-            if not part:
-                return bytes(self.found)
-            self.found += part
-        raise NoHealth
-
-
 def ask_for_id(address: WorkerAddress, seconds: float) -> str:
     """Return the id of a worker's process. Raises OSError, and NoHealth if something else answers.
 
@@ -127,16 +106,20 @@ def measure_transfer(address: WorkerAddress, num_bytes: int, seconds: float) -> 
 
 
 def _ask(address: WorkerAddress, path: str, seconds: float) -> bytes:
-    """Return the body of an answer."""
-    deadline = monotonic() + seconds
+    """Return the body of an answer. Raises OSError, and NoHealth if it is too long or of no use."""
+    deadline, answer = monotonic() + seconds, bytearray()
     with socket.create_connection((address.host, address.health_port), seconds) as peer:
-        peer.sendall(_request(path))
-        answer = _Reader(peer, deadline).read(LARGEST_ANSWER)
+        stream = TimedSocket(peer, deadline)
+        stream.send(_request(path))
+        while part := stream.receive(1 << 16):
+            answer += part
+            if len(answer) > LARGEST_ANSWER:
+                raise NoHealth
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[:2]
     if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or status[1] != b"200":
         raise NoHealth
-    return body
+    return bytes(body)
 
 
 def _request(path: str) -> bytes:

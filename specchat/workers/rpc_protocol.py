@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
 
+from specchat.workers.timed_socket import TimedSocket
+
 GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
 CAPABILITIES = bytes(24)
 """What a client can do beside TCP: nothing."""
@@ -38,13 +40,9 @@ class RpcMemory:
 
 @dataclass(frozen=True, slots=True)
 class RpcConnection:
-    """An open connection to a server; every method raises OSError and NotRpc.
+    """An open connection to a server; every method raises OSError and NotRpc."""
 
-    No wait is longer than the deadline, a moment of `monotonic`.
-    """
-
-    peer: socket.socket
-    deadline: float
+    stream: TimedSocket
 
     def hello(self) -> RpcVersion:
         """Return the server's version; the first thing to ask."""
@@ -64,8 +62,7 @@ class RpcConnection:
         return RpcMemory(*struct.unpack("<QQ", found))
 
     def _ask(self, command: int, data: bytes, size: int) -> bytes:
-        self._set_timeout()
-        self.peer.sendall(struct.pack("<BQ", command, len(data)) + data)
+        self.stream.send(struct.pack("<BQ", command, len(data)) + data)
         (announced,) = struct.unpack("<Q", self._read(8))
         if announced != size:
             raise NotRpc
@@ -74,25 +71,18 @@ class RpcConnection:
     def _read(self, size: int) -> bytes:
         found = b""
         while len(found) < size:
-            self._set_timeout()
-            part = self.peer.recv(size - len(found))
+            part = self.stream.receive(size - len(found))
             if not part:
                 raise NotRpc
             found += part
         return found
-
-    def _set_timeout(self) -> None:
-        left = self.deadline - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.peer.settimeout(left)
 
 
 @contextmanager
 def rpc_connection(
     host: str, port: int, connect_seconds: float, seconds: float
 ) -> Iterator[RpcConnection]:
-    """Yield a connection to a server; raises OSError."""
+    """Yield a connection to a server that is used for some seconds; raises OSError."""
     with socket.create_connection((host, port), connect_seconds) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield RpcConnection(peer, monotonic() + seconds)
+        yield RpcConnection(TimedSocket(peer, monotonic() + seconds))

@@ -217,7 +217,7 @@ def test_a_busy_worker_is_refused(
         assert client.hello() == SPOKEN
         with pytest.raises(WorkerUnavailable, match=r"busy with another client \(127\.0\.0\.1\)"):
             probe_worker(address, patience=0.5)
-        threading.Timer(0.5, lambda: client.peer.shutdown(socket.SHUT_RDWR)).start()
+        threading.Timer(0.5, lambda: client.stream.peer.shutdown(socket.SHUT_RDWR)).start()
         assert probe_worker(address).devices[0].name == "CPU"
 
 
