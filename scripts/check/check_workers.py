@@ -42,7 +42,7 @@ from scripts.support.worker_process import (
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Loading
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
 
 MOST_SECONDS = 10.0
@@ -74,10 +74,10 @@ class Round:
     chance: random.Random
     disturbed: float = 0.0
 
-    def load(self, worker: WorkerProcess, **options: Any) -> RemoteEngine:
+    def load(self, worker: WorkerProcess, **options: Any) -> ProcessEngine:
         """Load the target onto a worker."""
         on_progress = options.pop("on_progress", None)
-        return RemoteEngine(_loading(self.target, (str(worker.address),)), on_progress)
+        return ProcessEngine(_loading(self.target, (str(worker.address),)), on_progress)
 
     def disturb(self, worker: WorkerProcess, how: signal.Signals) -> None:
         """Send a signal to a worker."""
@@ -102,7 +102,7 @@ def _loading(target: Path, workers: tuple[str, ...]) -> Loading:
     return Loading(target, workers=workers, ctx=2048, threads=1, learn=False, flash_attention="on")
 
 
-def stream(engine: RemoteEngine, count: int = LONGEST_ANSWER) -> Any:
+def stream(engine: ProcessEngine, count: int = LONGEST_ANSWER) -> Any:
     """Yield the tokens of the answer."""
     options: dict[str, Any] = {"temperature": 0.0, "max_tokens": count, "ignore_end": True}
     for chunk in engine.chat([{"role": "user", "content": QUESTION}], drafter="none", **options):
@@ -112,7 +112,7 @@ def stream(engine: RemoteEngine, count: int = LONGEST_ANSWER) -> Any:
 @cache
 def undisturbed(target: Path) -> list[int]:
     """Return the answer without workers."""
-    with RemoteEngine(_loading(target, ())) as engine:
+    with ProcessEngine(_loading(target, ())) as engine:
         return list(stream(engine))
 
 

@@ -22,7 +22,7 @@ from scripts.support.slow_network import SlowNetwork
 from scripts.support.worker_process import WorkerProcess, free_ports
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, Loading
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 
 MILLISECOND = 1e-3
 PROMPTS = [prompt for prompts in held_out_prompts().values() for prompt in prompts]
@@ -44,7 +44,7 @@ def measure(given: argparse.Namespace, latency: float) -> None:
             threads=given.threads,
             head=given.drafter != "model",
         )
-        engine = stack.enter_context(RemoteEngine(loading))
+        engine = stack.enter_context(ProcessEngine(loading))
         engine.prepare()
         compare(engine, given, latency)
 

@@ -32,7 +32,7 @@ from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage, StageClock
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
@@ -301,7 +301,7 @@ def show_connecting(stage: Stage, share: float) -> bool:
 @contextmanager
 def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
     """Load a pair as `loading_of` says, and report any fallback."""
-    with RemoteEngine(loading_of(arguments, pair, drafter), show_loading) as engine:
+    with ProcessEngine(loading_of(arguments, pair, drafter), show_loading) as engine:
         for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
             if notice:
                 say(notice)

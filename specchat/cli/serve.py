@@ -18,7 +18,7 @@ from specchat.cli.serve_picture import Line, Style
 from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
 from specchat.engine.api import ProgressCallback
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.engine.shared_engine import SharedEngine
 from specchat.hub.client import is_offline
 from specchat.options.declarations import ServerOptions
@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     from specchat.server.port import Port
     from specchat.server.service import Service
 
-    def load(on_progress: ProgressCallback) -> RemoteEngine:
-        return RemoteEngine(loading, on_progress)
+    def load(on_progress: ProgressCallback) -> ProcessEngine:
+        return ProcessEngine(loading, on_progress)
 
     with ExitStack() as stack:
         port = stack.enter_context(Port(options))

@@ -30,7 +30,7 @@ from specchat.derivation.sampled_texts import Text, sample_texts
 from specchat.derivation.simulated_pair import ORIGIN
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.remote_engine import try_out
+from specchat.engine.process_engine import try_out
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model

@@ -15,9 +15,9 @@ def _open(request: LoadRequest) -> Engine:
     draft = Path(request.draft) if request.draft else None
     loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
     if request.process or loading.workers:  # a lost worker ends the process that uses it
-        from specchat.engine.remote_engine import RemoteEngine
+        from specchat.engine.process_engine import ProcessEngine
 
-        return RemoteEngine(loading, request.on_progress)
+        return ProcessEngine(loading, request.on_progress)
     from specchat.engine.local_engine import LocalEngine
 
     return LocalEngine(loading, request.on_progress)

@@ -28,7 +28,7 @@ from textual.worker import WorkerFailed
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store
 from specchat.connection.opening import Load
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.actions.chat_actions import ChatActions
@@ -96,7 +96,7 @@ class ChatApp(App[None]):
     ]
     COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
-    def __init__(self, setup: Setup, load: Load = RemoteEngine) -> None:
+    def __init__(self, setup: Setup, load: Load = ProcessEngine) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
         self.error_console = Console(quiet=True)  # tracebacks go to the log

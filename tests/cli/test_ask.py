@@ -405,7 +405,7 @@ def test_a_smaller_context_is_reported_on_stderr(
     (need,) = sizes.needs(ContextShape(4096), devices_of_layers(sizes.num_layers, 0, ()))
     machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
     monkeypatch.setattr(loading, "list_devices", lambda: [machine])
-    monkeypatch.setattr(model_arguments, "RemoteEngine", LocalEngine)
+    monkeypatch.setattr(model_arguments, "ProcessEngine", LocalEngine)
     monkeypatch.setattr(sys, "stdin", None)
 
     words = ["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"]
@@ -538,7 +538,7 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
         start_process(process)
         os.kill(process.pid or 0, signal.SIGSEGV)
 
-    monkeypatch.setattr("specchat.engine.remote_engine.start_process", crash)
+    monkeypatch.setattr("specchat.engine.process_engine.start_process", crash)
     assert main(["check", *pair]) == 1
     assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 

@@ -132,7 +132,7 @@ def test_an_interrupt_before_a_comparison_prints_no_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: int
 ) -> None:
     """The exit code is 130, and one line on stderr says what happened."""
-    monkeypatch.setattr(model_arguments, "RemoteEngine", lambda *_, **__: Interrupted(at))
+    monkeypatch.setattr(model_arguments, "ProcessEngine", lambda *_, **__: Interrupted(at))
 
     assert main(["bench", "--task", "chat"]) == 130
     shown = capsys.readouterr()
@@ -145,7 +145,7 @@ def test_a_second_interrupt_keeps_the_results_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The speedup of the one comparison made so far is printed."""
-    monkeypatch.setattr(model_arguments, "RemoteEngine", lambda *_, **__: Interrupted(3))
+    monkeypatch.setattr(model_arguments, "ProcessEngine", lambda *_, **__: Interrupted(3))
 
     assert main(["bench", "--task", "chat", "--temperature", "0"]) == 130
     out = capsys.readouterr().out

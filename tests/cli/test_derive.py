@@ -27,7 +27,7 @@ from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import Costs
 from specchat.engine.api import Loading
 from specchat.engine.engine_process import start_process
-from specchat.engine.remote_engine import try_out
+from specchat.engine.process_engine import try_out
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
 from specchat.private_files import make_private
@@ -176,7 +176,7 @@ def test_a_crash_of_llama_cpp_is_one_line(
         os.kill(process.pid or 0, signal.SIGSEGV)
 
     monkeypatch.setattr(skip_method, "try_out", try_out)
-    monkeypatch.setattr("specchat.engine.remote_engine.start_process", crash)
+    monkeypatch.setattr("specchat.engine.process_engine.start_process", crash)
     assert main(["derive", str(target), *QUICK]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "was ended by SIGSEGV while loading" in line

@@ -12,10 +12,10 @@ from scipy import stats
 
 from conftest import WriteModel
 from device_options import ALL, EXACT, PROMPT, WritePair
-from specchat.engine import remote_engine as remote
+from specchat.engine import process_engine as remote
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import EngineFailed, SpecchatError
 
 SAMPLED: dict[str, Any] = {"temperature": 1.0, "top_k": 4, "top_p": 1.0, "min_p": 0.0}
@@ -68,10 +68,10 @@ def test_a_seed_gives_the_plain_text_with_drafts(pair: WritePair) -> None:
             assert speculative == plain
 
 
-def working(tiny: WriteModel) -> tuple[RemoteEngine, Any]:
+def working(tiny: WriteModel) -> tuple[ProcessEngine, Any]:
     """Return an engine of its own process in the middle of a long answer on the device."""
     loading = Loading(tiny("llama"), gpu_layers=ALL, **EXACT | {"ctx": 2048})
-    engine = RemoteEngine(loading)
+    engine = ProcessEngine(loading)
     stream = engine.generate(PROMPT, ignore_end=True, max_tokens=2000)
     next(stream)
     return engine, stream
@@ -97,7 +97,7 @@ def test_a_driver_that_crashes_ends_the_engine_alone(tiny: WriteModel) -> None:
     loading = Loading(tiny("llama"), gpu_layers=ALL, **EXACT | {"flash_attention": "auto"})
 
     def crash() -> None:
-        engine = RemoteEngine(loading)  # it may crash by itself
+        engine = ProcessEngine(loading)  # it may crash by itself
         os.kill(engine._process.pid or 0, signal.SIGSEGV)
         list(engine.generate(PROMPT, ignore_end=True, max_tokens=2000))
 

@@ -9,7 +9,7 @@ from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
 from specchat.chat.conversation import ChatMessage
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import InvalidOption
 
 ASKED: list[ChatMessage] = [{"role": "user", "content": "w1 w2 w3 w4 w5 w6 w7 w8"}]
@@ -85,9 +85,9 @@ FORGETFUL = (
 """The last message comes first, so that another one changes all tokens."""
 
 
-@pytest.mark.parametrize("load", [LocalEngine, RemoteEngine])
+@pytest.mark.parametrize("load", [LocalEngine, ProcessEngine])
 def test_an_aside_that_would_cost_the_memory_is_refused(
-    tiny: WriteModel, load: type[LocalEngine | RemoteEngine]
+    tiny: WriteModel, load: type[LocalEngine | ProcessEngine]
 ) -> None:
     """The engine goes on; a memory that holds nothing of it has nothing to lose."""
     path = tiny("llama", vocabulary=Vocabulary(chat_template=FORGETFUL))

@@ -19,8 +19,8 @@ from conftest import WriteModel
 from scripts.support.processes import is_running
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.engine.prompts import tokenize_chat
-from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import (
     ContextFull,
     EngineFailed,
@@ -273,7 +273,7 @@ def test_without_a_draft_model_the_reason_is_given(tiny: WriteModel) -> None:
 def test_a_killed_engine_process_is_reported(tiny: WriteModel, number: signal.Signals) -> None:
     """If it is killed in the middle of an answer, the error names the signal."""
     remote = Engine.load(tiny("llama"), process=True, **EXACT | LONG)
-    assert isinstance(remote, RemoteEngine)
+    assert isinstance(remote, ProcessEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
     next(stream)
     os.kill(remote._process.pid or 0, number)
@@ -286,7 +286,7 @@ def test_a_killed_engine_process_is_reported(tiny: WriteModel, number: signal.Si
 def test_closing_ends_the_process(tiny: WriteModel) -> None:
     """No process is left, even with an answer in progress."""
     remote = Engine.load(tiny("llama"), process=True, **EXACT | LONG)
-    assert isinstance(remote, RemoteEngine)
+    assert isinstance(remote, ProcessEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
     next(stream)
     number = remote._process.pid or 0

@@ -23,11 +23,11 @@ from scripts.support.processes import still_running
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
-from specchat.engine import remote_engine as remote
+from specchat.engine import process_engine as remote
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
 from specchat.planning.device import Device, Machine
@@ -58,11 +58,11 @@ def answer(engine: Engine, prompt: Any = PROMPT, **options: Any) -> list[int]:
     )
 
 
-def remote_engine(tiny: WriteModel, **options: Any) -> RemoteEngine:
+def process_engine(tiny: WriteModel, **options: Any) -> ProcessEngine:
     """Load a tiny pair into a process of its own."""
     files = tiny("llama"), tiny("llama", "half right")
     engine = Engine.load(*files, process=True, **EXACT | options)
-    assert isinstance(engine, RemoteEngine)
+    assert isinstance(engine, ProcessEngine)
     return engine
 
 
@@ -106,7 +106,7 @@ def test_a_prompt_stopped_during_prefill_gives_no_token(
 
 def test_a_stop_in_the_engines_process_ends_the_prompt_too(tiny: WriteModel) -> None:
     """A stop at the first report of progress ends the prompt; no token is decoded."""
-    with remote_engine(tiny, ctx=20_000, batch=32) as engine:
+    with process_engine(tiny, ctx=20_000, batch=32) as engine:
         reported: list[float] = []
 
         def stop_at_once(stage: str, done: float) -> None:
@@ -150,7 +150,7 @@ def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
     tiny: WriteModel, num_chunks: int
 ) -> None:
     """Closed after any number of chunks, the next answer and its statistics are its own."""
-    with remote_engine(tiny) as engine:
+    with process_engine(tiny) as engine:
         expected = answer(engine)
         stream = engine.generate([5, 6, 7], max_tokens=400, ignore_end=True)
         for _ in range(num_chunks):
@@ -166,7 +166,7 @@ def test_a_process_that_dies_while_an_answer_is_abandoned_is_reported_dead(
     tiny: WriteModel,
 ) -> None:
     """By the abandoned answer and by the next one, which does not find the engine busy."""
-    with remote_engine(tiny, **LONG) as engine:
+    with process_engine(tiny, **LONG) as engine:
         stream = engine.generate([5, 6, 7], ignore_end=True)
         next(stream)
         assert engine._process.pid
@@ -270,7 +270,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
 ) -> None:
     """The process stops when asked to, exits by itself and frees its models in order."""
     monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 60.0)
-    engine = remote_engine(tiny, ctx=100_000)
+    engine = process_engine(tiny, ctx=100_000)
     stream = engine.generate(PROMPT, ignore_end=True)
     next(stream)
     engine.close()
@@ -282,7 +282,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
 
 def test_closing_never_fails(tiny: WriteModel) -> None:
     """The engine process is gone afterwards, even if it could not be reached."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     engine._connection.close()
     engine.close()
 
@@ -322,7 +322,7 @@ def test_forget_closes_drafters(tiny: WriteModel) -> None:
 
 def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteModel) -> None:
     """The process ends even if the engine process is killed."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     list(engine.chat([{"role": "user", "content": "hi"}], max_tokens=2))
     (renderer,) = psutil.Process(engine._process.pid).children()
     engine.kill()
@@ -387,7 +387,7 @@ def test_engine_processes_receive_no_interrupt(tiny: WriteModel) -> None:
 
 @unix_only
 def test_a_process_killed_between_answers_is_reported_by_the_next(
-    killed_engine: RemoteEngine,
+    killed_engine: ProcessEngine,
 ) -> None:
     """The next request and all later ones raise an error that names the signal."""
     for _ in range(2):
@@ -396,18 +396,18 @@ def test_a_process_killed_between_answers_is_reported_by_the_next(
 
 
 @pytest.fixture(scope="module")
-def killed_engine(tiny: WriteModel) -> Iterator[RemoteEngine]:
+def killed_engine(tiny: WriteModel) -> Iterator[ProcessEngine]:
     """Return an engine whose process was killed."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     os.kill(engine._process.pid or 0, signal.SIGKILL)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
-def crashed_engine(tiny: WriteModel) -> Iterator[RemoteEngine]:
+def crashed_engine(tiny: WriteModel) -> Iterator[ProcessEngine]:
     """Return an engine whose process crashed."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     os.kill(engine._process.pid or 0, signal.SIGSEGV)
     yield engine
     engine.close()
@@ -419,7 +419,7 @@ def test_a_process_that_the_system_kills_probably_had_too_little_memory(
     tiny: WriteModel, is_loading: bool
 ) -> None:
     """The error says so with what takes less; trying the same again would not help."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     os.kill(engine._process.pid or 0, signal.SIGKILL)
     if is_loading:
         del engine.facts
@@ -433,7 +433,7 @@ def test_a_process_that_the_system_kills_probably_had_too_little_memory(
 
 @unix_only
 def test_a_lack_of_memory_is_named_once(
-    crashed_engine: RemoteEngine, monkeypatch: pytest.MonkeyPatch
+    crashed_engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows has exit codes that mean it; what takes less memory is advised all the same."""
     monkeypatch.setattr(remote, "_ending", lambda _: "was ended by a lack of memory")
@@ -445,7 +445,7 @@ def test_a_lack_of_memory_is_named_once(
 @unix_only
 def test_a_process_that_we_kill_did_not_run_out_of_memory(tiny: WriteModel) -> None:
     """The chat kills an engine that hangs."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     engine.kill()
     with pytest.raises(EngineFailed, match="SIGKILL") as raised:
         answer(engine)
@@ -480,7 +480,7 @@ def test_the_advice_for_too_little_memory_names_what_is_in_use(
     ],
 )
 def test_the_error_names_the_latest_log(
-    crashed_engine: RemoteEngine,
+    crashed_engine: ProcessEngine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     written: dict[str, str],
@@ -503,7 +503,7 @@ def test_the_error_names_the_latest_log(
 @pytest.mark.parametrize("is_loading", [True, False])
 def test_a_build_for_another_cpu_is_to_be_rebuilt(tiny: WriteModel, is_loading: bool) -> None:
     """An instruction that the CPU lacks ends the process each time: trying again cannot help."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     os.kill(engine._process.pid or 0, signal.SIGILL)
     if is_loading:
         del engine.facts
@@ -611,7 +611,7 @@ def test_abandoning_an_answer_kills_a_process_that_hangs(
 ) -> None:
     """The wait is bounded; the next request reports that the engine is closed."""
     monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 0.3)
-    engine = remote_engine(tiny, ctx=100_000)
+    engine = process_engine(tiny, ctx=100_000)
     stream = engine.generate([5, 6], ignore_end=True)
     next(stream)
     os.kill(engine._process.pid or 0, signal.SIGSTOP)
@@ -626,7 +626,7 @@ def test_an_interrupt_while_sending_ends_the_process(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a message may be sent, so no other can follow."""
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -702,7 +702,7 @@ def test_an_error_in_on_progress_is_raised_unchanged(tiny: WriteModel, process: 
 
 def test_a_request_that_cannot_be_pickled_raises_at_once(tiny: WriteModel) -> None:
     """A generator cannot be sent to another process, so there is no answer to wait for."""
-    with remote_engine(tiny) as engine:
+    with process_engine(tiny) as engine:
         raised: list[BaseException] = []
 
         def ask() -> None:
@@ -784,7 +784,7 @@ def test_a_failed_assertion_is_named(
     monkeypatch.setattr("specchat.logs.log_path", lambda name: tmp_path / name)
     monkeypatch.setattr(remote, "log_path", lambda name: tmp_path / name)
     (tmp_path / "engine.log").write_text("x.c:1: GGML_ASSERT(of another day) failed\n")
-    engine = remote_engine(tiny)
+    engine = process_engine(tiny)
     with (tmp_path / "engine.log").open("a") as log:
         log.write("y.c:2: GGML_ASSERT(ggml_is_contiguous(a)) failed\n")
     os.kill(engine._process.pid or 0, signal.SIGABRT)

@@ -17,7 +17,7 @@ from conftest import WriteModel
 from specchat.cli import main
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import IncompatibleDraft
 from specchat.gguf import draft_kinds
 
@@ -96,7 +96,7 @@ def pair(shallow: WriteModel, tmp_path: Path) -> Loading:
 
 def test_the_engines_process_knows_it(pair: Loading) -> None:
     """A kind registered here is registered there."""
-    with RemoteEngine(pair) as engine:
+    with ProcessEngine(pair) as engine:
         tokens = [each for chunk in engine.generate(PROMPT, **OPTIONS) for each in chunk.tokens]
         assert engine.facts.draft_kind == "head"
         assert len(tokens) == 60

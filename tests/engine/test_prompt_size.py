@@ -11,8 +11,8 @@ from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
 from specchat.chat.conversation import ChatMessage
 from specchat.engine.api import ChatRequest, Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.engine.prompts import tokenize_request
-from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import EngineFailed, SpecchatError
 
 CONTEXT = 256
@@ -32,7 +32,7 @@ def request(num_questions: int, last: str) -> ChatRequest:
     return ChatRequest(messages=conversation(num_questions, last), make_room=True)
 
 
-@pytest.mark.parametrize("load", [LocalEngine, RemoteEngine])
+@pytest.mark.parametrize("load", [LocalEngine, ProcessEngine])
 def test_a_prompt_is_measured_without_decoding(
     tiny: WriteModel, load: Callable[[Loading], Engine]
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_model_without_a_template_counts_too(tiny: WriteModel) -> None:
 def test_an_error_reaches_the_client(tiny: WriteModel) -> None:
     """And the engine goes on."""
     path = tiny("llama", vocabulary=Vocabulary(chat_template="{{ raise_exception('never') }}"))
-    with RemoteEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
+    with ProcessEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
         for _ in range(2):
             with pytest.raises(SpecchatError, match="never"):
                 engine.size(request(1, "a b"))

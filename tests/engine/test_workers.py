@@ -24,7 +24,7 @@ from scripts.support.worker_process import (
     saying,
     silence,
 )
-from specchat.engine import Engine, Loading, loader, remote_engine
+from specchat.engine import Engine, Loading, loader, process_engine
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
@@ -285,7 +285,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
     two_workers: list[WorkerProcess], tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an answer, and while the target is loaded; nothing else can notice it."""
-    monkeypatch.setattr(remote_engine, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(process_engine, "WAIT_SECONDS", 0.3)
     hold, worker = Hold(monkeypatch), two_workers[0].address
     seen: list[tuple[str, float]] = []
 
@@ -295,7 +295,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
     with closing(Relay(socket.create_server(("127.0.0.1", 0)), worker.host, worker.port)) as relay:
         address = f"127.0.0.1:{relay.port}"
         loading = Loading(tiny("llama"), workers=(address,), **EXACT | {"ctx": 30_000})
-        with remote_engine.RemoteEngine(loading) as engine:
+        with process_engine.ProcessEngine(loading) as engine:
             num_chunks = 0
             with pytest.raises(EngineFailed) as raised:  # noqa: PT012  # the chunks so far count
                 for _ in engine.generate(PROMPT, on_progress=note, **LONG):
@@ -303,7 +303,7 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
                     if num_chunks == 3:
                         hold.hang(1.0)
                     if ("worker", 1.0) in seen and not hold.is_hanging:
-                        monkeypatch.setattr(remote_engine, "GIVE_UP_SECONDS", 1.0)
+                        monkeypatch.setattr(process_engine, "GIVE_UP_SECONDS", 1.0)
                         hold.hang(600)
             assert ("worker", 0.0) in seen
             said = f"the worker {address} stopped answering: nothing came for 1 s"
@@ -311,9 +311,9 @@ def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
         seen.clear()
         hold.hang(0)
         hold.limit = 1 << 11
-        monkeypatch.setattr(remote_engine, "GIVE_UP_SECONDS", 3.0)
+        monkeypatch.setattr(process_engine, "GIVE_UP_SECONDS", 3.0)
         with pytest.raises(WorkerUnavailable, match="stopped answering: nothing came for 3 s"):
-            remote_engine.RemoteEngine(loading, note)
+            process_engine.ProcessEngine(loading, note)
         assert "worker" in [stage for stage, _ in seen]
         hold.limit = 1 << 40
 

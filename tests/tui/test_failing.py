@@ -13,7 +13,7 @@ from scripts.support.processes import is_running
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import SettingsError
 from specchat.logs import log_path
 from specchat.tui.app import ChatApp
@@ -32,11 +32,11 @@ def demo_chat() -> ChatApp:
     return ChatApp(Setup(PairChoice("demo", "", loading, {"max_tokens": 4000}), list, None))
 
 
-def engine_of(app: ChatApp) -> RemoteEngine:
+def engine_of(app: ChatApp) -> ProcessEngine:
     """Return the engine that is loaded."""
     assert app.pair_controller.session is not None
     engine = app.pair_controller.session._engine
-    assert isinstance(engine, RemoteEngine)
+    assert isinstance(engine, ProcessEngine)
     return engine
 
 
@@ -134,7 +134,7 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
         started.append(process.pid)  # type: ignore[attr-defined]
         os.kill(started[0], signal.SIGSTOP)
 
-    monkeypatch.setattr("specchat.engine.remote_engine.start_process", halt)
+    monkeypatch.setattr("specchat.engine.process_engine.start_process", halt)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(pilot, lambda: bool(started))

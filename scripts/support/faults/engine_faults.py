@@ -17,7 +17,7 @@ from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.chat.conversation import ChatMessage
 from specchat.engine.api import Stage
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "Write a long story about a fox."}]
@@ -31,11 +31,11 @@ def engines() -> list[psutil.Process]:
     return list(filter(is_engine, psutil.Process().children(recursive=True)))
 
 
-def load() -> RemoteEngine:
+def load() -> ProcessEngine:
     """Load the demo pair into a process of its own."""
     pair = find_pair(DEMO)
     engine = Engine.load(pair.target, pair.draft, process=True, threads=1, ctx=2048)
-    assert isinstance(engine, RemoteEngine)  # noqa: S101  # `process` says so
+    assert isinstance(engine, ProcessEngine)  # noqa: S101  # `process` says so
     return engine
 
 

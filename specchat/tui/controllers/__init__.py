@@ -9,7 +9,7 @@ A turn passes through these files, from Enter to text on the screen:
  5. `controllers/conversations.py` and
  6. `chat/store.py`, and asks the engine through
  7. `controllers/session.py`, whose thread reads the steps of the answer from
- 8. `engine/remote_engine.py` and announces them to the app, which calls 3 again. There
+ 8. `engine/process_engine.py` and announces them to the app, which calls 3 again. There
  9. `controllers/writing.py` collects them, and
 10. `widgets/message_views.py` shows them as
 11. `widgets/prose.py`, which splits the text with

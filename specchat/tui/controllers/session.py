@@ -12,7 +12,7 @@ from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import ChatRequest, Engine, EngineFacts, PromptSize, Stage
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import Cancelled, EngineFailed, ServerFailed, SpecchatError
 from specchat.logs import log_internal_error
 from specchat.options.declarations import AUTO_THINK
@@ -111,7 +111,7 @@ class Session:
         source: EngineSource,
         listener: Listener,
         post: Post,
-        load: Load = RemoteEngine,
+        load: Load = ProcessEngine,
         before: "Session | None" = None,
     ) -> None:
         """Start loading the pair once the previous session has ended and freed its memory."""

@@ -54,7 +54,7 @@ STOP_POLL_SECONDS = 0.03
 """The same while it measures, which the callback may stop because of a question."""
 
 
-class RemoteEngine(Engine):
+class ProcessEngine(Engine):
     """A pair loaded into a process of its own, started by `spawn`."""
 
     def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
@@ -380,7 +380,7 @@ def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> No
 
     The next engine need not measure the pair again; pacing learns nothing from fixed draft lengths.
     """
-    with RemoteEngine(loading, on_progress) as engine:
+    with ProcessEngine(loading, on_progress) as engine:
         engine.prepare(on_progress)
         for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):
             pass
