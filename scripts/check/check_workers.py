@@ -248,7 +248,7 @@ def compare(given: argparse.Namespace) -> int:
 
 def _texts(given: argparse.Namespace, prompts: list[str], options: dict[str, Any]) -> list[str]:
     usual = {"ctx": 4096, "threads": 1, "learn": False, "flash_attention": given.flash_attention}
-    with RemoteEngine(Loading(given.equal, head=False, **usual, **options)) as engine:
+    with ProcessEngine(Loading(given.equal, head=False, **usual, **options)) as engine:
         return [
             "".join(
                 chunk.text

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from specchat.connection.address import ServerAddress, is_key, is_loopback, parse_address
+from specchat.connection.address import ServerAddress, is_key, parse_address
 from specchat.connection.dialects import Dialect
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.hub.client import is_offline
+from specchat.loopback import is_loopback
 from specchat.options.declarations import GenerateOptions, LoadOptions, PairOptions
 from specchat.settings.sources import Settings
 

@@ -1,12 +1,12 @@
 """The address of a server: what people write for one, and what requests are sent to."""
 
-import ipaddress
 import os
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from specchat.errors import InvalidOption
+from specchat.loopback import is_loopback
 from specchat.options.declarations import ServerOptions
 
 UNIX = "unix:"
@@ -55,17 +55,6 @@ class ServerAddress:
     def is_here(self) -> bool:
         """Whether requests stay on this machine."""
         return bool(self.unix_path) or is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for a name or number of this machine."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        name = host.removesuffix(".")
-        return name == "localhost" or name.endswith(".localhost")
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def is_key(text: str) -> bool:

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specchat.connection.address import is_loopback
+from specchat.loopback import is_loopback
 from specchat.server.api_errors import (
     FORBIDDEN,
     TOO_LARGE,

@@ -5,8 +5,8 @@ import threading
 from contextlib import ExitStack
 from typing import Self
 
-from specchat.connection.address import is_loopback
 from specchat.errors import InvalidOption
+from specchat.loopback import is_loopback
 from specchat.options.declarations import ServerOptions
 from specchat.server.endpoints import make_app
 from specchat.server.guard import Access
