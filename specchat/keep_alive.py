@@ -6,20 +6,24 @@ from contextlib import suppress
 IDLE_SECONDS, INTERVAL_SECONDS, NUM_PROBES = 15, 5, 3
 """After how many seconds a silent peer is asked, how often, and how many times in vain."""
 LIMIT_SECONDS = IDLE_SECONDS + INTERVAL_SECONDS * NUM_PROBES
+USER_TIMEOUT = "TCP_USER_TIMEOUT"
 VALUES = {
     "TCP_KEEPIDLE": IDLE_SECONDS,
     "TCP_KEEPALIVE": IDLE_SECONDS,  # what macOS calls it
     "TCP_KEEPINTVL": INTERVAL_SECONDS,
     "TCP_KEEPCNT": NUM_PROBES,
-    "TCP_USER_TIMEOUT": 1000 * LIMIT_SECONDS,  # where sent bytes wait, Linux asks nothing
+    USER_TIMEOUT: 1000 * LIMIT_SECONDS,  # where sent bytes wait, Linux asks nothing
 }
 
 
-def keep_alive_options() -> list[tuple[int, int, int]]:
-    """Return the level, name and value of each socket option that this system has."""
+def keep_alive_options(*, may_read_late: bool = False) -> list[tuple[int, int, int]]:
+    """Return the level, name and value of each socket option that this system has.
+
+    A peer that `may_read_late` what it is sent is not given up for that.
+    """
     found = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in VALUES.items():
-        if hasattr(socket, name):
+        if hasattr(socket, name) and not (may_read_late and name == USER_TIMEOUT):
             found.append((socket.IPPROTO_TCP, getattr(socket, name), value))
     return found
 

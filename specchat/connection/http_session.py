@@ -7,8 +7,6 @@ be ended from outside; closing a socket under a thread that reads it does not wa
 import asyncio
 import json
 import queue
-import socket
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
@@ -28,6 +26,7 @@ from specchat.connection.server_errors import (
     unusable,
 )
 from specchat.errors import ServerFailed, SpecchatError
+from specchat.keep_alive import keep_alive_options
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -42,15 +41,6 @@ LOW_LEVEL = (OSError, ValueError, OverflowError, ExceptionGroup)
 ON_WAIT_SECONDS = 0.2
 ASIDE_SECONDS = 5.0
 """How long a request beside the answers may take, such as one for metrics."""
-KEEP_ALIVE: list[
-    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-] = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-if sys.platform == "linux":  # notices within a minute that the other machine is gone
-    KEEP_ALIVE += [
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    ]
 
 
 class HttpSession:
@@ -131,12 +121,13 @@ class HttpSession:
             headers = {"User-Agent": f"specchat/{__version__}", "Accept-Encoding": "identity"}
             if address.key:
                 headers["Authorization"] = f"Bearer {address.key}"
+            options = None if address.unix_path else keep_alive_options(may_read_late=True)
             try:
                 transport = httpx2.AsyncHTTPTransport(
                     verify=not address.base.startswith("http:"),  # loading certificates takes long
                     uds=address.unix_path or None,
                     proxy=proxy_for(address),
-                    socket_options=None if address.unix_path else KEEP_ALIVE,
+                    socket_options=options,
                     retries=1,  # of connecting alone
                 )
             except (ValueError, ImportError, OSError) as error:

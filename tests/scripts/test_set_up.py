@@ -20,6 +20,9 @@ AMX_FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 WHEEL = "llama_cpp_python-0.3.36-py3-none-any.whl"
 CRASH: dict[str, Any] = {"code": SIGILL}
 
+ALWAYS = "-DLLAVA_BUILD=OFF -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF"
+"""What every build of llama.cpp is told."""
+
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
@@ -108,7 +111,7 @@ def test_the_users_build_settings_come_after_ours(clone: Clone) -> None:
     assert clone.call(**user).returncode == 0
 
     first, second = (call.environment for call in clone.calls("pip wheel"))
-    assert first["CMAKE_ARGS"] == "-DLLAVA_BUILD=OFF -DGGML_NATIVE=ON"
+    assert first["CMAKE_ARGS"] == f"{ALWAYS} -DGGML_NATIVE=ON"
     assert second["CMAKE_ARGS"] == f"{first['CMAKE_ARGS']} -DGGML_NATIVE=OFF"
     assert (second["CFLAGS"], second["CMAKE_BUILD_PARALLEL_LEVEL"]) == ("-O2", "1")
     assert len(clone.wheels()) == 2
@@ -220,7 +223,7 @@ def test_the_users_choice_about_backends_is_respected(clone: Clone, definition: 
     own = f"-DGGML_{definition}"
     assert clone.call(SPECCHAT_BACKEND="auto", CMAKE_ARGS=own).returncode == 0
     (build,) = clone.calls("pip wheel")
-    assert build.environment["CMAKE_ARGS"] == f"-DLLAVA_BUILD=OFF -DGGML_NATIVE=ON {own}"
+    assert build.environment["CMAKE_ARGS"] == f"{ALWAYS} -DGGML_NATIVE=ON {own}"
 
 
 def test_vulkans_own_header_is_completed(clone: Clone) -> None:
