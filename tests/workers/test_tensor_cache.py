@@ -24,7 +24,7 @@ from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.workers import tensor_cache
 from specchat.workers.health import ask_for_report
-from specchat.workers.tensor_cache import TensorCache, cache_folder
+from specchat.workers.tensor_cache import TensorCache, cache_folder, clear_caches
 
 KIB = 1 << 10
 SIZE = 64 * KIB
@@ -217,6 +217,7 @@ def test_a_folder_belongs_to_one_worker(cache: TensorCache) -> None:
 def test_a_worker_keeps_what_it_has_received(capsys: pytest.CaptureFixture[str]) -> None:
     """The native server and its log are as this module expects; `--clear-cache` deletes it."""
     tensors = [bytes([number]) * SIZE for number in range(1, 5)]
+    clear_caches()  # other tests have some, too
     with WorkerProcess(("--cache", "200KB")) as worker:
         folder = cache_folder_of(worker.address)
         sender = TensorSender(worker.address, SIZE)
