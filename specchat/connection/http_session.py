@@ -238,7 +238,7 @@ class EventStream:
         self._arrived.put(error)
 
     def limit(self, seconds: float) -> None:
-        """Yield no events any more after so many seconds, counted from the first such call."""
+        """End the events this many seconds after the first such call."""
         if self._deadline is None:
             self._deadline = monotonic() + seconds
 

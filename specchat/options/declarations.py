@@ -4,17 +4,26 @@ They say how models are loaded (`Engine.load`), how answers are sampled, drafted
 (`Engine.generate`), and how the chat, its screen and the commands behave.
 """
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from specchat import drafter_registry
+from specchat.options.conversions import (
+    LARGEST_BIAS,
+    MOST_GPUS,
+    to_biases,
+    to_names,
+    to_shares,
+    to_size,
+    to_texts,
+    to_think_word,
+    to_workers,
+)
 from specchat.options.option import LARGEST, declare
 from specchat.options.option_fields import Options
-from specchat.options.worker_address import LARGEST_PORT, USUAL_PORT, worker_address
+from specchat.options.worker_address import LARGEST_PORT, USUAL_PORT
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
@@ -25,23 +34,11 @@ AUTO_THINK = "auto"
 THINK_NUMBER = "NUMBER"
 """A model's list of `think` values contains this if any number of tokens is allowed."""
 
-NO_WORKERS = "none"
-"""As the address of a worker: use none of those in the settings."""
-
 NO_DRAFT = Path("none")
 """As the name of a draft model: use none."""
 
-MOST_GPUS = 16
-"""ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
-
-SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:I?B)?")
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-"""Units of sizes, as sizes are shown."""
-
 MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 32
-LARGEST_BIAS = 1e6
-"""Far beyond any logit, and far below the limit of single precision."""
 PENALTY = {"minimum": -100.0, "maximum": 100.0}
 SMALLEST_TEMPERATURE = 1e-6
 """Below this only exact ties are random, and single precision overflows."""
@@ -53,75 +50,6 @@ def think_values(supported: Sequence[str], last: str = " or ") -> str:
     words = [each if each.lower() != number else "a number of tokens" for each in supported]
     *others, final = AUTO_THINK, *words
     return last.join(filter(None, (", ".join(others), final)))
-
-
-def _split(given: object) -> tuple[float, ...]:
-    """Return the GPUs' shares, given as numbers or as text with commas."""
-    parts: Any = given.split(",") if isinstance(given, str) else given
-    if not isinstance(parts, Sequence):
-        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
-    shares = tuple(float(part) for part in parts)
-    is_right = len(shares) <= MOST_GPUS and all(0 <= share < float("inf") for share in shares)
-    if not is_right or (shares and not any(shares)):
-        raise ValueError(given)
-    return shares
-
-
-def _workers(given: object) -> tuple[str, ...]:
-    """Return the addresses of workers in full, each once; a text may have several with commas."""
-    parts = [part for each in _stop_strings(given) for part in each.split(",")]
-    if NO_WORKERS in parts:
-        parts.remove(NO_WORKERS)
-        if parts:
-            raise ValueError(given)
-    found = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
-    if len(found) > MOST_GPUS:
-        raise ValueError(given)
-    return found
-
-
-def _device_names(given: object) -> tuple[str, ...]:
-    """Return the names of devices; a text may have several with commas."""
-    names = [part.strip() for each in _stop_strings(given) for part in each.split(",")]
-    if not all(names):
-        raise ValueError(given)
-    return tuple(names)
-
-
-def _size(given: object) -> int:
-    """Return a size in bytes, given as a number or as text with a unit."""
-    found = SIZE.fullmatch(str(given).strip().upper())
-    size = int(float(found[1]) * UNITS[found[2]]) if found else 0
-    if not 0 < size < LARGEST[int]:
-        raise ValueError(given)
-    return size
-
-
-def _biases(given: object) -> Mapping[int, float]:
-    """Return biases by token id; minus infinity bans a token."""
-    if not isinstance(given, Mapping):
-        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
-    for token, bias in given.items():
-        if token < 0 or not (bias == -math.inf or abs(bias) <= LARGEST_BIAS):
-            raise ValueError(given)
-    return given
-
-
-def _think_word(given: object) -> str:
-    """Return the word or level as text; in TOML it may also be a boolean or a number."""
-    if isinstance(given, bool):
-        return "on" if given else "off"
-    if given == "" or not isinstance(given, str | int):
-        raise ValueError(given)
-    return str(given)
-
-
-def _stop_strings(given: object) -> tuple[str, ...]:
-    """Return the stop strings; a single string counts as a list of one."""
-    strings: Any = (given,) if isinstance(given, str) else given
-    if not isinstance(strings, Sequence) or not all(isinstance(each, str) for each in strings):
-        raise ValueError(given)
-    return tuple(strings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +107,7 @@ class LoadOptions(Options):
     tensor_split: tuple[float, ...] = declare(
         (),
         "The share of each GPU; by default in proportion to their free memory.",
-        convert=_split,
+        convert=to_shares,
         expected=f'the shares of up to {MOST_GPUS} GPUs, such as "3,1"',
         metavar="SHARES",
         example="3,1",
@@ -193,7 +121,7 @@ class LoadOptions(Options):
     workers: Sequence[str] = declare(
         (),
         "Another machine to hold layers of the target, where `specchat worker` runs; repeatable.",
-        convert=_workers,
+        convert=to_workers,
         expected='addresses such as "10.0.0.2:50052" and "[fd00::2]", or "none"',
         flag="--worker",
         metavar="HOST:PORT",
@@ -292,7 +220,7 @@ class Sampling(Options):
     logit_bias: Mapping[int, float] = declare(
         {},
         "Added to the logits of tokens, by id; minus infinity bans one.",
-        convert=_biases,
+        convert=to_biases,
         expected=f"numbers of at most {LARGEST_BIAS:,.0f}, or minus infinity, by token id",
         is_setting=False,
     )
@@ -345,14 +273,14 @@ class GenerateOptions(Sampling):
         AUTO_THINK,
         "Reasoning: auto, on, off, or a level that the model supports.",
         table="chat",
-        convert=_think_word,
+        convert=to_think_word,
         expected="auto, on, off, or a level or number of tokens that the model supports",
         metavar="auto|on|off|LEVEL",
     )
     stop: Sequence[str] = declare(
         (),
         "End the answer before this text.",
-        convert=_stop_strings,
+        convert=to_texts,
         expected="a string or a list of strings",
         metavar="TEXT",
         example=("###",),
@@ -445,7 +373,7 @@ class ServerOptions(Options):
     origin: Sequence[str] = declare(
         (),
         "A web page that may use the server, such as http://localhost:3000.",
-        convert=_stop_strings,
+        convert=to_texts,
         expected="an address or a list of addresses",
         metavar="URL",
         example=("http://localhost:3000",),
@@ -477,7 +405,7 @@ class WorkerOptions(Options):
     devices: Sequence[str] = declare(
         (),
         "Devices to lend, by llama.cpp's names with commas; by default the GPUs, else the CPU.",
-        convert=_device_names,
+        convert=to_names,
         expected="names of devices such as CUDA0,CUDA1",
         metavar="NAMES",
         is_setting=False,
@@ -485,7 +413,7 @@ class WorkerOptions(Options):
     cache: int | None = declare(
         None,
         "Keep up to this much of what is received, so that it is not sent again.",
-        convert=_size,
+        convert=to_size,
         expected="a size such as 20G or 500M",
         metavar="SIZE",
         is_setting=False,

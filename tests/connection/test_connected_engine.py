@@ -221,7 +221,7 @@ def test_an_answer_that_is_given_up_leaves_nothing_open() -> None:
 
 
 def test_a_server_that_loads_its_model_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 while a model loads is no error."""
+    """503 while a model loads does not fail."""
     monkeypatch.setattr("specchat.connection.connected_engine.LOADING_POLL_SECONDS", 0.01)
     loading = json_answer({"error": {"message": "Loading model", "code": 503}}, 503)
     ready = read_recording("ollama").answer("GET", "/v1/models")
@@ -486,7 +486,7 @@ def test_reasoning_is_switched_in_the_words_of_each_server() -> None:
 
 
 def test_an_answer_is_continued_where_the_server_can() -> None:
-    """VLLM and SGLang must be told to."""
+    """It takes fields of its own in vLLM and SGLang."""
     begun: list[ChatMessage] = [*QUESTION, {"role": "assistant", "content": "It is"}]
     body = body_for(VLLM, messages=begun)
     assert body["continue_final_message"] is True

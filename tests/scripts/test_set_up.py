@@ -21,7 +21,7 @@ WHEEL = "llama_cpp_python-0.3.36-py3-none-any.whl"
 CRASH: dict[str, Any] = {"code": SIGILL}
 
 ALWAYS = "-DLLAVA_BUILD=OFF -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF"
-"""What every build of llama.cpp is told."""
+"""The options of every build of llama.cpp."""
 
 
 @pytest.fixture

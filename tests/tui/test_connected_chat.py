@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -66,6 +68,16 @@ def connect(
     app = ChatApp(Setup(pair, list, history, **setup))
     app.answers.on_end = lambda: None
     return app
+
+
+@asynccontextmanager
+async def chat_on(name: str) -> AsyncIterator[tuple[ChatApp, Pilot[None], ScriptedServer]]:
+    """Run the chat on a recorded server, and connect."""
+    with read_recording(name).server() as server:
+        app = connect(server.address)
+        async with app.run_test(size=SIZE) as pilot:
+            await connected(pilot)
+            yield app, pilot, server
 
 
 def stream(recording: Recording) -> Answer:
@@ -168,13 +180,10 @@ async def test_reasoning_is_folded_and_the_answer_streams() -> None:
 
 async def test_figures_are_those_of_the_server() -> None:
     """In the panel, in the strip, and below the answer."""
-    with read_recording("vllm").server() as server:
-        app = connect(server.address)
-        async with app.run_test(size=SIZE) as pilot:
-            await connected(pilot)
-            await say(pilot, "What is the capital of France?")
-            panel, shown = panel_text(app), screen_text(app)
-            figures = stored(app).statistics
+    async with chat_on("vllm") as (app, pilot, server):
+        await say(pilot, "What is the capital of France?")
+        panel, shown = panel_text(app), screen_text(app)
+        figures = stored(app).statistics
     assert re.search(r"accepted +62 % of 24 drafted", panel)
     assert re.search(r"tokens per target pass +3\.00", panel)
     assert re.search(r"prompt +15 tokens", panel)
@@ -222,29 +231,26 @@ async def test_figures_move_while_the_answer_is_written(monkeypatch: pytest.Monk
 
 async def test_what_is_not_reported_is_said_to_be_so() -> None:
     """No figure is made up: not in the panel, not in the strip, not in the table of answers."""
-    with read_recording("ollama").server() as server:
-        app = connect(server.address)
-        async with app.run_test(size=SIZE) as pilot:
-            await connected(pilot)
-            await say(pilot, "What is the capital of France?")
-            panel = panel_text(app)
-            for figure in ("accepted", "tokens per target pass", "draft length"):
-                assert re.search(rf"{figure} +not reported", panel), figure
-            assert "does not report drafts" in " ".join(panel.split())
-            for claim in ("other 1", "cached", "speedup", "target 1", "plain speed"):
-                assert claim not in panel.replace("plain speedup", "").lower(), claim
-            await pilot.press("f4")
-            words = "does not report where its tokens come from"
-            await until(pilot, lambda: shown_once(app, words))
-            assert "suffix lookup" not in screen_text(app)
-            await pilot.press("f3")
-            await until(pilot, lambda: "drafts not reported" in screen_text(app))
-            await say(pilot, "/stats", wait=False)
-            await until(pilot, lambda: "per pass" in screen_text(app))
-            (row,) = re.findall(r"│ +1 +(\d+ .*?) +│", screen_text(app))
-            cells = row.split()
-            assert cells[2:5] == ["-", "-", "-"]
-            assert cells[-1] == "-"
+    async with chat_on("ollama") as (app, pilot, _):
+        await say(pilot, "What is the capital of France?")
+        panel = panel_text(app)
+        for figure in ("accepted", "tokens per target pass", "draft length"):
+            assert re.search(rf"{figure} +not reported", panel), figure
+        assert "does not report drafts" in " ".join(panel.split())
+        for claim in ("other 1", "cached", "speedup", "target 1", "plain speed"):
+            assert claim not in panel.replace("plain speedup", "").lower(), claim
+        await pilot.press("f4")
+        words = "does not report where its tokens come from"
+        await until(pilot, lambda: shown_once(app, words))
+        assert "suffix lookup" not in screen_text(app)
+        await pilot.press("f3")
+        await until(pilot, lambda: "drafts not reported" in screen_text(app))
+        await say(pilot, "/stats", wait=False)
+        await until(pilot, lambda: "per pass" in screen_text(app))
+        (row,) = re.findall(r"│ +1 +(\d+ .*?) +│", screen_text(app))
+        cells = row.split()
+        assert cells[2:5] == ["-", "-", "-"]
+        assert cells[-1] == "-"
 
 
 async def test_figures_of_stored_answers_claim_nothing_new(tmp_path: Path) -> None:
@@ -398,30 +404,24 @@ async def test_a_named_file_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """With @, as to a model on this machine."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("The cat is called Ada.", "utf-8")
-    with read_recording("ollama").server() as server:
-        app = connect(server.address)
-        async with app.run_test(size=SIZE) as pilot:
-            await connected(pilot)
-            await say(pilot, "Who is it? @notes.txt")
-            (sent,) = server.asked(CHAT)[-1].json()["messages"]
+    async with chat_on("ollama") as (_, pilot, server):
+        await say(pilot, "Who is it? @notes.txt")
+        (sent,) = server.asked(CHAT)[-1].json()["messages"]
     assert "The cat is called Ada." in sent["content"]
 
 
 async def test_options_are_asked_for_in_the_words_of_the_server() -> None:
     """Reasoning, a schema, a preset: the frame shows what holds from the next answer."""
     preset = Preset("terse", "Be brief.", {"temperature": 0.25, "repeat_penalty": 1.1}, "")
-    with read_recording("vllm").server() as server:
-        app = connect(server.address)
-        async with app.run_test(size=SIZE) as pilot:
-            await connected(pilot)
-            app.actions.conversations.use_preset(preset)
-            await until(pilot, lambda: "temperature 0.25" in frame_text(app))
-            await say(pilot, "/think off")
-            await until(pilot, lambda: "thinking off" in frame_text(app))
-            await say(pilot, "/schema city, population int")
-            await until(pilot, lambda: "schema" in frame_text(app))
-            await say(pilot, "What is the capital of France?")
-            sent = server.asked(CHAT)[-1].json()
+    async with chat_on("vllm") as (app, pilot, server):
+        app.actions.conversations.use_preset(preset)
+        await until(pilot, lambda: "temperature 0.25" in frame_text(app))
+        await say(pilot, "/think off")
+        await until(pilot, lambda: "thinking off" in frame_text(app))
+        await say(pilot, "/schema city, population int")
+        await until(pilot, lambda: "schema" in frame_text(app))
+        await say(pilot, "What is the capital of France?")
+        sent = server.asked(CHAT)[-1].json()
     assert sent["chat_template_kwargs"]["enable_thinking"] is False
     assert (sent["temperature"], sent["repetition_penalty"]) == (0.25, 1.1)
     assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
@@ -554,27 +554,24 @@ async def test_a_conversation_that_does_not_fit_is_one_line() -> None:
 
 async def test_what_needs_the_model_here_is_refused_in_words() -> None:
     """Steps, races and serving each say why; no request is made."""
-    with read_recording("vllm").server() as server:
-        app = connect(server.address)
-        async with app.run_test(size=SIZE) as pilot:
-            await connected(pilot)
-            await say(pilot, "What is the capital of France?")
-            await pilot.press("f6")
-            await until(pilot, lambda: "wrote this answer" in notices(app))
-            assert notices(app).startswith("vLLM at 127.0.0.1:")
-            assert "only its text and figures" in notices(app)
-            await pilot.press("f7")
-            await until(pilot, lambda: "cannot turn drafts off" in notices(app))
-            assert "`specchat serve`" in notices(app)
-            await say(pilot, "/serve", wait=False)
-            await until(pilot, lambda: "runs the model" in notices(app))
-            assert not app.serving.is_open
-            await say(pilot, "/unload", wait=False)
-            await until(pilot, lambda: app.pair_controller.is_unloaded)
-            await pilot.press("f7")
-            await until(pilot, lambda: "Not connected yet" in notices(app))
-            await connected(pilot)
-            assert len(server.asked(CHAT)) == 1
+    async with chat_on("vllm") as (app, pilot, server):
+        await say(pilot, "What is the capital of France?")
+        await pilot.press("f6")
+        await until(pilot, lambda: "wrote this answer" in notices(app))
+        assert notices(app).startswith("vLLM at 127.0.0.1:")
+        assert "only its text and figures" in notices(app)
+        await pilot.press("f7")
+        await until(pilot, lambda: "cannot turn drafts off" in notices(app))
+        assert "`specchat serve`" in notices(app)
+        await say(pilot, "/serve", wait=False)
+        await until(pilot, lambda: "runs the model" in notices(app))
+        assert not app.serving.is_open
+        await say(pilot, "/unload", wait=False)
+        await until(pilot, lambda: app.pair_controller.is_unloaded)
+        await pilot.press("f7")
+        await until(pilot, lambda: "Not connected yet" in notices(app))
+        await connected(pilot)
+        assert len(server.asked(CHAT)) == 1
 
 
 async def test_an_unknown_context_is_not_guessed() -> None:

@@ -1,0 +1,91 @@
+"""Values of options as people and programs write them, in the form that the options have.
+
+Each function returns the value, or raises ValueError for what has no such form.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specchat.options.option import LARGEST
+from specchat.options.worker_address import worker_address
+
+NO_WORKERS = "none"
+"""As the address of a worker: use none of those in the settings."""
+MOST_GPUS = 16
+"""ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
+LARGEST_BIAS = 1e6
+"""Far beyond any logit, and far below the limit of single precision."""
+SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:I?B)?")
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+"""Units of sizes, as sizes are shown."""
+
+
+def to_shares(given: object) -> tuple[float, ...]:
+    """Return the GPUs' shares, given as numbers or as text with commas."""
+    parts: Any = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, Sequence):
+        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
+    shares = tuple(float(part) for part in parts)
+    is_right = len(shares) <= MOST_GPUS and all(0 <= share < float("inf") for share in shares)
+    if not is_right or (shares and not any(shares)):
+        raise ValueError(given)
+    return shares
+
+
+def to_workers(given: object) -> tuple[str, ...]:
+    """Return the addresses of workers in full, each once; a text may have several with commas."""
+    parts = [part for each in to_texts(given) for part in each.split(",")]
+    if NO_WORKERS in parts:
+        parts.remove(NO_WORKERS)
+        if parts:
+            raise ValueError(given)
+    found = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
+    if len(found) > MOST_GPUS:
+        raise ValueError(given)
+    return found
+
+
+def to_names(given: object) -> tuple[str, ...]:
+    """Return the names of devices; a text may have several with commas."""
+    names = [part.strip() for each in to_texts(given) for part in each.split(",")]
+    if not all(names):
+        raise ValueError(given)
+    return tuple(names)
+
+
+def to_size(given: object) -> int:
+    """Return a size in bytes, given as a number or as text with a unit."""
+    found = SIZE.fullmatch(str(given).strip().upper())
+    size = int(float(found[1]) * UNITS[found[2]]) if found else 0
+    if not 0 < size < LARGEST[int]:
+        raise ValueError(given)
+    return size
+
+
+def to_biases(given: object) -> Mapping[int, float]:
+    """Return biases by token id; minus infinity bans a token."""
+    if not isinstance(given, Mapping):
+        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
+    for token, bias in given.items():
+        if token < 0 or not (bias == -math.inf or abs(bias) <= LARGEST_BIAS):
+            raise ValueError(given)
+    return given
+
+
+def to_think_word(given: object) -> str:
+    """Return the word or level as text; in TOML it may also be a boolean or a number."""
+    if isinstance(given, bool):
+        return "on" if given else "off"
+    if given == "" or not isinstance(given, str | int):
+        raise ValueError(given)
+    return str(given)
+
+
+def to_texts(given: object) -> tuple[str, ...]:
+    """Return the stop strings; a single string counts as a list of one."""
+    strings: Any = (given,) if isinstance(given, str) else given
+    if not isinstance(strings, Sequence) or not all(isinstance(each, str) for each in strings):
+        raise ValueError(given)
+    return tuple(strings)
