@@ -114,7 +114,10 @@ async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> No
         assert script.load_hold is not None
         script.load_hold.set()
         await until(pilot, lambda: app.serving.is_open)
-        assert isinstance(app.pair_controller.session._engine, QueuedEngine)  # type: ignore[union-attr]
+        session = app.pair_controller.session
+        assert session is not None
+        # the port is shown a moment before the session goes on with the shared engine
+        await until(pilot, lambda: isinstance(session._engine, QueuedEngine))
 
 
 async def test_a_clients_set_up_is_copied() -> None:
