@@ -16,7 +16,7 @@ from specchat.engine import Loading, exact_drafts
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.llama import context, tinyblas
-from specchat.llama.context import Batch, Context
+from specchat.llama.context import Batch
 from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
 from specchat.passes import exact_costs, exact_passes, learned_cache
@@ -253,16 +253,16 @@ def test_a_target_without_rollback_reads_forced_tokens_in_exact_passes(
 ) -> None:
     """One by one: no longer pass of such a target is known to be exact."""
     sizes: list[int] = []
-    evaluate = Context.evaluate
-
-    def watched(memory: Context, tokens: Sequence[int], num_rows: int) -> Rows:
-        sizes.append(len(tokens))
-        return evaluate(memory, tokens, num_rows)
-
     monkeypatch.setattr(context, "choose_rollback", lambda handle, *_: Rollback(handle))
     with loaded(shallow("llama"), exact="on") as engine:
         assert engine.facts.speculation_off_reason
-        monkeypatch.setattr(Context, "evaluate", watched)
+        evaluate = engine.context.evaluate
+
+        def watched(tokens: Sequence[int], num_rows: int) -> Rows:
+            sizes.append(len(tokens))
+            return evaluate(tokens, num_rows)
+
+        monkeypatch.setattr(engine.context, "evaluate", watched)
         structure = Structure("regex", "(x|y) and so on and so forth (1|2)")
         text = "".join(
             chunk.text for chunk in engine.generate(PROMPT, structure=structure, temperature=0.0)

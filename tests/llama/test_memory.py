@@ -12,7 +12,7 @@ from conftest import WriteModel
 from memory_bench import TOLERANCE, Bench, bench
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled
-from specchat.llama.context import LONGEST_REPLAY, Context
+from specchat.llama.context import LONGEST_REPLAY
 
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]
 DRAFT = [50, 60, 70, 80, 90]
@@ -84,15 +84,16 @@ def test_a_step_costs_no_more_the_longer_the_answer(
 ) -> None:
     """The number of tokens evaluated per step is bounded, replays included."""
     evaluated: list[int] = []
-    decode = Context._decode
-
-    def counted(self: Context, tokens: Sequence[int], num_rows: int) -> None:
-        evaluated.append(len(tokens))
-        decode(self, tokens, num_rows)
 
     with bench(tiny, architecture) as it:
+        decode = it.memory._decode
+
+        def counted(tokens: Sequence[int], num_rows: int) -> None:
+            evaluated.append(len(tokens))
+            decode(tokens, num_rows)
+
         it.memory.prefill(TEXT[:30])
-        monkeypatch.setattr(Context, "_decode", counted)
+        monkeypatch.setattr(it.memory, "_decode", counted)
         for step in range(60):
             evaluated.clear()
             it.memory.mark()

@@ -91,9 +91,9 @@ class Running:
         return found
 
 
-@pytest.fixture(scope="session")
-def start_server() -> Iterator[StartServer]:
-    """Return a function that starts a server with a pair; all end with the session.
+@contextmanager
+def starting() -> Iterator[StartServer]:
+    """Yield a function that starts a server with a pair; all end with the block.
 
     With a `service`, it serves that one once more, for others; `process` False keeps the engine in
     this process.
@@ -134,10 +134,18 @@ def start_server() -> Iterator[StartServer]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def start_server() -> Iterator[StartServer]:
+    """Return a function that starts a server; none goes on evaluating beside other modules."""
+    with starting() as start:
+        yield start
+
+
 @pytest.fixture(scope="session")
-def demo_server(start_server: StartServer) -> Running:
-    """Return a server with the demo pair."""
-    return start_server()
+def demo_server() -> Iterator[Running]:
+    """Return a server with the demo pair, whose engine is a process of its own."""
+    with starting() as start:
+        yield start()
 
 
 def until(holds: Callable[[], object], what: str) -> None:

@@ -867,7 +867,8 @@ def serve(start_server: StartServer) -> Running:  # noqa: F811  # the fixture
 
 async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> None:
     """Live figures, drafts and their gain; a race decodes there both ways."""
-    app = connect(serve.address, options={"max_tokens": 60, "temperature": 0.0})
+    options = {"max_tokens": 60, "temperature": 0.0, "draft_length": 4}
+    app = connect(serve.address, options=options)
     async with app.run_test(size=SIZE) as pilot:
         await connected(pilot)
         await until(pilot, lambda: "draft" in screen_text(app))
