@@ -18,7 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 @dataclass
@@ -68,6 +68,10 @@ class HubServer:
         self.num_sent = 0
         self.listing: threading.Event | None = None
         """Where set, a list of files waits for it."""
+        self.lists: dict[str, bytes] = {}
+        """What is answered instead of a list, by path with the query but "recursive"."""
+        self.links: dict[str, str] = {}
+        """The next page of a list, by the path of a page."""
         self.endless = False
         """Whether a list of files never ends."""
         self._lock = threading.Lock()
@@ -197,6 +201,9 @@ class _HubHandler(_Handler):
         if self.path.startswith("/api/models/"):
             self._list()
             return
+        if self.path.startswith("/api/models?"):
+            self._search()
+            return
         if "/resolve/" not in self.path:
             self.answer(404, {})
             return
@@ -222,12 +229,22 @@ class _HubHandler(_Handler):
     def _list(self) -> None:
         if self.hub.listing:
             self.hub.listing.wait(60)
+        page = self.path.removesuffix("?recursive=true")
+        if page in self.hub.lists:
+            link = self.hub.links.get(page)
+            headers = {"Link": f'<{link}>; rel="next"'} if link else {}
+            self.answer(200, headers, self.hub.lists[page])
+            return
         names = self.path.removeprefix("/api/models/").partition("/tree/")
         files = [
-            {"type": "file", "path": file, "size": len(content), "oid": ""}
+            {"type": "file", "path": file, "size": len(content), "oid": "",
+             "lfs": {"oid": hashlib.sha256(content).hexdigest(), "size": len(content)}}
             for (repository, _, file), content in self.hub.files.items()
             if repository == names[0]
-        ]
+        ]  # fmt: skip
+        if names[0] not in self.hub.branches and not self.hub.endless:
+            self.answer(401, {"X-Error-Code": "RepoNotFound"})
+            return
         kind = {"Content-Type": "application/json"}
         if not self.hub.endless:
             self.answer(200, kind, json.dumps(files).encode())
@@ -236,6 +253,15 @@ class _HubHandler(_Handler):
         with suppress(OSError):
             while True:
                 self.wfile.write(b" " * 65536)
+
+    def _search(self) -> None:
+        query = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        found = [
+            {"id": name}
+            for name in self.hub.branches
+            if name.startswith(f"{query['author']}/") and query["search"].lower() in name.lower()
+        ]
+        self.answer(200, {"Content-Type": "application/json"}, json.dumps(found).encode())
 
     def _send_on(self, commit: str, content: bytes, file: str, fault: Fault) -> None:
         if file in self.hub.small:  # kept in git itself, not in the storage
@@ -265,7 +291,8 @@ class _StorageHandler(_Handler):
             self.answer(fault.status, {}, b"", fault)
             return
         names = self.path.partition("?")[0].lstrip("/").split("/")
-        content = self.hub.files["/".join(names[:2]), unquote(names[3]), "/".join(names[4:])]
+        file = unquote("/".join(names[4:]))
+        content = self.hub.files["/".join(names[:2]), unquote(names[3]), file]
         if fault.flipped is not None:
             at = fault.flipped
             content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]

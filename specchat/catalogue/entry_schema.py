@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
-from specchat.errors import CatalogueError, InvalidOption, SettingsError
+from specchat.catalogue.model_lookup import find_model
+from specchat.errors import (
+    CatalogueError,
+    InvalidOption,
+    ModelNotFound,
+    SettingsError,
+    SpecchatError,
+)
+from specchat.hub.names import is_address, is_hub_name, parse_name
 from specchat.hub.references import Reference, Wheel
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.options.option import Option
@@ -197,19 +205,38 @@ def read_entry(
 def _file(
     table: Table, key: str, value: str | dict[str, Any] | None, files: Files, folder: Path
 ) -> File | None:
-    """Return a file given as a table, by the name of a [file...] table, or by a path."""
+    """Return a file given as a table, by the name of a [file...] table, a path, or any name."""
     if isinstance(value, dict):
         return read_file_table(table.inner(key))
     if value is None or value in files:
         return files.get(value or "")
-    if "/" not in value and not value.lower().endswith(".gguf"):
-        table.blame(f"there is no [file.{value}], and it is not the path of a GGUF file", key)
-        return None
     try:
-        return folder / Path(value).expanduser()
+        return _named(value, folder)
+    except SpecchatError as error:
+        table.blame(str(error), key)
     except RuntimeError:
         table.blame(f"the home folder of {value!r} does not exist", key)
-        return None
+    return None
+
+
+def _named(value: str, folder: Path) -> File:
+    """Return the file that a name in quotes stands for: a path, or a model that is here.
+
+    What has a slash is a path, unless it is clearly a name on the hub. Raises SpecchatError.
+    """
+    is_on_hub = is_address(value) or (is_hub_name(value) and parse_name(value).quantisation)
+    if is_on_hub and (wanted := parse_name(value)).file:
+        return wanted.reference
+    if not is_on_hub and ("/" in value or value.lower().endswith(".gguf")):
+        return folder / Path(value).expanduser()
+    if model := find_model(value):
+        return model.path
+    if is_on_hub:
+        raise ModelNotFound(f"{value} is not here: `specchat pull {value}` fetches it")
+    raise ModelNotFound(
+        f"there is no [file.{value}], and it is neither the path of a GGUF file nor the name of a"
+        " model on this machine"
+    )
 
 
 def _drafting(table: Table, given: Mapping[str, Any], other: Entry | None) -> dict[str, Any]:

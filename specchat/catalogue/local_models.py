@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from specchat.errors import ModelNotFound
 from specchat.gguf.reader import split_names
 from specchat.hub.cache import cache_root
 from specchat.private_files import FOLDERS, read_json, read_text
@@ -107,22 +106,6 @@ def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel
     return None
 
 
-def find_model(name: str) -> LocalModel | None:
-    """Return the model of that name, or the only one with a file of that name, or None.
-
-    Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted. Raises ModelNotFound,
-    which lists the candidates, if the name is ambiguous.
-    """
-    wanted = {f"{name}{ending}".lower() for ending in ("", ".gguf", ":latest")}
-    models = [(model.name.lower(), model) for model in find_local_models()]
-    found = [model for path, model in models if path in wanted]
-    found = found or [model for path, model in models if path.rpartition("/")[2] in wanted]
-    if len(found) > 1:
-        names = ", ".join(model.name for model in found)
-        raise ModelNotFound(f"{name} is ambiguous: choose one of {names}")
-    return found[0] if found else None
-
-
 def find_derived(name: str) -> LocalModel | None:
     """Return the derived draft of that name, None if there is none.
 
@@ -184,7 +167,7 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
         name = "/".join(repository.name.split("--")[1:])
         files: dict[str, Path] = {}
         for commit in _newest_first(repository):
-            for file, path in _files_below(commit):
+            for file, path in files_below(commit):
                 files.setdefault(file, path)
         yield from ((f"{name}/{file}", path) for file, path in sorted(files.items()))
 
@@ -198,7 +181,7 @@ def _newest_first(repository: Path) -> Sequence[Path]:
     return ()
 
 
-def _files_below(top: Path) -> list[tuple[str, Path]]:
+def files_below(top: Path) -> list[tuple[str, Path]]:
     """Return the GGUF files of a tree as pairs of relative path and path, sorted.
 
     Depth and count are limited; each folder is visited once, by its shortest path.
@@ -286,7 +269,7 @@ def _is_gguf(path: Path) -> bool:
 _FINDERS = {
     "hub": _in_hub,
     "llama.cpp": _in_hub,
-    "LM Studio": _files_below,
+    "LM Studio": files_below,
     "Ollama": _in_ollama,
-    "derived": _files_below,
+    "derived": files_below,
 }

@@ -1,6 +1,7 @@
 """The installed pairs of the catalogue, ready to load, and the pairs that the user saved."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,13 +9,16 @@ from pathlib import Path
 
 from specchat.catalogue.catalogue_file import (
     find_entry,
+    known,
     load_entries,
     own_catalogue_path,
     read_catalogue,
 )
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.local_models import find_model
+from specchat.catalogue.model_lookup import find_model, find_path
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.hub.cache import find_present
+from specchat.hub.names import is_hub_name, parse_name
 from specchat.settings.positions import parsed
 from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
 from specchat.wording import size_text
@@ -74,8 +78,7 @@ def file_of(name: str) -> Path:
 
     Raises ModelNotFound, which says how to install a file of the catalogue.
     """
-    path = Path(name).expanduser()
-    if path.exists():
+    if path := find_path(name) or _downloaded(name):
         return path
     if model := find_model(name):
         return model.path
@@ -87,9 +90,19 @@ def file_of(name: str) -> Path:
             raise ModelNotFound(
                 f"{reference} is not installed: `specchat pull {reference}` fetches it"
             )
+    where = f"`specchat pull {shlex.quote(name)}` fetches it from the hub, or "
     raise ModelNotFound(
-        f"{name}: no such file or local model: check the path; `specchat list` shows all models"
+        f"{name}: no such file or local model: {where * is_hub_name(name)}check the path;"
+        " `specchat list` shows all models"
     )
+
+
+def _downloaded(name: str) -> Path | None:
+    """Return the hub's file with this full name or address if it is in the cache."""
+    if not is_hub_name(name):
+        return None
+    wanted = parse_name(name)
+    return find_present(known(wanted.reference)) if wanted.file.lower().endswith(".gguf") else None
 
 
 def find_supported(name: str) -> Entry:

@@ -6,11 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.pairs import load_pairs
+from specchat.catalogue.pairs import file_of, load_pairs
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.chat.store import Store, default_path
 from specchat.cli.model_arguments import stopping_on_interrupt
-from specchat.cli.show import find_file
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.derived_files import deriving_alone
@@ -29,7 +28,7 @@ MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 def run(arguments: argparse.Namespace) -> int:
     """Derive a draft and print its predicted speedup, even if the search was stopped early."""
     _reject_unrelated_options(arguments)
-    target = find_file(arguments.target)
+    target = file_of(arguments.target)
     pair = load_pairs().get(arguments.target)
     kind = {each.name.upper(): each for each in STORED_TYPES.values()}.get(arguments.quantize)
     loading = Loading(target, **arguments.settings.values(LoadOptions))

@@ -7,12 +7,13 @@ from functools import partial
 from math import inf
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
+from specchat.catalogue.catalogue_file import TRIAL, known, read_catalogue
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import memory_of_entry, recommend, size_of_pair
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
+from specchat.catalogue.repository_models import best_of, list_models, named
 from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
     Answerer,
@@ -24,9 +25,11 @@ from specchat.cli.model_arguments import (
 )
 from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, PLAIN, may_use
-from specchat.errors import SpecchatError
+from specchat.errors import ModelNotFound, SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.hub.cache import find_present
+from specchat.hub.client import is_offline
+from specchat.hub.names import HubName, is_hub_name, parse_name
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.planning.device import find_machine
 from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
@@ -69,9 +72,37 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
 
 
 def open_file(arguments: argparse.Namespace, name: str) -> Offer:
-    """Return the offer for a GGUF file; raises ModelNotFound if there is no such file."""
-    path = file_of(name)
+    """Return the offer for a model of this machine, or of the hub, by any name.
+
+    Raises ModelNotFound if it is neither, and DownloadFailed if the hub cannot be asked.
+    """
+    try:
+        path = file_of(name)
+    except ModelNotFound:
+        if is_offline() or not is_hub_name(name):
+            raise
+        return _offer_on_hub(parse_name(name))
     return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
+
+
+def _offer_on_hub(wanted: HubName) -> Offer:
+    """Return the offer to pull a file, or the model of a repository that suits this machine."""
+    if wanted.file:
+        reference, num_bytes = known(wanted.reference), None
+    else:
+        models = list_models(wanted, lambda _: None)
+        best = best_of(models, find_machine()) if not wanted.quantisation else named(wanted, models)
+        if best is None:
+            raise ModelNotFound(f"no model of {wanted} fits this machine")
+        reference, num_bytes = best.reference, best.num_bytes
+    return Offer(
+        str(reference),
+        f"A file of {reference.repository}.",
+        size=size_text(num_bytes) if num_bytes else "?",
+        title=model_title(reference.name),
+        outlook=Outlook(target=reference.name, quantisation=quantisation_in(reference.name)),
+        references=(reference,),
+    )
 
 
 def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:

@@ -8,17 +8,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import known, load_entries
+from specchat.catalogue.catalogue_file import load_entries
+from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.draft_offers import offer_draft
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
+from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.pairs import find_supported
 from specchat.chat.safe_text import in_one_line
+from specchat.cli.pull_names import (
+    NothingPulled,
+    local_path,
+    model_here,
+    reference_of,
+    register,
+)
 from specchat.cli.terminal import DONE, FAILED, confirm, print_exactly, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import find_present
+from specchat.hub.client import is_offline
 from specchat.hub.download import check, download
+from specchat.hub.names import looks_like_name
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
-from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
@@ -32,7 +44,8 @@ TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 def run(arguments: argparse.Namespace) -> int:
     """Download the missing files and print the paths of all files, the target first.
 
-    Without a name, offer the best pair for this machine; with --check, verify installed files.
+    Without a name, offer the best pair for this machine; with --check, verify installed files. A
+    file or folder of this machine is saved as a pair instead.
     """
     if arguments.name is None:
         entry = _recommended_pair(arguments)
@@ -42,18 +55,42 @@ def run(arguments: argparse.Namespace) -> int:
             say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
         arguments.name = entry.name
+    if path := local_path(arguments.name):
+        _require_alone(arguments, "a file of this machine")
+        register(path)
+        return DONE
+    if model := model_here(arguments.name):
+        _require_alone(arguments, f"a model of {model.tool}")
+        say(f"{model.name} is already here, from {model.tool}")
+        print_exactly(str(model.path))
+        say(f"ready: specchat ask --target {shlex.quote(arguments.name)}")
+        return DONE
     _report_damaged_pins()
+    try:
+        return _pull(arguments)
+    except NothingPulled:
+        return FAILED
+
+
+def _pull(arguments: argparse.Namespace) -> int:
+    """Download a pair, or files of the hub."""
     names = [arguments.name, arguments.draft] if arguments.draft else [arguments.name]
     command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
-    is_pair = not looks_like_reference(arguments.name)
-    files = _files_of_pair(arguments) if is_pair else [known(parse(name)) for name in names]
+    is_pair = not looks_like_name(arguments.name)
+    machine = find_machine()
+    files = (
+        _files_of_pair(arguments) if is_pair else [reference_of(name, machine) for name in names]
+    )
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
         return _check(references, arguments.name, command)
     _delete_wrong_files(references)
-    if all(find_present(reference) for reference in references):
+    if is_installed := all(find_present(reference) for reference in references):
         say(f"{arguments.name} is already installed")
     pulled = dict(zip(references, _fetch(references, command), strict=True))
+    if not is_pair and len(references) == 1 and not is_installed:
+        pulled |= _with_draft(pulled[references[0]], references[0], machine)
+        files = list(pulled)
     paths = [pulled[file] if isinstance(file, Reference) else file for file in files]
     print_exactly("\n".join(map(str, paths)))
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
@@ -61,6 +98,43 @@ def run(arguments: argparse.Namespace) -> int:
     words = [word for option in zip(flags, named, strict=False) for word in option]
     say(f"ready: specchat ask {shlex.join(words)}")
     return DONE
+
+
+def _require_alone(arguments: argparse.Namespace, what: str) -> None:
+    """Raise InvalidOption for an option that only files of the hub can have."""
+    for option in ("--check", "--draft"):
+        if getattr(arguments, option.removeprefix("--")):
+            raise InvalidOption(f"{arguments.name} is {what}: {option} goes with files of the hub")
+
+
+def _with_draft(path: Path, target: Reference, machine: Machine) -> dict[Reference, Path]:
+    """Return the draft that suits a target, downloaded if the user agrees; empty without one."""
+    with HeaderCache() as cache:
+        if cache.of(path).kind != "chat":
+            return {}
+    drafts = find_drafts(path)
+    if drafts.best or drafts.advice or is_offline():
+        best = drafts.best
+        say(f"draft: {best.model.name} {best.why}" if best else f"no draft model: {drafts.advice}")
+        return {}
+    show_line("looking for a draft model")
+    try:
+        offer = offer_draft(path, target, machine)
+    finally:
+        show_line()
+    if offer is None:
+        say("no draft model was found for it: specchat drafts from the text itself, and `specchat"
+            " derive` makes one")  # fmt: skip
+        return {}
+    command = f"`specchat pull {shlex.join([str(target), '--draft', str(offer.reference)])}`"
+    say(f"a draft model for it: {offer.reference} ({offer.why})")
+    try:
+        if not confirm("pull it too?", otherwise="", default=True):
+            return {}
+    except InvalidOption:  # nobody can answer
+        say(f"{command} fetches it too")
+        return {}
+    return {offer.reference: _fetch([offer.reference], command)[0]}
 
 
 def _recommended_pair(arguments: argparse.Namespace) -> Entry:

@@ -9,7 +9,8 @@ from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove, user_of
 from specchat.cli.terminal import DONE, FAILED, confirm, say
 from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
-from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.hub.names import looks_like_name, parse
+from specchat.hub.references import Reference
 from specchat.wording import size_text
 
 
@@ -61,7 +62,7 @@ def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
 
 
 def _references(name: str) -> Sequence[Reference]:
-    if looks_like_reference(name):
+    if looks_like_name(name):
         return [known(parse(name))]
     references = find_entry(name).references
     if not references:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.catalogue_file import known, read_catalogue
+from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
@@ -16,7 +16,6 @@ from specchat.catalogue.pairs import file_of
 from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
-from specchat.errors import InvalidOption
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.model_files import read_pair
@@ -24,8 +23,7 @@ from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
-from specchat.hub.cache import find_present
-from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.hub.references import Reference
 from specchat.options.declarations import LoadOptions, think_values
 from specchat.passes.learned_cache import LearnedCache
 from specchat.planning.device import Machine, find_machine
@@ -47,9 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
     workers: Sequence[str] = arguments.settings["model.workers"]
-    about = (
-        _about_pair(entry, workers) if entry else _about_file(find_file(arguments.name), workers)
-    )
+    about = _about_pair(entry, workers) if entry else _about_file(file_of(arguments.name), workers)
     facts = _pair_lines(about) if entry else _file_lines(about)
     lines = [
         f"{name:<12} {line}".rstrip()
@@ -58,18 +54,6 @@ def run(arguments: argparse.Namespace) -> None:
         for name, line in zip_longest([label], text.split("\n"), fillvalue="")
     ]
     print_result(arguments, about, lines)
-
-
-def find_file(name: str) -> Path:
-    """Return the file of a hub reference, a path or a local model's name."""
-    if looks_like_reference(name) and not Path(name).exists():
-        try:
-            found = find_present(known(parse(name)))
-        except InvalidOption:  # local models may have slashes in their names
-            found = None
-        if found:
-            return found
-    return file_of(name)
 
 
 def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:

@@ -9,16 +9,13 @@ it stopped.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from time import monotonic
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from specchat import __version__
 from specchat.errors import DownloadFailed
@@ -84,7 +81,9 @@ def find(reference: Reference) -> HubFile:
     try:
         return _find(reference)
     except RemoteEntryNotFoundError:
-        files = _gguf_files(reference)
+        from specchat.hub.listing import files_soon  # which imports this module
+
+        files = [each.path for each in files_soon(reference.repository, reference.revision)]
         twins = [file for file in files if file.lower() == reference.file.lower()]
         if reference.sha256 and len(twins) == 1:
             return _find(replace(reference, file=twins[0]))
@@ -109,23 +108,6 @@ def _find(reference: Reference) -> HubFile:
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
     return HubFile(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
-
-
-def _gguf_files(reference: Reference) -> list[str]:
-    """Return the names of a repository's GGUF files; none if the hub is slow to answer."""
-    address = f"{endpoint()}/api/models/{reference.repository}/tree/{quote(reference.revision, '')}"
-    listed, deadline = b"", monotonic() + LISTING_SECONDS
-    with (
-        suppress(Exception),  # only improves an error message
-        _get(f"{address}?recursive=true", LISTING_SECONDS) as response,
-    ):
-        for piece in response.iter_bytes():
-            listed += piece
-            if len(listed) > LARGEST_LISTING or monotonic() > deadline:
-                return []
-        every = [str(file["path"]) for file in json.loads(listed)]
-        return [file for file in every if file.lower().endswith(".gguf")]
-    return []
 
 
 def _missing(reference: Reference, files: Sequence[str]) -> str:
@@ -160,7 +142,7 @@ def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
     if start:
         headers["Range"] = f"bytes={start}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-    with _get(_address(found.reference), timeout, headers) as response:
+    with request(_address(found.reference), timeout, headers) as response:
         if response.status_code == 416:
             raise Restarted
         hf_raise_for_status(response)
@@ -168,7 +150,7 @@ def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
         yield response.iter_raw()
 
 
-def _get(
+def request(
     address: str, seconds: float, headers: Mapping[str, str] | None = None
 ) -> AbstractContextManager[httpx2.Response]:
     """Return a streaming request that carries the user's token."""

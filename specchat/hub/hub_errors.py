@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import cache_root
+from specchat.hub.names import HubName
 from specchat.hub.references import Reference, endpoint, shown_endpoint, without_password
 
 RESUMES = "the next run resumes the download"
@@ -34,7 +35,7 @@ class RetryPolicy:
     `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note about each.
     """
 
-    reference: Reference
+    reference: Reference | HubName
     waits: Sequence[float]
     stop: threading.Event
     on_note: Callable[[str], None]
@@ -97,7 +98,7 @@ def seconds_to_wait(error: Exception) -> float | None:
     return float(asked) if asked and asked.isascii() and asked.isdigit() else None
 
 
-def explain(error: Exception, reference: Reference) -> DownloadFailed:
+def explain(error: Exception, reference: Reference | HubName) -> DownloadFailed:
     """Return the error to show the user."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -130,7 +131,7 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     return DownloadFailed(message)
 
 
-def _refused(error: Exception, reference: Reference) -> str:
+def _refused(error: Exception, reference: Reference | HubName) -> str:
     """Return the error for a refused request; the hub answers 401 for missing repositories too."""
     from huggingface_hub import get_token
 

@@ -5,25 +5,22 @@ No name from a user, a catalogue or a hub can become a path outside the cache.
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
 
-from specchat.errors import InvalidOption
 from specchat.gguf.reader import split_names
 
 HUB = "https://huggingface.co"
-HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 MAIN = "main"
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 REPOSITORY = re.compile(rf"{NAME}/{NAME}")
 FORBIDDEN = re.compile(r"--|\.\.|\.git$")
-SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
-"""The name of a revision or of a file in a repository: no "..", and no colon (a drive)."""
+SEGMENT = re.compile(r"[\w.+@=,()\[\]'&!#% -]*[\w+@=,()\[\]'&!#%-]")
+"""The name of a revision or of a file in a repository, in any script: no "..", and no colon (a
+drive)."""
 
 LONGEST_NAME = 240
-"""Characters; file systems allow 255, which must include the suffix of a temporary file."""
+"""Bytes; file systems allow 255, which must include the suffix of a temporary file."""
 
 PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
@@ -64,9 +61,7 @@ class Reference:
 
     def __post_init__(self) -> None:
         """Raise ValueError for names and numbers that the hub does not allow."""
-        name = self.repository
-        if not REPOSITORY.fullmatch(name) or FORBIDDEN.search(name):
-            raise ValueError(f"{name!r} is an invalid Hugging Face repository name (org/repo)")
+        require_repository(self.repository)
         _require_path(self.file, "file")
         _require_path(self.revision, "revision")
         if not self.file.lower().endswith(".gguf"):
@@ -123,44 +118,16 @@ def without_password(text: str) -> str:
     return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
-def looks_like_reference(text: str) -> bool:
-    """Return True if a user's text names a file of the hub rather than a pair."""
-    return "/" in text
-
-
-def parse(text: str) -> Reference:
-    """Return the file that org/repo/file.gguf, hf.co/... or a URL names. Raises InvalidOption."""
-    names = _names(text)
-    has_revision = len(names) > 4 and names[2] in {"resolve", "blob", "raw"}
-    revision, file = (names[3], names[4:]) if has_revision else (MAIN, names[2:])
-    if len(names) < 3:
-        raise InvalidOption(f"{text!r} does not name a file: write org/repo/file.gguf or its URL")
-    try:
-        return Reference("/".join(names[:2]), "/".join(file), revision)
-    except ValueError as error:
-        raise InvalidOption(str(error)) from None
-
-
-def _names(text: str) -> Sequence[str]:
-    """Return the parts of a path or URL, the repository's first."""
-    if "://" not in text:
-        host, _, rest = text.partition("/")
-        return (rest if host in HUB_HOSTS else text).split("/")
-    address = text.partition("?")[0].partition("#")[0]
-    if address.startswith(endpoint() + "/"):
-        path = address.removeprefix(endpoint() + "/")
-    elif (url := urlsplit(address)).scheme in {"http", "https"} and url.netloc in HUB_HOSTS:
-        path = url.path.removeprefix("/")
-    else:
-        raise InvalidOption(
-            f"{text!r} is not at {shown_endpoint()}: set HF_ENDPOINT for another hub or a mirror"
-        )
-    return [unquote(name) for name in path.split("/")]
+def require_repository(name: str) -> str:
+    """Return the name of a repository, org/repo. Raises ValueError for an invalid one."""
+    if not REPOSITORY.fullmatch(name) or FORBIDDEN.search(name):
+        raise ValueError(f"{name!r} is an invalid Hugging Face repository name (org/repo)")
+    return name
 
 
 def _require_path(path: Any, what: str) -> None:
     """Raise InvalidOption for a path that could leave its folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     for name in names:
-        if not SEGMENT.fullmatch(name) or name[0] == " " or len(name) > LONGEST_NAME:
+        if not SEGMENT.fullmatch(name) or name[0] == " " or len(name.encode()) > LONGEST_NAME:
             raise ValueError(f"{path!r} is an invalid Hugging Face {what} name")

@@ -210,7 +210,7 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
             "3: pair x: c.gguf: a wheel needs revision",
         ),
         ("target = 3", "3: pair x: target must be a table, the name of a file, or a path"),
-        ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is not the path"),
+        ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is neither the path"),
         (
             "target = '~missing-user/a.gguf'",
             "3: pair x: the home folder of '~missing-user/a.gguf' does not exist",

@@ -13,11 +13,11 @@ from local_folders import GGUF, manifest, put, put_blob, put_in_hub, put_in_olla
 from specchat.catalogue.local_models import (
     ModelFolder,
     find_local_models,
-    find_model,
     find_model_folders,
     model_at,
     models_in,
 )
+from specchat.catalogue.model_lookup import find_model
 from specchat.errors import ModelNotFound
 
 

@@ -19,8 +19,8 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.model_files import require_text
 from specchat.gguf.purpose import purpose_of, purpose_text
 from specchat.gguf.reader import read_header
+from specchat.hub.names import parse
 from specchat.hub.pins import keep_pin
-from specchat.hub.references import parse
 
 PARTS = {
     "projector": ("clip", {"general.type": "mmproj"}, "projector (mmproj)"),

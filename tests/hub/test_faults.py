@@ -16,10 +16,11 @@ from catalogue_files import CONTENT, FILE, SHA256, blobs, get, gets, parts
 from hub_server import Fault, HubServer
 from specchat.doctor.host import check_network
 from specchat.errors import Cancelled, DownloadFailed, InvalidOption
-from specchat.hub import client
+from specchat.hub import listing
 from specchat.hub.cache import PART, blob_path, find_present, part_path
 from specchat.hub.hub_errors import RetryPolicy, explain, is_passing, seconds_to_wait
-from specchat.hub.references import Reference, parse
+from specchat.hub.names import parse
+from specchat.hub.references import Reference
 
 RESUMES = "resumes the download"
 
@@ -423,8 +424,8 @@ def test_a_list_of_files_is_not_waited_for(
     hub: HubServer, stalls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error comes without the similar names."""
-    monkeypatch.setattr(client, "LISTING_SECONDS", 0.3)
-    monkeypatch.setattr(client, "LARGEST_LISTING", 1 << 20)
+    monkeypatch.setattr(listing, "HINT_SECONDS", 0.3)
+    monkeypatch.setattr(listing, "LARGEST_LISTING", 1 << 20)
     hub.listing = threading.Event() if stalls else None
     hub.endless = not stalls
     began = time.monotonic()

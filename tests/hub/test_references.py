@@ -6,7 +6,8 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.hub.cache import pointer_path, repository_folder
-from specchat.hub.references import Reference, endpoint, parse
+from specchat.hub.names import parse
+from specchat.hub.references import Reference, endpoint
 
 COMMIT = "7c41481f57cb95916b40956ab2f0b139b296d974"
 

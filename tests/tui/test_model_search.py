@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, OptionList
 
+from hub_server import HubServer
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -15,6 +16,7 @@ from specchat.chat.store import Store
 from specchat.cli.offers import open_file
 from specchat.engine.api import Loading
 from specchat.errors import ModelNotFound
+from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.file_screen import FileScreen
 from specchat.tui.screens.model_screen import ModelScreen
@@ -100,6 +102,44 @@ async def test_a_gguf_file_is_opened(
         await until(pilot, lambda: app.pair_controller.pair.name == "mine")
         assert named == ["some/mine.gguf"]
         assert app.view.model_screen is None
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+async def test_a_name_on_the_hub_is_offered_for_download(by_key: bool) -> None:
+    """By /models, or typed where a file's path is."""
+    file = Reference("org/some", "some-Q8_0.gguf")
+    app = chat(Script(), offers=offers, open_file=lambda name: Offer(name, "", references=(file,)))
+    async with app.run_test(size=SIZE) as pilot:
+        if by_key:
+            await pilot.press("f8")
+            await until(pilot, lambda: isinstance(app.screen, ModelScreen) and bool(listed(app)))
+            await pilot.press("ctrl+o")
+            await until(pilot, lambda: isinstance(app.screen, FileScreen))
+            await type_keys(pilot, *"org/some:Q8_0")
+            await until(pilot, lambda: "Enter looks for it on the hub" in screen_text(app))
+            await pilot.press("enter")
+        else:
+            await say(pilot, "/models org/some:Q8_0", wait=False)
+        await until(pilot, lambda: "Download org/some:Q8_0?" in screen_text(app))
+        assert str(file) in screen_text(app)
+
+
+def test_a_quantization_on_the_hub_is_an_offer(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the file that it names; offline it is not looked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for quantisation in ("Q4_K_M", "Q8_0"):
+        hub.put("org/some", f"some-{quantisation}.gguf", bytes(5000))
+    offer = open_file(words(), "org/some:q8_0")
+    assert offer.references == (Reference("org/some", "some-Q8_0.gguf"),)
+    assert (offer.name, offer.size) == ("org/some/some-Q8_0.gguf", "5.00 kB")
+    assert offer.choose is None
+    (best,) = open_file(words(), "https://hf.co/org/some").references
+    assert best.file == "some-Q4_K_M.gguf"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelNotFound, match=r"`specchat pull org/some:q8_0` fetches it"):
+        open_file(words(), "org/some:q8_0")
 
 
 async def test_a_file_that_does_not_exist_is_a_notice() -> None:

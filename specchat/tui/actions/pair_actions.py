@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from specchat.chat.answer_statistics import Totals, measured_pairs
+from specchat.hub.names import looks_like_name
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.controllers.adviser import Adviser
@@ -37,8 +38,11 @@ class PairActions:
     adviser: Adviser
 
     async def show(self, words: str = "") -> None:
-        """Open the models screen, or switch to the file or installed pair that is named."""
-        if words.lower().endswith(".gguf"):
+        """Open the models screen, or switch to the file or installed pair that is named.
+
+        A file of the hub is downloaded if the user agrees.
+        """
+        if names_file(words):
             await self.open_file(words)
             return
         found = await asyncio.to_thread(self.offers) if words else []
@@ -65,8 +69,12 @@ class PairActions:
         return measured_pairs(self.conversations.store.statistics(NUM_ANSWERS))
 
     async def open_file(self, name: str) -> None:
-        """Use a GGUF file with the best draft model on this machine."""
-        self.use(await asyncio.to_thread(self.setup.open_file, name))
+        """Use a GGUF file with the best draft model on this machine, or ask to download it."""
+        offer = await asyncio.to_thread(self.setup.open_file, name)
+        if offer.choose is None:
+            self.pull(offer)
+        else:
+            self.use(offer)
 
     def keep(self, offer: Offer) -> None:
         """Make a pair the default, or a server."""
@@ -133,6 +141,11 @@ class PairActions:
         self.pulls.recent = ""
         self.conversations.pair = choice.name
         self.pair_controller.use(choice)
+
+
+def names_file(words: str) -> bool:
+    """Return True if words name a file, or a repository of the hub, rather than a pair."""
+    return words.lower().endswith(".gguf") or looks_like_name(words)
 
 
 def _offer_of(choice: PairChoice) -> Offer:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specchat.tui.actions.pair_actions import PairActions
+from specchat.tui.actions.pair_actions import PairActions, names_file
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.main_view import MainView
@@ -47,9 +47,10 @@ class Regeneration:
 
     def _find(self, name: str) -> Offer | None:
         """Return an installed pair, or the pair of a GGUF file. Raises ModelNotFound."""
-        if name.lower().endswith(".gguf"):
-            return self.pair_actions.setup.open_file(name)
-        return next((each for each in self.pair_actions.offers() if each.name == name), None)
+        offers = self.pair_actions.offers()
+        if found := next((each for each in offers if each.name == name), None):
+            return found
+        return self.pair_actions.setup.open_file(name) if names_file(name) else None
 
 
 def read_words(words: str) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""A dialog for the path of a GGUF file, which lists folders and files and completes the path."""
+"""A dialog for the path of a GGUF file, which lists folders and files and completes the path.
+
+A name on the hub may be typed too.
+"""
 
 import asyncio
 import os
@@ -16,6 +19,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
+from specchat.hub.names import is_hub_name
 from specchat.tui.screens.dialogs import Dialog
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.wording import size_text
@@ -24,6 +28,8 @@ MAX_ENTRIES = 5000
 """The most entries of a folder that are looked at."""
 SUFFIX = ".gguf"
 PARENT = "../"
+NOTHING = f"No folder or {SUFFIX} file starts like this."
+ON_HUB = f"{NOTHING} Enter looks for it on the hub."
 
 
 def entries_of(typed: str) -> list[tuple[str, int]]:
@@ -85,7 +91,7 @@ class FileScreen(Dialog[str | None]):
 
     def content(self) -> ComposeResult:
         """Put the path above the list."""
-        yield _PathInput(placeholder=f"Path of a file; ~ is {Path.home()}")
+        yield _PathInput(placeholder=f"Path of a file (~ is {Path.home()}), or org/repo:Q4_K_M")
         files = OptionList(markup=False)
         files.can_focus = False
         yield files
@@ -117,7 +123,8 @@ class FileScreen(Dialog[str | None]):
         has_files = any(size for _, size in entries) or len(entries) > 1
         files.highlighted = (1 if self._names[:1] == [PARENT] and has_files else 0) or 0
         if not entries:
-            files.add_option(Option(f"No folder or {SUFFIX} file starts like this.", disabled=True))
+            hint = ON_HUB if is_hub_name(typed) else NOTHING
+            files.add_option(Option(hint, disabled=True))
             files.highlighted = None
 
     def on_input_changed(self) -> None:

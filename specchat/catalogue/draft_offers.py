@@ -1,0 +1,162 @@
+"""Draft models on the hub for a target that is here: the catalogue's, or the same organization's.
+
+A draft is offered only after its header was read: its vocabulary must be the target's. What it will
+gain is estimated from the sizes, as every pass reads the weights once, and from a usual acceptance
+rate (Leviathan et al. 2023, theorem 3.8).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from specchat.catalogue.catalogue_file import read_catalogue
+from specchat.catalogue.draft_choice import GOOD_SHARES, LARGEST_SHARE
+from specchat.catalogue.entry import Entry
+from specchat.catalogue.model_names import model_title
+from specchat.catalogue.repository_models import best_of, models_of
+from specchat.errors import SpecchatError
+from specchat.gguf.common_vocabulary import common_vocabulary
+from specchat.gguf.header import Header
+from specchat.gguf.reader import read_header
+from specchat.hub.listing import list_files, list_repositories
+from specchat.hub.names import HubName
+from specchat.hub.references import Reference
+from specchat.hub.remote_header import header_file
+from specchat.planning.device import Machine
+from specchat.wording import percent, size_text, speedup_text
+
+USUAL_ACCEPTANCE = 0.7
+"""Of drafts of the same family with a tenth of the target's size, on ordinary questions."""
+LONGEST_DRAFT = 16
+MOST_REPOSITORIES, MOST_HEADERS = 40, 3
+BILLIONS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
+"""The number of parameters in a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOffer:
+    """A draft model on the hub that fits a target, and the reasons to take it."""
+
+    reference: Reference
+    num_bytes: int
+    share: float
+    acceptance: float
+    source: str
+
+    @property
+    def why(self) -> str:
+        """The reasons in words."""
+        gain = speedup_text(expected_speedup(self.acceptance, self.share))
+        return (
+            f"{self.source}, same vocabulary, {size_text(self.num_bytes)},"
+            f" 1/{1 / self.share:.0f} of its size; {gain} where {percent(self.acceptance)} of its"
+            " drafts are accepted"
+        )
+
+
+def expected_speedup(acceptance: float, share: float) -> float:
+    """Return the speedup over plain decoding with the best draft length.
+
+    `share` is the cost of a pass of the draft as a share of the target's.
+    """
+    return max(
+        sum(acceptance**place for place in range(length + 1)) / (1 + length * share)
+        for length in range(1, LONGEST_DRAFT + 1)
+    )
+
+
+def offer_draft(path: Path, reference: Reference, machine: Machine) -> DraftOffer | None:
+    """Return a draft on the hub for a target that was pulled to a path, None if none is found.
+
+    The catalogue's drafts come first. A hub that cannot be asked offers nothing.
+    """
+    with suppress(SpecchatError, OSError):
+        target = read_header(path)
+        for num_read, (found, acceptance, source) in enumerate(_candidates(reference, machine)):
+            if num_read == MOST_HEADERS:
+                break
+            with suppress(SpecchatError):
+                if offer := _offer(target, found, acceptance, source):
+                    return offer
+    return None
+
+
+def _offer(
+    target: Header, reference: Reference, acceptance: float, source: str
+) -> DraftOffer | None:
+    """Return a draft as an offer, None unless its header fits the target's."""
+    with header_file(reference) as path:
+        draft = read_header(path)
+        share = draft.file_bytes / (target.file_bytes * target.active_share)
+        fits = share <= LARGEST_SHARE and common_vocabulary(target, draft) is None
+        is_useful = expected_speedup(acceptance, share) > 1
+        return (
+            DraftOffer(reference, draft.file_bytes, share, acceptance, source)
+            if fits and is_useful
+            else None
+        )
+
+
+def _candidates(target: Reference, machine: Machine) -> Iterator[tuple[Reference, float, str]]:
+    """Yield drafts that may fit: the file, a guess of its acceptance rate, and where it is from."""
+    for entry in _of_same_model(target):
+        if isinstance(entry.draft, Reference):
+            guess = entry.first_guess.get("acceptance", USUAL_ACCEPTANCE)
+            yield entry.draft, guess, f"the catalogue's draft for {entry.name}"
+    org = target.repository.partition("/")[0]
+    for repository in _smaller_kin(target):
+        name = HubName(repository)
+        with suppress(Exception):  # the next one may be readable
+            best = best_of(models_of(name, list_files(repository, name.revision)), machine)
+            if best:
+                yield best.reference, USUAL_ACCEPTANCE, f"from {org} too"
+
+
+def _of_same_model(target: Reference) -> list[Entry]:
+    """Return the catalogue's pairs whose target is the same model, quantized in any way."""
+    title = model_title(target.file).lower()
+    return [
+        entry
+        for entry in read_catalogue().entries.values()
+        if entry.kind == "simple"
+        and isinstance(entry.target, Reference)
+        and model_title(entry.target.file).lower() == title
+    ]
+
+
+def _smaller_kin(target: Reference) -> Sequence[str]:
+    """Return the organization's repositories of the same family whose models are much smaller.
+
+    Those of the most suitable size come first.
+    """
+    org, _, repository = target.repository.partition("/")
+    size = _parameters(repository)
+    if size is None:
+        return ()
+    family = BILLIONS.split(repository)[0].strip("-_.")
+    with suppress(Exception):  # an offer is no reason to fail
+        names = list_repositories(org, family, MOST_REPOSITORIES)
+        sizes = {name: found for name in names if (found := _parameters(name.partition("/")[2]))}
+        low, high = GOOD_SHARES
+        fits = {
+            name: abs(found / size - (low + high) / 2)
+            for name, found in sizes.items()
+            if found / size <= LARGEST_SHARE
+            and _kin_name(name.partition("/")[2]) == _kin_name(repository)
+            and name.startswith(f"{org}/")
+        }
+        return sorted(fits, key=lambda name: fits[name])
+    return ()
+
+
+def _kin_name(repository: str) -> str:
+    """Return a repository's name without the number of parameters."""
+    return BILLIONS.sub("", repository).lower()
+
+
+def _parameters(name: str) -> float | None:
+    """Return the number of parameters in a name, in billions."""
+    found = BILLIONS.search(name)
+    return float(found[1]) * (1 if found[2] in "bB" else 1e-3) if found else None

@@ -1,0 +1,125 @@
+"""The models in a repository, and which of them to take."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.catalogue.repository_models import best_of, models_of, named, rows
+from specchat.errors import ModelNotFound
+from specchat.hub.listing import ListedFile
+from specchat.hub.names import HubName, parse_name
+from specchat.planning.device import Device, Machine
+
+GB = 10**9
+SIZES = {
+    "M-Q2_K.gguf": 3.0, "M-IQ4_XS.gguf": 4.3, "M-Q4_0.gguf": 4.6, "M-Q4_K_M.gguf": 4.9,
+    "M-Q4_K_S.gguf": 4.7, "M-Q5_K_M.gguf": 5.7, "M-Q8_0.gguf": 8.5, "M-f16.gguf": 16.0,
+}  # fmt: skip
+REPO = HubName("org/M-GGUF")
+
+
+def files(sizes: dict[str, float]) -> list[ListedFile]:
+    """Return a repository's list."""
+    return [ListedFile(path, int(size * GB)) for path, size in sizes.items()]
+
+
+def machine(free: float, gpu: float = 0.0) -> Machine:
+    """Return a machine with gigabytes of free memory, and of free memory on a GPU."""
+    device = Device("CUDA0", "GPU", "gpu", int(gpu * GB), int(gpu * GB))
+    return Machine(int(free * GB), (device,) if gpu else ())
+
+
+@pytest.mark.parametrize(
+    ("free", "gpu", "expected"),
+    [
+        (16, 0, "Q4_K_M"),  # a CPU takes as long as it reads
+        (100, 0, "Q4_K_M"),
+        (7.0, 0, "Q4_0"),  # of what fits, 4 bits before others
+        (5.5, 0, "Q2_K"),
+        (2, 0, None),
+        (32, 80, "Q8_0"),  # 16 bits gain nothing
+        (32, 9, "Q5_K_M"),
+        (32, 2, "Q4_K_M"),  # nothing fits the GPU
+    ],
+)
+def test_the_best_depends_on_the_machine(free: float, gpu: float, expected: str | None) -> None:
+    """On a GPU the largest that fits it, up to 8 bits; on a CPU 4 bits."""
+    best = best_of(models_of(REPO, files(SIZES)), machine(free, gpu))
+    assert (best and best.quantisation) == expected
+
+
+def test_without_sizes_the_usual_one_is_taken() -> None:
+    """A mirror may not know them."""
+    models = models_of(REPO, [ListedFile(path) for path in SIZES])
+    best = best_of(models, machine(16))
+    assert best is not None
+    assert best.quantisation == "Q4_K_M"
+    assert best.num_bytes is None
+
+
+def test_what_cannot_be_used_alone_is_left_out() -> None:
+    """Projectors, adapters, heads, second parts, and models that lack a part."""
+    listed = files(
+        {
+            "mmproj-M-f16.gguf": 1,
+            "M-lora.gguf": 1,
+            "M-imatrix.gguf": 1,
+            "mtp-M.gguf": 1,
+            "big/B-00001-of-00002.gguf": 2,
+            "big/B-00002-of-00002.gguf": 3,
+            "half/H-00001-of-00002.gguf": 2,
+            "Explorer-Q4_0.gguf": 1,
+        }
+    )
+    models = models_of(REPO, listed)
+    assert {each.reference.file: each.num_bytes for each in models} == {
+        "big/B-00001-of-00002.gguf": 5 * GB,
+        "Explorer-Q4_0.gguf": GB,
+    }
+
+
+def test_a_folder_of_a_page_limits_the_choice() -> None:
+    """As /tree/main/Q8 does; a folder whose name begins the same is another."""
+    listed = files({"Q8/M-Q8_0.gguf": 1, "Q8x/M-Q4_0.gguf": 1, "M-Q5_0.gguf": 1})
+    name = parse_name("https://huggingface.co/org/M-GGUF/tree/main/Q8")
+    assert [each.quantisation for each in models_of(name, listed)] == ["Q8_0"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "file"),
+    [
+        ("Q4_K_M", "M-Q4_K_M.gguf"),
+        ("q4_k_m", "M-Q4_K_M.gguf"),
+        ("F16", "M-f16.gguf"),
+        ("M-Q8_0", "M-Q8_0.gguf"),
+        ("M-Q8_0.gguf", "M-Q8_0.gguf"),
+        ("UD-Q3_K_XL", "M-UD-Q3_K_XL.gguf"),
+        ("Q3_K_XL", "M-UD-Q3_K_XL.gguf"),
+    ],
+)
+def test_a_quantization_names_a_model(wanted: str, file: str) -> None:
+    """In any case, with or without what others put before it, or as the file is called."""
+    models = models_of(REPO, files({**SIZES, "M-UD-Q3_K_XL.gguf": 4}))
+    assert named(HubName("org/M-GGUF", quantisation=wanted), models).reference.file == file
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("Q6_K", "org/M-GGUF:Q6_K is not in the repository, which has Q2_K, IQ4_XS, Q4_0"),
+        ("Q4", "it has M-Q4_0.gguf, M-Q4_K_M.gguf, M-Q4_K_S.gguf"),
+        ("M", "has several: name one with its file, org/M-GGUF/FILE; it has M-Q2_K.gguf"),
+    ],
+)
+def test_a_quantization_that_names_none_or_several_lists_them(wanted: str, words: str) -> None:
+    """There is no guess."""
+    with pytest.raises(ModelNotFound) as raised:
+        named(HubName("org/M-GGUF", quantisation=wanted), models_of(REPO, files(SIZES)))
+    assert words in str(raised.value)
+
+
+def test_a_row_says_size_and_fit() -> None:
+    """The smallest comes first."""
+    shown = rows(models_of(REPO, files(SIZES)), machine(10))
+    assert shown[0] == "Q2_K     3.00 GB  fits in memory"
+    assert shown[-1] == "F16      16.0 GB  too large"
