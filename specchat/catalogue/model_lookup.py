@@ -13,7 +13,9 @@ from typing import TypeAlias
 from specchat.catalogue.local_models import LocalModel, find_local_models, models_in
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.hub.cache import find_present
 from specchat.hub.names import looks_like_name, parse_name
+from specchat.hub.references import Reference
 
 LATEST = ":latest"
 MOST_NAMED = 8
@@ -57,6 +59,18 @@ def find_model(name: str) -> LocalModel | None:
         if found:
             return found[0]
     return None
+
+
+def find_installed(name: str) -> Reference | None:
+    """Return the installed file of the hub that a name names, None if there is none.
+
+    Raises ModelNotFound if it is ambiguous, and InvalidOption for an invalid name.
+    """
+    wanted = parse_name(name)
+    if wanted.file:
+        return wanted.reference if find_present(wanted.reference) else None
+    model = find_model(name)
+    return parse_name(model.name).reference if model and model.tool == "hub" else None
 
 
 def _by_name(name: str, models: Models) -> Iterable[LocalModel]:

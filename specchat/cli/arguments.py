@@ -40,8 +40,8 @@ MANY = 10
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|-inf$", re.IGNORECASE)
 ABOUT = {"-h", "--help", "--version"}
 JSON, YES = "print one JSON object", "do not ask for confirmation"
-PULLED = "a pair, org/repo/file.gguf, or a URL"
-MODEL_NAME = "a pair, org/repo/file.gguf, a path, or a local model's name"
+PULLED = "a pair, org/repo, org/repo:Q4_K_M, org/repo/file.gguf, or a page's address"
+MODEL_NAME = "a pair, a path, a local model's name, or a file on the hub"
 TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh])")
 QUANTIZATIONS = ("Q2_K", "Q4_0", "Q5_0", "Q8_0")
 
@@ -156,7 +156,8 @@ def _add_worker(commands: Commands) -> None:
 def _add_models(commands: Commands) -> None:
     pull = _command(commands, "pull", "download a pair or a GGUF file", NETWORK)
     help_text = "(default: offer the best pair for this machine)"
-    _add(pull, "name", f"{PULLED} {help_text}", metavar="NAME", nargs="?")
+    of_file = ", or a file or folder to save as a pair"
+    _add(pull, "name", f"{PULLED}{of_file} {help_text}", metavar="NAME", nargs="?")
     _add(pull, "--draft", "also download this draft model", metavar="FILE")
     _add_flag(pull, "--check", "verify downloaded files instead; nothing is fetched")
     _command(commands, "list", "list available pairs and installed models", NETWORK)

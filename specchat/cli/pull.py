@@ -79,7 +79,9 @@ def _pull(arguments: argparse.Namespace) -> int:
     is_pair = not looks_like_name(arguments.name)
     machine = find_machine()
     files = (
-        _files_of_pair(arguments) if is_pair else [reference_of(name, machine) for name in names]
+        _files_of_pair(arguments)
+        if is_pair
+        else [reference_of(name, machine, is_here=arguments.check) for name in names]
     )
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:

@@ -10,13 +10,12 @@ from specchat.catalogue.catalogue_file import known, load_entries
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.local_models import LocalModel, files_below, model_at
-from specchat.catalogue.model_lookup import find_model
+from specchat.catalogue.model_lookup import find_installed, find_model
 from specchat.catalogue.pairs import NAME, find_supported, save_pair
 from specchat.catalogue.repository_models import RemoteModel, best_of, list_models, named, rows
 from specchat.cli.terminal import confirm, print_exactly, say, show_line
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.gguf.reader import read_header
-from specchat.hub.cache import find_present
 from specchat.hub.names import HubName, looks_like_name, parse_name
 from specchat.hub.references import Reference
 from specchat.planning.device import Machine
@@ -55,8 +54,8 @@ def model_here(name: str) -> LocalModel | None:
     return None
 
 
-def reference_of(name: str, machine: Machine) -> Reference:
-    """Return the file of the hub that a name stands for.
+def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Reference:
+    """Return the file of the hub that a name stands for; `is_here` says that it is installed.
 
     For a repository its models are listed, and the best for this machine is offered. Raises
     InvalidOption, ModelNotFound, DownloadFailed, or NothingPulled if the user declines.
@@ -64,21 +63,14 @@ def reference_of(name: str, machine: Machine) -> Reference:
     wanted = parse_name(name)
     if wanted.file:
         return known(wanted.reference)
-    if wanted.quantisation and (installed := _installed(name)):
+    if (is_here or wanted.quantisation) and (installed := find_installed(name)):
         return installed
+    if is_here:
+        raise ModelNotFound(f"{wanted} is not installed: `specchat pull {wanted}` fetches it")
     models = _listed(wanted)
     if wanted.quantisation:
         return known(named(wanted, models).reference)
     return known(_chosen(wanted, models, machine).reference)
-
-
-def _installed(name: str) -> Reference | None:
-    """Return the installed file that a repository and a quantization name, or None."""
-    model = find_model(name)
-    if model is None or model.tool != "hub":
-        return None
-    reference = parse_name(model.name).reference
-    return reference if find_present(reference) else None
 
 
 def _listed(wanted: HubName) -> list[RemoteModel]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
 from specchat.catalogue.local_models import LocalModel, find_derived
+from specchat.catalogue.model_lookup import find_installed
 from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove, user_of
 from specchat.cli.terminal import DONE, FAILED, confirm, say
@@ -63,7 +64,7 @@ def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
 
 def _references(name: str) -> Sequence[Reference]:
     if looks_like_name(name):
-        return [known(parse(name))]
+        return [known(find_installed(name) or parse(name))]
     references = find_entry(name).references
     if not references:
         raise InvalidOption(f"pair {name} does not come from the hub: there is nothing to delete")

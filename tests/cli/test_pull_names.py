@@ -103,6 +103,24 @@ def test_a_quantization_is_pulled(
     assert main(["pull", "--check", name]) == 0
 
 
+@pytest.mark.parametrize("name", [REPO, f"{REPO}:Q8_0", f"hf.co/{REPO}"])
+def test_it_is_checked_and_removed_by_the_same_name(
+    models: dict[str, bytes], name: str, hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without asking the hub; a second time there is nothing."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    hub.seen.clear()
+    capsys.readouterr()
+    assert main(["pull", "--check", name]) == 0
+    assert capsys.readouterr().out == f"right: {REPO}/Some-7B-Q8_0.gguf\n"
+    assert main(["show", name]) == 0
+    assert main(["rm", "--yes", name]) == 0
+    assert find_present(parse(f"{REPO}/Some-7B-Q8_0.gguf")) is None
+    assert hub.seen == []
+    assert main(["pull", "--check", name]) == 1
+    assert "is not installed: `specchat pull" in capsys.readouterr().err
+
+
 def test_a_quantization_that_is_not_there_is_named(
     models: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
