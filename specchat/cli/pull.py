@@ -14,7 +14,7 @@ from specchat.catalogue.draft_offers import offer_draft
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.header_cache import HeaderCache
-from specchat.catalogue.pairs import find_supported
+from specchat.catalogue.pairs import file_of, find_supported
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.pull_names import (
     NothingPulled,
@@ -96,10 +96,17 @@ def _pull(arguments: argparse.Namespace) -> int:
     paths = [pulled[file] if isinstance(file, Reference) else file for file in files]
     print_exactly("\n".join(map(str, paths)))
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
-    named = [arguments.name] if is_pair else map(str, paths)
+    named = [arguments.name] if is_pair else list(map(_short_name, files, paths))
     words = [word for option in zip(flags, named, strict=False) for word in option]
     say(f"ready: specchat ask {shlex.join(words)}")
     return DONE
+
+
+def _short_name(file: File, path: Path) -> str:
+    """Return the file's name if that is enough to find it, else its path."""
+    with suppress(ModelNotFound):
+        return str(file) if file_of(str(file)) == path else str(path)
+    return str(path)
 
 
 def _require_alone(arguments: argparse.Namespace, what: str) -> None:

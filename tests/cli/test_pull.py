@@ -17,7 +17,7 @@ from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, 
 from hub_server import Fault, HubServer
 from local_folders import put, put_in_hub
 from specchat.catalogue.catalogue_file import own_catalogue_path
-from specchat.catalogue.pairs import save_pair
+from specchat.catalogue.pairs import file_of, save_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.cli import main, pull
 from specchat.hub.cache import cache_root, lock_path
@@ -134,7 +134,9 @@ def test_files_of_the_hub_are_pulled_by_their_addresses(
     out, message = capsys.readouterr()
 
     target, draft = out.splitlines()
-    assert message.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
+    assert [Path(each).name for each in (target, draft)] == [FILE.name, DRAFT.name]
+    assert message.splitlines()[-1] == f"ready: specchat ask --target {FILE} --draft {DRAFT}"
+    assert str(file_of(str(FILE))) == target
 
 
 def test_ctrl_c_shows_the_command_that_resumes(
