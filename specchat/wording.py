@@ -21,6 +21,11 @@ def percent(share: float) -> str:
     return f"{rounded} %"
 
 
+def progress_percent(share: float) -> str:
+    """Return how much of some work is done, rounded down: "100 %" is all of it, never nearly."""
+    return f"{int(100 * share + 1e-9)} %"
+
+
 def size_text(num_bytes: float) -> str:
     """Return a size as "1.24 GB", in units of 1000 as on the hub."""
     power = min(3, max(0, len(str(int(num_bytes))) - 1) // 3)

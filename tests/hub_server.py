@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -58,8 +60,8 @@ class Seen:
 class HubServer:
     """A hub and its storage, each on a port of its own."""
 
-    def __init__(self) -> None:
-        """Begin without any repository."""
+    def __init__(self, host: str = "127.0.0.1", certificate: Path | None = None) -> None:
+        """Begin without any repository; with a certificate and its key in a file, it speaks TLS."""
         self.files: dict[tuple[str, str, str], bytes] = {}
         self.branches: dict[str, str] = {}
         self.small: set[str] = set()
@@ -74,8 +76,23 @@ class HubServer:
         """The next page of a list, by the path of a page."""
         self.endless = False
         """Whether a list of files never ends."""
+        self.left_out: set[str] = set()
+        """Headers that this mirror leaves out, in small letters."""
+        self.tag = '"{}"'
+        """How it writes the tag of a file."""
+        self.has_storage = True
+        """Whether it sends on to the storage; otherwise it has the bytes itself."""
+        self.has_api = True
+        """Whether it lists the files and the commits of a repository."""
+        self.tokens: set[str] | None = None
+        """Where set, a token that is not in it is refused."""
+        self.refusal = {"X-Error-Message": "Invalid credentials in Authorization header"}
+        self.page: bytes | None = None
+        """Where set, every answer is this web page, as in a network that asks for a login."""
+        self._certificate = certificate
         self._lock = threading.Lock()
-        self._servers = [_server(self, _HubHandler), _server(self, _StorageHandler)]
+        kinds = (_HubHandler, _StorageHandler)
+        self._servers = [_server(self, kind, host, certificate) for kind in kinds]
 
     def __enter__(self) -> Self:
         """Begin to answer."""
@@ -97,12 +114,17 @@ class HubServer:
     @property
     def address(self) -> str:
         """The hub's address, for HF_ENDPOINT."""
-        return _address(self._servers[0])
+        return self._address(0)
 
     @property
     def storage(self) -> str:
         """The storage's address."""
-        return _address(self._servers[1])
+        return self._address(1)
+
+    def _address(self, number: int) -> str:
+        host, port = self._servers[number].server_address[:2]
+        shown = f"[{host!s}]" if ":" in str(host) else host
+        return f"http{'s' if self._certificate else ''}://{shown!s}:{port}"
 
     def put(self, repository: str, file: str, content: bytes, commit: str = "") -> str:
         """Commit a file to a repository's main branch and return the commit."""
@@ -159,6 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Send an answer, as far as the fault lets it."""
         fault = fault or Fault("")
         headers = {"Content-Length": str(len(body)), **headers, **fault.headers}
+        left_out = self.hub.left_out
+        headers = {name: text for name, text in headers.items() if name.lower() not in left_out}
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         head = "\r\n".join([*lines, "", ""]).encode()
@@ -198,11 +222,15 @@ class _HubHandler(_Handler):
 
     def _resolve(self) -> None:
         self.note()
-        if self.path.startswith("/api/models/"):
-            self._list()
+        if self.hub.page is not None:
+            self.answer(200, {"Content-Type": "text/html; charset=utf-8"}, self.hub.page)
             return
-        if self.path.startswith("/api/models?"):
-            self._search()
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if token and self.hub.tokens is not None and token not in self.hub.tokens:
+            self.answer(401, self.hub.refusal)
+            return
+        if "/api/models" in self.path:
+            (self._describe if "/api/models/" in self.path else self._search)()
             return
         if "/resolve/" not in self.path:
             self.answer(404, {})
@@ -226,6 +254,15 @@ class _HubHandler(_Handler):
             return
         self._send_on(commit, content, file, fault)
 
+    def _describe(self) -> None:
+        repository, _, rest = self.path.partition("/api/models/")[2].partition("/revision/")
+        if not self.hub.has_api or (rest and repository not in self.hub.branches):
+            self.answer(404, {})
+        elif rest:
+            self.answer(200, {}, json.dumps({"sha": self.hub.branches[repository]}).encode())
+        else:
+            self._list()
+
     def _list(self) -> None:
         if self.hub.listing:
             self.hub.listing.wait(60)
@@ -237,11 +274,10 @@ class _HubHandler(_Handler):
             return
         names = self.path.removeprefix("/api/models/").partition("/tree/")
         files = [
-            {"type": "file", "path": file, "size": len(content), "oid": "",
-             "lfs": {"oid": hashlib.sha256(content).hexdigest(), "size": len(content)}}
+            {"type": "file", "path": file, "size": len(content), "oid": "", "lfs": _large(content)}
             for (repository, _, file), content in self.hub.files.items()
             if repository == names[0]
-        ]  # fmt: skip
+        ]
         if names[0] not in self.hub.branches and not self.hub.endless:
             self.answer(401, {"X-Error-Code": "RepoNotFound"})
             return
@@ -270,10 +306,14 @@ class _HubHandler(_Handler):
             self.answer(200, {"X-Repo-Commit": commit, "ETag": f'"{etag}"'}, content, fault)
             return
         sha256 = hashlib.sha256(content).hexdigest()
+        if not self.hub.has_storage:
+            tagged = {"X-Repo-Commit": commit, "ETag": self.hub.tag.format(sha256)}
+            self.answer(200, tagged, content, fault)
+            return
         headers = {
             "X-Repo-Commit": commit,
             "X-Linked-Size": str(len(content)),
-            "X-Linked-ETag": f'"{sha256}"',
+            "X-Linked-ETag": self.hub.tag.format(sha256),
             "ETag": f'"{commit}"',
             "Location": f"{self.hub.storage}{urlsplit(self.path).path}?signed=1",
         }
@@ -282,6 +322,10 @@ class _HubHandler(_Handler):
 
 class _StorageHandler(_Handler):
     """Has the bytes."""
+
+    def do_HEAD(self) -> None:
+        """Answer a HEAD."""
+        self.do_GET()
 
     def do_GET(self) -> None:
         """Answer a GET, of a range if one is asked for."""
@@ -307,12 +351,27 @@ class _StorageHandler(_Handler):
             self.answer(206, {"Content-Range": content_range}, content[start:end], fault)
 
 
-def _server(hub: HubServer, kind: type[_Handler]) -> ThreadingHTTPServer:
+def _large(content: bytes) -> dict[str, Any]:
+    """Return what a list of files says of one that lies in the storage."""
+    return {"oid": hashlib.sha256(content).hexdigest(), "size": len(content)}
+
+
+class _IPv6Server(ThreadingHTTPServer):
+    """Listens on an IPv6 address."""
+
+    address_family = socket.AF_INET6
+
+
+def _server(
+    hub: HubServer, kind: type[_Handler], host: str, certificate: Path | None
+) -> ThreadingHTTPServer:
     handler = type(kind.__name__, (kind,), {"hub": hub})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = (_IPv6Server if ":" in host else ThreadingHTTPServer)((host, 0), handler)
     server.daemon_threads = True
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
     return server
-
-
-def _address(server: ThreadingHTTPServer) -> str:
-    return f"http://127.0.0.1:{server.server_address[1]}"

@@ -239,10 +239,16 @@ def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
     """Download files and show the progress; after Ctrl+C, partial files are kept."""
     try:
         with progress_line() as update:
-            return download(references, update)
+            return download(references, update, on_notice=_notify)
     except KeyboardInterrupt:
         say(f"stopped: {command} downloads the rest")
         raise
+
+
+def _notify(text: str) -> None:
+    """Print a notice in place of the progress line, which the next progress shows again."""
+    show_line()
+    say(text)
 
 
 @contextmanager
@@ -257,7 +263,7 @@ def progress_line() -> Iterator[DownloadCallback]:
     def update(progress: DownloadProgress) -> None:
         if not tally.update(progress):
             return
-        line = ", ".join([*tally.in_words(), *tally.files_in_words()])
+        line = ", ".join(filter(None, [*tally.in_words(), *tally.files_in_words()]))
         if is_terminal:
             show_line(line[: shutil.get_terminal_size().columns - 1])
         else:

@@ -120,9 +120,13 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
-    from huggingface_hub import get_session
+    from specchat.hub.web_client import web_client
 
-    session = get_session()  # before the timeout starts, so that the import does not count
+    session = web_client()  # before the timeout starts, so that the import does not count
+    try:
+        endpoint()
+    except SpecchatError as error:
+        return Finding("network", "problem", str(error), ("unset HF_ENDPOINT",))
     found = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
     request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
     request.start()
@@ -168,6 +172,8 @@ def _contact(session: "httpx2.Client") -> Finding:
     began = monotonic()
     try:
         answer = session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False)
+    except SpecchatError as error:  # a proxy or certificates that cannot be used
+        return Finding("network", "problem", str(error), OFFLINE)
     except Exception as error:  # noqa: BLE001 -- any error means the hub is not reached
         why = reason(error)
         return _unreachable(why, PROXY if "407" in why else OFFLINE)

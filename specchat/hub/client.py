@@ -1,6 +1,7 @@
 """Requests to the hub: a file's metadata, and its bytes from any offset over plain HTTP.
 
-In offline mode no request is made.
+In offline mode no request is made. Mirrors leave out headers; a file whose commit, size and sha256
+are pinned needs none of them, because its bytes are checked.
 
 Xet, the hub's newer transport, writes the pieces of a file in any order, so an interrupted download
 starts over. Over HTTP a file is written from start to end, and a download resumes at the byte where
@@ -9,28 +10,32 @@ it stopped.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin
 
-from specchat import __version__
 from specchat.errors import DownloadFailed
-from specchat.hub.references import Reference, endpoint, is_commit, is_sha256, shown_endpoint
+from specchat.hub.hub_errors import WEB_PAGE, not_the_hub
+from specchat.hub.hub_request import (
+    UNAUTHORIZED,
+    NoticeCallback,
+    content_type,
+    ignore,
+    origin,
+    request,
+)
+from specchat.hub.listing import CHECKSUM, answer_soon, files_soon
+from specchat.hub.references import HUB, Reference, endpoint, is_commit, is_sha256, shown_endpoint
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
-
-# Set before huggingface_hub is imported, which would otherwise send facts about this machine.
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-# The same for its log of retries, which would interrupt the progress line.
-os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-
-PROGRAM = "specchat"
-"""The name in the user agent, before the version."""
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """The switches of huggingface_hub; `--offline` and SPECCHAT_OFFLINE set the first."""
@@ -38,22 +43,31 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 ON = {"1", "on", "yes", "true"}
 """Values that huggingface_hub reads as true."""
 
-ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""The response header with a file's SHA-256; for a small file, git's SHA-1."""
+UNCHECKED = "unchecked-"
+"""How the name of the blob begins that holds a file whose checksum is not known."""
 
-LISTING_SECONDS, LARGEST_LISTING = 5.0, 1 << 22
-"""Limits for the list of a repository's files: seconds, and bytes."""
+OF_A_FILE = ("X-Repo-Commit", "X-Linked-Size", "X-Linked-ETag")
+"""The headers of a redirect that describe the file; its others describe the redirect."""
 
+MOST_REDIRECTS = 20
 CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file on the hub: its pinned reference, its checksum and its size."""
+    """A file on the hub: its pinned reference, the name of its blob, and its size.
+
+    The blob is named after the checksum if that is known.
+    """
 
     reference: Reference
     etag: str
     size: int
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the bytes can be checked."""
+        return not self.etag.startswith(UNCHECKED)
 
 
 def go_offline() -> None:
@@ -70,44 +84,126 @@ class Restarted(Exception):
     """The hub cannot continue at the requested byte, so the partial file is useless."""
 
 
-def find(reference: Reference) -> HubFile:
+def find(reference: Reference, on_notice: NoticeCallback = ignore) -> HubFile:
     """Return the metadata of a file on the hub, which must match its pin.
 
     A file with a known sha256 is also found if the case of its name differs; the result has the
     hub's spelling.
     """
-    from huggingface_hub.errors import RemoteEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
 
     try:
-        return _find(reference)
-    except RemoteEntryNotFoundError:
-        from specchat.hub.listing import files_soon  # which imports this module
-
+        return _find(reference, on_notice)
+    except HfHubHTTPError as error:
+        is_known = isinstance(error, RemoteEntryNotFoundError)
+        if not is_known and not _may_lack_the_file(error):
+            raise
         files = [each.path for each in files_soon(reference.repository, reference.revision)]
+        if not is_known and (not files or reference.file in files):
+            raise
         twins = [file for file in files if file.lower() == reference.file.lower()]
         if reference.sha256 and len(twins) == 1:
-            return _find(replace(reference, file=twins[0]))
+            return _find(replace(reference, file=twins[0]), on_notice)
         raise DownloadFailed(_missing(reference, files)) from None
 
 
-def _find(reference: Reference) -> HubFile:
-    from huggingface_hub import constants, get_hf_file_metadata
+def _may_lack_the_file(error: Any) -> bool:
+    """Return True for a refusal that mirrors also send for a missing file."""
+    code = error.response.headers.get("X-Error-Code", "")
+    return error.response.status_code in {UNAUTHORIZED, 404} and code in {"", "RepoNotFound"}
 
-    metadata = get_hf_file_metadata(
-        _address(reference),
-        timeout=constants.HF_HUB_ETAG_TIMEOUT,
-        library_name=PROGRAM,
-        library_version=__version__,
-    )
-    commit, etag, size = metadata.commit_hash or "", metadata.etag or "", metadata.size or 0
-    if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
+
+def _find(reference: Reference, on_notice: NoticeCallback) -> HubFile:
+    headers = _metadata(reference, on_notice)
+    commit = headers.get("X-Repo-Commit", "")
+    stated = headers.get("X-Linked-Size") or headers.get("Content-Length", "")
+    size = int(stated) if stated.isascii() and stated.isdigit() else None
+    if (commit and not is_commit(commit)) or (stated and size is None):
         raise DownloadFailed(
-            f"{shown_endpoint()} does not answer like the hub (commit, size and checksum are"
-            " missing): check HF_ENDPOINT and the proxy"
+            f"{shown_endpoint()} does not answer like the hub (its commit or size is malformed):"
+            " check HF_ENDPOINT and the proxy"
         )
-    _require_same(reference, commit, etag, size)
-    sha256 = etag if is_sha256(etag) else reference.sha256
-    return HubFile(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
+    commit = commit or _commit(reference)
+    checksum = _checksum(headers, commit)
+    size = size or reference.size
+    if not (reference.sha256 or checksum) or not size:
+        listed = _listed(replace(reference, revision=commit))
+        checksum, size = checksum or listed[0], size or listed[1]
+    if not size:
+        raise DownloadFailed(
+            f"{shown_endpoint()} does not answer like the hub (the size of {reference} is missing):"
+            " check HF_ENDPOINT and the proxy"
+        )
+    _require_same(reference, commit, checksum, size)
+    sha256 = checksum if is_sha256(checksum) else reference.sha256
+    found = replace(reference, revision=commit, size=size, sha256=sha256)
+    if not (sha256 or checksum):
+        on_notice(
+            f"{shown_endpoint()} states no checksums for {reference.repository}: what arrives"
+            " cannot be checked"
+        )
+        name = f"{found.file}\0{commit}\0{size}\0{headers.get('ETag', '')}"
+        checksum = UNCHECKED + hashlib.sha256(name.encode()).hexdigest()[:32]
+    return HubFile(found, sha256 or checksum, size)
+
+
+def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, str]:
+    """Return the headers that describe a file, after redirects within the hub.
+
+    The storage that the hub redirects to has other headers. Only where a mirror says nothing of a
+    file before it redirects is the storage asked, for the size alone.
+    """
+    import httpx2
+    from huggingface_hub import constants
+    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
+
+    url, seconds = _address(reference), constants.HF_HUB_ETAG_TIMEOUT
+    is_pinned = is_commit(reference.revision) and reference.sha256 and reference.size
+    for _ in range(MOST_REDIRECTS):
+        sent = {"Accept-Encoding": "identity"}  # the size of a compressed answer differs
+        with request(url, seconds, sent, "HEAD", on_notice, follow=False) as response:
+            hf_raise_for_status(response)
+        headers = response.headers
+        describes = any(headers.get(name) for name in OF_A_FILE)
+        if response.is_success and not describes and content_type(response) == "text/html":
+            raise not_the_hub(url, reference)
+        if not response.has_redirect_location:
+            return headers
+        target = urljoin(url, headers["Location"])
+        is_of_hub = origin(target) in {origin(url), origin(HUB)}
+        if not is_of_hub and (describes or is_pinned):
+            return httpx2.Headers({name: headers[name] for name in OF_A_FILE if name in headers})
+        url = target
+    raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects")
+
+
+def _checksum(headers: Mapping[str, str], commit: str) -> str:
+    """Return the checksum that the headers state; empty if there is none."""
+    tag = headers.get("X-Linked-ETag") or headers.get("ETag", "")
+    tag = tag.strip().removeprefix("W/").strip('"')
+    return tag if CHECKSUM.fullmatch(tag) and tag != commit else ""
+
+
+def _commit(reference: Reference) -> str:
+    """Return the commit of a reference where the answer does not name it. Raises DownloadFailed."""
+    if is_commit(reference.revision):
+        return reference.revision
+    answer = answer_soon(f"{reference.repository}/revision/{quote(reference.revision, '')}")
+    commit = answer.get("sha") if isinstance(answer, dict) else None
+    if isinstance(commit, str) and is_commit(commit):
+        return commit
+    page = f"{shown_endpoint()}/{reference.repository}"
+    raise DownloadFailed(
+        f"{shown_endpoint()} leaves out the header X-Repo-Commit, so the commit of {reference} is"
+        f" not known: pull {page}/resolve/COMMIT/{reference.file}, or use another HF_ENDPOINT"
+    )
+
+
+def _listed(reference: Reference) -> tuple[str, int | None]:
+    """Return the checksum and the size of a file by its repository's list, if they are there."""
+    listed = files_soon(reference.repository, reference.revision)
+    found = [each for each in listed if each.path == reference.file]
+    return (found[0].checksum, found[0].num_bytes) if found else ("", None)
 
 
 def _missing(reference: Reference, files: Sequence[str]) -> str:
@@ -129,8 +225,12 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
 
 
 @contextmanager
-def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
+def read_from(
+    found: HubFile, start: int, on_notice: NoticeCallback = ignore
+) -> Iterator[Iterator[bytes]]:
     """Yield the bytes of a file from an offset; raises Restarted if the hub starts elsewhere.
+
+    Raises DownloadFailed for a web page in place of the file, such as a network's login.
 
     It sends no If-Range header: the hub redirects to storage with other ETags, which would restart
     every download. The URL names the commit, and the sha256 is checked at the end.
@@ -142,27 +242,17 @@ def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
     if start:
         headers["Range"] = f"bytes={start}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-    with request(_address(found.reference), timeout, headers) as response:
+    with request(_address(found.reference), timeout, headers, "GET", on_notice) as response:
         if response.status_code == 416:
             raise Restarted
         hf_raise_for_status(response)
+        pieces = response.iter_raw()
+        first = next(pieces, b"") if content_type(response) == "text/html" or not start else b""
+        is_page = content_type(response) == "text/html" and (start or not first.startswith(b"GGUF"))
+        if is_page or (not start and WEB_PAGE.match(first)):
+            raise not_the_hub(str(response.url), found.reference)
         _require_range(response, found, start)
-        yield response.iter_raw()
-
-
-def request(
-    address: str, seconds: float, headers: Mapping[str, str] | None = None
-) -> AbstractContextManager[httpx2.Response]:
-    """Return a streaming request that carries the user's token."""
-    from huggingface_hub import get_session
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-    sent = build_hf_headers(
-        headers=dict(headers or {}), library_name=PROGRAM, library_version=__version__
-    )
-    return get_session().stream(
-        "GET", address, headers=sent, timeout=seconds, follow_redirects=True
-    )
+        yield chain([first], pieces)
 
 
 def _require_range(response: httpx2.Response, found: HubFile, start: int) -> None:
@@ -174,7 +264,10 @@ def _require_range(response: httpx2.Response, found: HubFile, start: int) -> Non
         each.headers.get("X-Linked-Etag", "").removeprefix("W/").strip('"')
         for each in (*response.history, response)
     ]
-    is_other = any(tag not in {"", found.etag} for tag in tags)
+    is_other = any(
+        CHECKSUM.fullmatch(tag) and len(tag) == len(found.etag) and tag != found.etag
+        for tag in tags
+    )
     if begins != start or is_other or (start and total not in {"*", str(found.size)}):
         raise Restarted
 

@@ -17,9 +17,10 @@ from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import blob_path, find_present, pointer_path, require_space
 from specchat.hub.client import HubFile, find, is_offline
 from specchat.hub.hub_errors import WAITS, RetryPolicy, explain
+from specchat.hub.hub_request import NoticeCallback, ignore
 from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.pins import is_checked, keep_pin, pinned
-from specchat.hub.references import Reference, is_commit, is_sha256
+from specchat.hub.references import Reference, endpoint, is_commit, is_sha256
 from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
 from specchat.wording import size_text
 
@@ -43,19 +44,23 @@ def download(
     references: Sequence[Reference],
     on_progress: DownloadCallback | None = None,
     is_cancelled: Callable[[], bool] | None = None,
+    on_notice: NoticeCallback = ignore,
     *,
     waits: Sequence[float] = WAITS,
 ) -> list[Path]:
     """Fetch the files that are not in the cache, and return the paths of all of them.
 
     Pinned files in the cache need no request. An interrupted download resumes in the next run.
-    `on_progress` is called from several threads, one call at a time. Raises DownloadFailed, or
-    Cancelled once `is_cancelled` returns True.
+    `on_progress` is called from several threads, one call at a time, and so is `on_notice`, with
+    what the user should know although the download goes on. Raises DownloadFailed, or Cancelled
+    once `is_cancelled` returns True.
     """
     missing = [each for each in dict.fromkeys(references) if not find_present(each)]
     if missing and is_offline():
         raise DownloadFailed(_offline_message(missing))
-    _Group(on_progress, is_cancelled, waits).fetch(missing)
+    if missing:
+        endpoint()  # which raises an error for a malformed one before anything is asked
+    _Group(on_progress, on_notice, is_cancelled, waits).fetch(missing)
     return [_path(reference) for reference in references]
 
 
@@ -109,11 +114,13 @@ class _Group:
     """Downloads that start and end together."""
 
     on_progress: DownloadCallback | None
+    on_notice: NoticeCallback
     is_cancelled: Callable[[], bool] | None
     waits: Sequence[float]
     _report_lock: threading.Lock = field(default_factory=threading.Lock)
     _reported: DownloadProgress | None = None
     _reported_at: float = 0.0
+    _noticed: set[str] = field(default_factory=set)
     _stop: threading.Event = field(default_factory=threading.Event)
     _errors: list[Exception] = field(default_factory=list)
     _transfers: dict[HubFile, Transfer] = field(default_factory=dict)
@@ -140,7 +147,7 @@ class _Group:
             if asked == part or not is_checked(part):
                 keep_pin(part, found.reference, is_checked=False)
             waits = self.waits[:WHEEL_TRIES] if part.wheel else self.waits
-            transfer = Transfer(part, found, waits, self._stop, self._report)
+            transfer = Transfer(part, found, waits, self._stop, self._report, self._notice)
             self._transfers.setdefault(found, transfer)
 
     def _find_first(self, part: Reference, asked: Reference) -> HubFile:
@@ -166,7 +173,7 @@ class _Group:
             self._report(DownloadProgress(asked, 0, asked.size or 0, note=note))
 
         retries = RetryPolicy(asked, self.waits[:FIRST_TRIES], self._stop, on_note)
-        return retries.run(partial(find, asked))
+        return retries.run(partial(find, asked, self._notice))
 
     def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
         """Run each task in a thread until all are done, one fails or the user cancels.
@@ -212,3 +219,10 @@ class _Group:
             self._reported, self._reported_at = progress, time.monotonic()
             if self.on_progress:
                 self.on_progress(progress)
+
+    def _notice(self, text: str) -> None:
+        """Pass a notice on, once."""
+        with self._report_lock:
+            if text not in self._noticed:
+                self._noticed.add(text)
+                self.on_notice(text)

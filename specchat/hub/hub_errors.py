@@ -1,19 +1,31 @@
 """The hub's errors: one line that says what to do, and retries for temporary ones."""
 
 import errno
+import math
+import os
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.names import HubName
-from specchat.hub.references import Reference, endpoint, shown_endpoint, without_password
+from specchat.hub.proxies import SYSTEM, Proxy, find_proxy
+from specchat.hub.references import HUB, Reference, endpoint, shown_endpoint, without_password
+
+if TYPE_CHECKING:  # slow to import
+    import httpx2
 
 RESUMES = "the next run resumes the download"
 PASSING_STATUS = {408, 425, 429}
+NETWORK_LOGIN, PROXY_LOGIN, TOO_MANY = 511, 407, 429
+LASTING_STATUS = {NETWORK_LOGIN}
 FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -22,17 +34,32 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress."""
 
-LONGEST_WAIT = 60.0
-"""If the hub asks for a longer wait, the download fails and the user decides."""
+LONGEST_WAIT = 300.0
+"""Seconds; the hub counts requests over so long. If it asks for more, the user decides."""
+
+REFUSED = "refused"
+"""The extension of a response that names the place of a token which was refused before it."""
+
+WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
+LONGEST_REASON = 160
 
 Result = TypeVar("Result")
+
+
+class Unreachable(DownloadFailed):
+    """Raised where the hub or the package index cannot be connected to; `why` is the reason."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 @dataclass(slots=True)
 class RetryPolicy:
     """Decides after each error whether to try again, and waits before the next try.
 
-    `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note about each.
+    `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note about each,
+    every second.
     """
 
     reference: Reference | HubName
@@ -69,13 +96,20 @@ class RetryPolicy:
         asked = seconds_to_wait(error) or 0.0
         is_final = not is_passing(error) or asked > LONGEST_WAIT
         if is_final or self._num_tries >= len(self.waits):
-            raise explain(error, self.reference) from error
+            raise explain(error, self.reference, has_begun=position > 0) from error
         seconds = max(self.waits[self._num_tries], asked)
         self._num_tries += 1
-        self.on_note(f"retrying in {seconds:.0f} s")
-        self.stop.wait(seconds)
-        self.check()
+        self._count_down(seconds, _cause(error))
         self.on_note("")
+
+    def _count_down(self, seconds: float, cause: str) -> None:
+        """Wait, and note each second how much is left; raises Cancelled when `stop` is set."""
+        left = seconds
+        while left > 0 or left == seconds:  # a wait of no seconds is noted too
+            self.on_note(f"retrying in {math.ceil(left)} s ({cause})")
+            self.stop.wait(min(left, 1.0))
+            self.check()
+            left -= 1.0
 
 
 def is_passing(error: Exception) -> bool:
@@ -85,41 +119,68 @@ def is_passing(error: Exception) -> bool:
 
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
-        return status in PASSING_STATUS or status >= 500
+        return status in PASSING_STATUS or (status >= 500 and status not in LASTING_STATUS)
     is_lasting = isinstance(error, (httpx2.ProxyError, httpx2.UnsupportedProtocol))
     return isinstance(error, httpx2.TransportError) and not is_lasting and not _is_untrusted(error)
 
 
 def seconds_to_wait(error: Exception) -> float | None:
-    """Return the seconds that the hub asks to wait, None if it does not."""
+    """Return the seconds that the hub asks to wait, None if it does not.
+
+    Retry-After has seconds or a date; Hugging Face writes RateLimit, `"api";r=0;t=55`, instead.
+    """
     from huggingface_hub.errors import HfHubHTTPError
 
-    asked = error.response.headers.get("Retry-After") if isinstance(error, HfHubHTTPError) else None
-    return float(asked) if asked and asked.isascii() and asked.isdigit() else None
+    if not isinstance(error, HfHubHTTPError):
+        return None
+    headers = error.response.headers
+    asked = headers.get("Retry-After", "").strip()
+    if asked.isascii() and asked.isdigit():
+        return float(asked)
+    try:
+        until = parsedate_to_datetime(asked)
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError):  # not a date, or one without a time zone
+        limit = re.search(r";\s*r=0\s*;\s*t=(\d{1,9})\b", headers.get("RateLimit", ""), re.ASCII)
+        return float(limit[1]) if limit else None
 
 
-def explain(error: Exception, reference: Reference | HubName) -> DownloadFailed:
-    """Return the error to show the user."""
+def _cause(error: Exception) -> str:
+    """Return in a few words why a request has to be repeated."""
+    import httpx2
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        status = error.response.status_code
+        return "the hub limits requests" if status == TOO_MANY else f"the hub answers {status}"
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return "no connection"
+    return "the connection failed"
+
+
+def explain(
+    error: Exception, reference: Reference | HubName, *, has_begun: bool = False
+) -> DownloadFailed:
+    """Return the error to show the user; with `has_begun` a part of the file is here."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    hub = shown_endpoint()
+    hub, proxy = shown_endpoint(), _proxy_of(error)
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):
         message = f"{reference} is not installed and HF_HUB_OFFLINE is set: unset it to download"
     elif isinstance(error, httpx2.ProxyError):
-        message = f"the proxy refused ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
+        message = refused_by_proxy(proxy, reason(error))
     elif _is_untrusted(error):
+        host = _host_of(error) or hub
         message = (
-            f"the certificate of {hub} is not trusted ({reason(error)}): behind a proxy that"
-            " inspects traffic, set SSL_CERT_FILE to its certificates"
+            f"the certificate of {host} is not trusted ({_verification(error)}): behind a proxy"
+            " that inspects traffic, or with a mirror of your own, set SSL_CERT_FILE to its"
+            " certificates"
         )
-    elif isinstance(error, httpx2.ConnectError):
-        message = (
-            f"{hub} cannot be reached ({reason(error)}): check the network, HF_ENDPOINT and"
-            f" HTTPS_PROXY; {RESUMES}"
-        )
+    elif isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return _unreachable(error, hub, proxy, has_begun=has_begun)
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
         message = f"{reference}: the connection failed repeatedly ({reason(error)}): {RESUMES}"
     elif isinstance(error, OSError) and error.errno in FULL:
@@ -131,40 +192,111 @@ def explain(error: Exception, reference: Reference | HubName) -> DownloadFailed:
     return DownloadFailed(message)
 
 
+def _unreachable(
+    error: Exception, hub: str, proxy: Proxy | None, *, has_begun: bool
+) -> Unreachable:
+    """Return the error for a connection that could not be made, to the proxy if there is one."""
+    why, host = reason(error), _host_of(error) or hub
+    if proxy:
+        change = f"correct or unset {proxy.variable}" if proxy.variable != SYSTEM else "correct it"
+        message = f"the proxy {proxy.shown} cannot be reached ({why}): {change}"
+    elif "WRONG_VERSION_NUMBER" in str(error):
+        message = f"{host} does not speak TLS: set HF_ENDPOINT to {host.replace('https', 'http')}"
+    else:
+        named = ", HF_ENDPOINT" if os.environ.get("HF_ENDPOINT") else ""
+        away = "" if endpoint().startswith(host) else ", where the hub sends the download,"
+        message = (
+            f"{host}{away} cannot be reached ({why}): check the network{named} and HTTPS_PROXY"
+        )
+    return Unreachable(f"{message}; {RESUMES}" if has_begun else message, why)
+
+
+def refused_by_proxy(proxy: Proxy | None, why: str) -> str:
+    """Return the error for a proxy that refuses to connect, or wants a login."""
+    if proxy is None:
+        return f"the proxy refused ({why}): check HTTPS_PROXY and NO_PROXY"
+    if str(PROXY_LOGIN) in why or "auth" in why.lower() or "password" in why.lower():
+        scheme, _, host = proxy.address.rpartition("://")
+        if proxy.has_login:
+            return f"the proxy {proxy.shown} refused the login in {proxy.variable}: correct it"
+        form = f"{scheme or 'http'}://NAME:PASSWORD@{host}"
+        return f"the proxy {proxy.shown} requires a login: set {proxy.variable}={form}"
+    return f"the proxy {proxy.shown} refused ({why}): check {proxy.variable} and NO_PROXY"
+
+
+def not_the_hub(url: str, reference: Reference | HubName) -> DownloadFailed:
+    """Return the error for a web page in place of metadata or of a file's bytes."""
+    parts = urlsplit(url)
+    page = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return DownloadFailed(
+        f"{page} sent a web page instead of {reference}: this network may ask for a login first"
+        " (open any page in a browser), or a proxy blocks the download; then pull again"
+    )
+
+
 def _refused(error: Exception, reference: Reference | HubName) -> str:
     """Return the error for a refused request; the hub answers 401 for missing repositories too."""
-    from huggingface_hub import get_token
-
-    hub, response = shown_endpoint(), error.response  # type: ignore[attr-defined]
-    status, code = response.status_code, response.headers.get("X-Error-Code", "")
+    response: httpx2.Response = error.response  # type: ignore[attr-defined]
+    hub, status = shown_endpoint(), response.status_code
     repository, page = reference.repository, f"{hub}/{reference.repository}"
-    who = "with the account of your token" if get_token() else "then `hf auth login` or HF_TOKEN"
-    messages = {
-        "GatedRepo": f"{repository} is gated: accept its terms at {page}, {who}",
+    host, url = response.request.url.host, str(response.request.url)
+    messages = _messages(reference, response)
+    code = response.headers.get("X-Error-Code", "")
+    if code not in messages:
+        code = {403: "GatedRepo", 401: "RepoNotFound", 404: "RepoNotFound"}.get(status, "")
+    if status in {PROXY_LOGIN, NETWORK_LOGIN}:
+        return _login(url, status)
+    is_hub = url.startswith(endpoint()) or "X-Error-Code" in response.headers
+    if not is_hub and status < 500 and status != TOO_MANY:
+        return (
+            f"{host}, the hub's storage of {reference}, refused it ({status}):"
+            " try again later, or check whether a proxy or firewall blocks that host"
+        )
+    if status == 403 and "X-Error-Code" not in response.headers and _is_page(response):
+        return str(not_the_hub(url, reference))
+    if code in messages:
+        return messages[code]
+    if status == TOO_MANY:
+        asked = math.ceil((seconds_to_wait(error) or 0) / 60)
+        wait = f"{asked} min" if asked else "a few minutes"
+        token = "" if response.request.headers.get("Authorization") else ", or log in for more"
+        return f"{hub} limits requests (429): wait {wait}{token}; {RESUMES}"
+    if status >= 500:
+        return f"{hub} has a server error ({status}): try again later; {RESUMES}"
+    return f"{hub} refused {reference} ({status}): check HF_ENDPOINT, and {repository} at {page}"
+
+
+def _login(url: str, status: int) -> str:
+    """Return the error for a network or a proxy that wants a login."""
+    if status == PROXY_LOGIN:
+        return refused_by_proxy(find_proxy(url), str(status))
+    return f"this network asks for a login ({status}): open any page in a browser, then pull again"
+
+
+def _messages(reference: Reference | HubName, response: "httpx2.Response") -> dict[str, str]:
+    """Return the messages for the codes that the hub gives its refusals."""
+    hub, repository = shown_endpoint(), reference.repository
+    page, refused = f"{hub}/{repository}", response.extensions.get(REFUSED, "")
+    log_in = "`hf auth login` or HF_TOKEN"
+    if refused:
+        log_in = f"a new token (the one in {refused} is wrong or expired)"
+    elif response.request.headers.get("Authorization"):
+        log_in = "the account of your token"
+    absent = f"there is no {repository} at {hub}, "
+    if endpoint() != HUB:  # mirrors answer in the same way for a missing file
+        absent += f"it has no file {reference.file}, "
+    return {
+        "GatedRepo": f"{repository} is gated: accept its terms at {page}, then use {log_in}",
         "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
         f" `specchat rm {reference}` removes its pin",
         "EntryNotFound": f"{repository} no longer has a file {reference.file}: see {page}",
-        "RepoNotFound": f"there is no {repository} at {hub}, or it is private: check the"
-        " name; a private one needs `hf auth login` or HF_TOKEN",
+        "RepoNotFound": f"{absent}or it is private: check the name; a private one needs {log_in}",
     }
-    if status == 401 and "Invalid credentials" in response.headers.get("X-Error-Message", ""):
-        return "the hub rejected your token: run `hf auth login` again, or check HF_TOKEN"
-    if code in messages:
-        return messages[code]
-    if not str(response.request.url).startswith(endpoint()) and status < 500 and status != 429:
-        return (
-            f"{response.request.url.host}, the hub's storage of {reference}, refused it ({status}):"
-            " try again later, or check whether a proxy or firewall blocks that host"
-        )
-    if status == 403:
-        return messages["GatedRepo"]
-    if status in {401, 404}:
-        return messages["RepoNotFound"]
-    if status == 429:
-        return f"{hub} limits requests (429): wait a few minutes; {RESUMES}"
-    if status >= 500:
-        return f"{hub} has a server error ({status}): try again later; {RESUMES}"
-    return f"{hub} refused {reference} ({status}): check HF_ENDPOINT and the name"
+
+
+def _is_page(response: "httpx2.Response") -> bool:
+    kind: str = response.headers.get("Content-Type", "")
+    return kind.partition(";")[0].strip().lower() == "text/html"
 
 
 def _is_untrusted(error: BaseException) -> bool:
@@ -175,10 +307,41 @@ def _is_untrusted(error: BaseException) -> bool:
     )
 
 
+def _verification(error: BaseException) -> str:
+    """Return what is wrong with a certificate."""
+    for each in _chain(error):
+        if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_message"):
+            return each.verify_message
+    found = re.search(r"certificate verify failed: ([^(]*)", reason(error))
+    return found[1].strip() if found else reason(error)
+
+
+def _url_of(error: BaseException) -> str:
+    """Return the URL of the request that failed; empty if it is not known."""
+    try:
+        return str(error.request.url)  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):
+        return ""
+
+
+def _proxy_of(error: BaseException) -> Proxy | None:
+    url = _url_of(error)
+    return find_proxy(url) if url else None
+
+
+def _host_of(error: BaseException) -> str:
+    """Return the server that a request went to, as a URL without a path; empty if not known."""
+    parts = urlsplit(_url_of(error))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
+
+
 def reason(error: BaseException) -> str:
     """Return the message of the outermost error that has one, in one line."""
     texts = [str(each) for each in _chain(error) if str(each)]
-    return without_password(" ".join(texts[0].split()))[:160] if texts else type(error).__name__
+    if not texts:
+        return type(error).__name__
+    text = re.sub(r"^\[Errno -?\d+\] ", "", " ".join(texts[0].split()))
+    return without_password(text)[:LONGEST_REASON]
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

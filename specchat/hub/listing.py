@@ -13,24 +13,29 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from specchat.errors import DownloadFailed
-from specchat.hub.client import request
-from specchat.hub.references import Reference, endpoint, is_sha256, shown_endpoint
+from specchat.hub.hub_request import request
+from specchat.hub.references import Reference, endpoint, shown_endpoint
 
 LISTING_SECONDS, LARGEST_LISTING, MOST_PAGES = 20.0, 1 << 23, 20
 HINT_SECONDS = 5.0
 """For a list that only improves an error message."""
 NEXT_PAGE = re.compile(r'<([^<>\s]+)>;\s*rel="next"')
+CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""A file's SHA-256; for a small file, git's SHA-1."""
 LEAST_MODEL = 1024
 """Bytes. A mirror that lists something smaller means a file's pointer in git."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A GGUF file as the hub lists it; its size and its sha256 may be unknown."""
+    """A GGUF file as the hub lists it; its size and its checksum may be unknown.
+
+    The checksum is a SHA-256, or git's SHA-1 of a file that is small.
+    """
 
     path: str
     num_bytes: int | None = None
-    sha256: str | None = None
+    checksum: str = ""
 
 
 def list_files(repository: str, revision: str) -> list[ListedFile]:
@@ -71,10 +76,17 @@ def _file(listed: dict[str, Any]) -> ListedFile | None:
         Reference("any/name", path)
     except ValueError:
         return None
-    sha256 = stored.get("oid") if isinstance(stored, dict) else None
+    checksum = (stored if isinstance(stored, dict) else listed).get("oid")
     is_known = type(size) is int and size >= LEAST_MODEL
-    is_sum = isinstance(sha256, str) and is_sha256(sha256)
-    return ListedFile(path, size if is_known else None, sha256 if is_sum else None)
+    known_sum = checksum if isinstance(checksum, str) and CHECKSUM.fullmatch(checksum) else ""
+    return ListedFile(path, size if is_known else None, known_sum)
+
+
+def answer_soon(path: str) -> Any:
+    """Return what the hub's API answers at a path of its models; None after any error."""
+    with suppress(Exception):  # what is missing is only known less well
+        return _answer(f"{endpoint()}/api/models/{path}", monotonic() + HINT_SECONDS)[0]
+    return None
 
 
 def _listed(address: str, seconds: float, most_pages: int = MOST_PAGES) -> Iterator[dict[str, Any]]:
@@ -90,6 +102,17 @@ def _listed(address: str, seconds: float, most_pages: int = MOST_PAGES) -> Itera
 
 def _page(address: str, deadline: float) -> tuple[Sequence[Any], str]:
     """Return the entries of one page, and the address of the next one, empty if it is the last."""
+    entries, following = _answer(address, deadline)
+    if not isinstance(entries, list):
+        raise DownloadFailed(
+            f"{shown_endpoint()} does not list files as the hub does: check HF_ENDPOINT, or name"
+            " a file (org/repo/file.gguf)"
+        )
+    return entries, following
+
+
+def _answer(address: str, deadline: float) -> tuple[Any, str]:
+    """Return an answer of the hub's API, None if it is not JSON, and where it goes on."""
     from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
     content = b""
@@ -100,13 +123,6 @@ def _page(address: str, deadline: float) -> tuple[Sequence[Any], str]:
             if len(content) > LARGEST_LISTING or monotonic() > deadline:
                 raise DownloadFailed(f"{shown_endpoint()} sends a list of files that does not end")
         following = NEXT_PAGE.search(response.headers.get("Link", ""))
-    try:
-        entries = json.loads(content)
-    except (ValueError, RecursionError):
-        entries = None
-    if not isinstance(entries, list):
-        raise DownloadFailed(
-            f"{shown_endpoint()} does not list files as the hub does: check HF_ENDPOINT, or name"
-            " a file (org/repo/file.gguf)"
-        )
-    return entries, following[1] if following else ""
+    with suppress(ValueError, RecursionError):
+        return json.loads(content), following[1] if following else ""
+    return None, ""

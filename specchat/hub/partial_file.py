@@ -13,26 +13,33 @@ SHA1_DIGITS = 40
 
 
 class Checksums:
-    """Running checksums of a file from the hub; small files have git's SHA-1."""
+    """Running checksums of a file from the hub; small files have git's SHA-1.
+
+    Some mirrors state the SHA-1 of the bytes alone instead, and some nothing.
+    """
 
     def __init__(self, found: HubFile) -> None:
         self._found = found
-        self._is_git = len(found.etag) == SHA1_DIGITS
+        self._is_sha1 = len(found.etag) == SHA1_DIGITS
         self._sha256 = hashlib.sha256()
         head = f"blob {found.size}\0".encode()
-        self._git = hashlib.sha1(head, usedforsecurity=False)
+        self._sha1 = [hashlib.sha1(start, usedforsecurity=False) for start in (head, b"")]
 
     def update(self, content: bytes | memoryview) -> None:
         """Update the checksums with the next bytes."""
         self._sha256.update(content)
-        if self._is_git:
-            self._git.update(content)
+        for each in self._sha1 if self._is_sha1 else ():
+            each.update(content)
 
     def are_right(self) -> bool:
-        """Return True if the whole file matches the checksums of the hub and of the pin."""
+        """Return True if the whole file matches the checksums of the hub and of the pin.
+
+        Where neither is known it is taken as it is.
+        """
         sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
-        ours = self._git.hexdigest() if self._is_git else sha256
-        return ours == self._found.etag and expected in {None, sha256}
+        ours = [each.hexdigest() for each in self._sha1] if self._is_sha1 else [sha256]
+        is_as_stated = self._found.etag in ours or not self._found.has_checksum
+        return is_as_stated and expected in {None, sha256}
 
 
 class PartialFile:

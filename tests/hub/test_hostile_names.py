@@ -13,6 +13,7 @@ from specchat.catalogue.catalogue_file import load_entries
 from specchat.cli import main
 from specchat.errors import CatalogueError, DownloadFailed
 from specchat.hub.cache import cache_root, find_present, repository_folder
+from specchat.hub.client import UNCHECKED
 from specchat.hub.pins import kept_references, pinned, pins_path
 from specchat.hub.references import Reference
 
@@ -41,17 +42,27 @@ def made_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("header", ["X-Repo-Commit", "X-Linked-ETag"])
-def test_a_hub_that_answers_with_a_path_is_refused(
-    header: str, name: str, hub: HubServer, tmp_path: Path
-) -> None:
-    """Commit and checksum become names of folders and files, so they must be what they say."""
-    hub.faults.append(Fault("HEAD", headers={header: name, "ETag": name}, times=9))
+def test_a_commit_that_is_a_path_is_refused(name: str, hub: HubServer, tmp_path: Path) -> None:
+    """It becomes the name of a folder, so it must be what it says."""
+    hub.has_api = False  # which would give a commit in place of an empty one
+    hub.faults.append(Fault("HEAD", headers={"X-Repo-Commit": name, "ETag": name}, times=9))
     with pytest.raises(DownloadFailed):
         get()
 
     assert made_in(tmp_path) == set()
     assert not [path for path in cache_root().rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_checksum_that_is_a_path_names_nothing(name: str, hub: HubServer, tmp_path: Path) -> None:
+    """Mirrors have tags of their own, which are not used as names."""
+    hub.has_api = False
+    hub.faults.append(Fault("HEAD", headers={"X-Linked-ETag": name, "ETag": name}, times=9))
+    get()
+
+    assert made_in(tmp_path) == set()
+    blobs = [path.name for path in cache_root().glob("*/blobs/*")]
+    assert [blob.startswith(UNCHECKED) for blob in blobs] == [True]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

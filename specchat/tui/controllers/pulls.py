@@ -13,7 +13,7 @@ from specchat.hub.transfer import DownloadProgress
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Post, reason_of
 from specchat.tui.setup import Offer
-from specchat.wording import percent
+from specchat.wording import progress_percent
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""
@@ -42,12 +42,15 @@ class Pull(threading.Thread):
         self._offer = offer
         self._report = report
         self._tally = Tally(INTERVAL)
+        self._notice = ""
 
     def run(self) -> None:
         """Download the files that are missing."""
         end = PullState("installed")
         try:
-            download(self._offer.references, self._progressed, self.cancelled.is_set)
+            is_cancelled = self.cancelled.is_set
+            references = self._offer.references
+            download(references, self._progressed, is_cancelled, on_notice=self._noticed)
         except Cancelled:
             end = PullState("cancelled")
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
@@ -58,8 +61,12 @@ class Pull(threading.Thread):
         """Record the progress of one file; report the total now and then."""
         tally = self._tally
         if tally.update(progress):
-            words = ", ".join(filter(None, (*tally.in_words(), tally.note)))
+            words = ", ".join(filter(None, (*tally.in_words(), tally.note, self._notice)))
             self._report(PullState(share=tally.share, words=words))
+
+    def _noticed(self, text: str) -> None:
+        """Show a notice behind the progress, until the next one."""
+        self._notice = text
 
 
 @dataclass(slots=True)
@@ -108,7 +115,7 @@ class Pulls:
             return ""
         shares = [self.latest[name].share for name in names]
         what = names[0] if len(names) == 1 else f"{len(names)} pairs"
-        return f"↓ {what} {percent(sum(shares) / len(shares))}"
+        return f"↓ {what} {progress_percent(sum(shares) / len(shares))}"
 
     def end(self) -> None:
         """Cancel all downloads; partial files are kept."""

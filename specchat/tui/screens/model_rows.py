@@ -11,7 +11,7 @@ from specchat.chat.answer_statistics import Totals
 from specchat.chat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer, Outlook
-from specchat.wording import percent, rate_text, speedup_text
+from specchat.wording import progress_percent, rate_text, speedup_text
 
 GAP = "  "
 MIN_NAME, MAX_NAME, MIN_DRAFTS, MAX_DRAFTS = 12, 30, 18, 30
@@ -109,7 +109,8 @@ class ModelRow:
         if self.pull is not None and self.pull.stage in {"running", "failed"}:
             lines.append((self.pull.words, "$text-error" * (self.pull.stage == "failed")))
         elif offer.share and not self.is_here:
-            lines.append((f"{percent(offer.share)} downloaded; the download resumes there", ""))
+            share = progress_percent(offer.share)
+            lines.append((f"{share} downloaded; the download resumes there", ""))
         if offer.needs:
             lines.append((f"Needs {offer.needs}, which specchat does not support yet", ""))
         if outlook.memory:
@@ -179,7 +180,8 @@ class Columns:
         if row.is_arriving and row.pull is not None:
             bar = f"{'█' * round(row.pull.share * BAR_WIDTH):░<{BAR_WIDTH}}"
             name = f"{mark} {_cell(row.title, self.name)}{GAP}"
-            return Content.assemble(name, (bar, "$text-success"), f" {percent(row.pull.share)}")
+            share = progress_percent(row.pull.share)
+            return Content.assemble(name, (bar, "$text-success"), f" {share}")
         outlook, note = row.outlook, (row.note, "bold")  # colours would be lost under the cursor
         memory = re.sub(r"( GPU)? memory.*", "", outlook.memory)
         memory = memory if self.memory != NEED_WIDTH else _needed(memory)

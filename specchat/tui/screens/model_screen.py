@@ -23,7 +23,7 @@ from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.setup import Offer, Outlook
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
-from specchat.wording import percent
+from specchat.wording import progress_percent
 
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 OPEN = "open a file"
@@ -34,7 +34,7 @@ MIN_HEIGHT_FOR_GAPS = 30
 
 def question_before_pull(offer: Offer) -> ConfirmScreen:
     """Return the question before a download: how large it is, its licence, and where it goes."""
-    installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
+    installed = f", {progress_percent(offer.share)} already downloaded" if offer.share else ""
     details = f"{offer.description}\n\nsize     {offer.size}{installed}"
     if offer.outlook.memory and not offer.outlook.fits:
         details += f"\nmemory   too large for this machine: needs {offer.outlook.memory}"

@@ -1,0 +1,142 @@
+"""A request to the hub: with the user's token where that belongs, and without if it is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from specchat import __version__
+from specchat.errors import DownloadFailed
+from specchat.hub.hub_errors import REFUSED
+from specchat.hub.references import HUB, endpoint, shown_endpoint
+
+if TYPE_CHECKING:  # slow to import
+    import httpx2
+
+# Set before huggingface_hub is imported, which would otherwise send facts about this machine.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+# The same for its log of retries, which would interrupt the progress line.
+os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+with suppress(DownloadFailed):  # it reads the variable when it is imported, and fails for a space
+    if os.environ.get("HF_ENDPOINT"):
+        os.environ["HF_ENDPOINT"] = endpoint()
+
+PROGRAM = "specchat"
+"""The name in the user agent, before the version."""
+
+UNAUTHORIZED = 401
+BAD_TOKEN = re.compile(r"credential|token|expired|password", re.IGNORECASE)
+"""What the hub says of a token that it refuses; for a repository that is not there it says 401
+too."""
+
+NoticeCallback: TypeAlias = Callable[[str], None]
+"""Gets what the user should know although the download goes on."""
+
+
+def ignore(notice: str) -> None:
+    """Drop a notice."""
+
+
+@contextmanager
+def request(
+    address: str,
+    seconds: float,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    on_notice: NoticeCallback = ignore,
+    *,
+    follow: bool = True,
+) -> Iterator[httpx2.Response]:
+    """Yield the response to a request, whose body can be read as it arrives.
+
+    The user's token goes to the hub alone. If the hub refuses it, the request is made once more
+    without: a public file needs none.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    from specchat.hub.web_client import web_client
+
+    if constants.is_offline_mode():
+        raise OfflineModeIsEnabled
+    is_of_hub = origin(address) in {origin(endpoint()), origin(HUB)}
+    sent = _headers(headers, with_token=is_of_hub)
+    token = sent.get("authorization", "")
+    refusal = None
+    if token not in _refused_tokens:
+        with web_client().stream(
+            method, address, headers=sent, timeout=seconds, follow_redirects=follow
+        ) as response:
+            if not token or response.status_code != UNAUTHORIZED or response.history:
+                yield response
+                return
+            refusal = response
+    sent = _headers(headers, with_token=False)
+    with web_client().stream(
+        method, address, headers=sent, timeout=seconds, follow_redirects=follow
+    ) as response:
+        if refusal is None or _is_token_wrong(refusal, response):
+            _refused_tokens.add(token)
+            response.extensions[REFUSED] = _place_of_token()
+            if response.status_code < 400:
+                on_notice(
+                    f"{shown_endpoint()} refused the token in {_place_of_token()}, so the download"
+                    " goes on without it: `hf auth login` gets a new one"
+                )
+        yield response
+
+
+_refused_tokens: set[str] = set()
+"""The headers with tokens that the hub has refused to this process."""
+
+
+def _is_token_wrong(refusal: httpx2.Response, without: httpx2.Response) -> bool:
+    """Return True if the token was refused, rather than what was asked for with it."""
+    said = refusal.headers.get("X-Error-Message", "")
+    return without.status_code != UNAUTHORIZED or bool(BAD_TOKEN.search(said))
+
+
+def _place_of_token() -> str:
+    """Return where the user's token comes from, never the token."""
+    from huggingface_hub import constants
+
+    for name in ("HF_OIDC_RESOURCE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        if os.environ.get(name, "").strip():
+            return name
+    return constants.HF_TOKEN_PATH
+
+
+def _headers(headers: Mapping[str, str] | None, *, with_token: bool) -> dict[str, str]:
+    """Return the headers of a request, with the user's token. Raises DownloadFailed."""
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    sent: dict[str, str] = build_hf_headers(
+        token=None if with_token else False,
+        headers=dict(headers or {}),
+        library_name=PROGRAM,
+        library_version=__version__,
+    )
+    token = sent.get("authorization", "")
+    if not (token.isascii() and token.isprintable()):
+        raise DownloadFailed(
+            f"the token in {_place_of_token()} has characters that no token has: copy it again, or"
+            " run `hf auth login`"
+        )
+    return sent
+
+
+def content_type(response: httpx2.Response) -> str:
+    """Return the content type of a response."""
+    kind: str = response.headers.get("Content-Type", "")
+    return kind.partition(";")[0].strip().lower()
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme.lower(), parts.hostname or "", port
