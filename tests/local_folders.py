@@ -5,11 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
-GGUF = b"GGUF" + (3).to_bytes(4, "little") + bytes(16)
-"""A GGUF file with nothing in it: 24 bytes, enough to be listed."""
+
+def _text(value: bytes) -> bytes:
+    return struct.pack("<Q", len(value)) + value
+
+
+GGUF = (
+    struct.pack("<4sIQQ", b"GGUF", 3, 1, 1)
+    + (_text(b"general.architecture") + struct.pack("<I", 8) + _text(b"llama"))
+    + (_text(b"a") + struct.pack("<IQIQ", 1, 8, 0, 0))
+).ljust(160, b"\0")
+"""A GGUF file that names its architecture and has one tensor: enough to be listed."""
 
 
 def put(path: Path, content: bytes = GGUF) -> Path:

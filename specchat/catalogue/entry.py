@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.catalogue.local_models import derived_folder
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import is_head_only, why_no_head
 from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.purpose import Purpose, purpose_of
-from specchat.gguf.reader import read_beginning, read_header
+from specchat.gguf.reader import read_header
+from specchat.gguf.unfinished_file import why_unwritten
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import FOLDERS, read_json, write_json
 
@@ -60,12 +60,12 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
                 write_json(header_cache_path(), newest)
 
     def of(self, path: Path) -> HeaderFacts:
-        """Return the facts from the beginning of a model's header, which is quick to read."""
+        """Return the facts from a model's header, read once for as long as the file is the same."""
         stamp, facts = self._models.get(str(path), (None, None))
         return facts if facts and stamp == _stamp(path) else self._keep(path, _read_facts(path))
 
     def with_vocabulary(self, path: Path) -> HeaderFacts:
-        """Return the facts from the whole header; `vocabulary` is None if it cannot be read."""
+        """Return the facts with the vocabulary; that is None if it cannot be read."""
         facts = self.of(path)
         if facts.vocabulary is not None or facts.kind != "chat":
             return facts
@@ -89,18 +89,19 @@ def header_cache_path() -> Path:
 
 def _read_facts(path: Path) -> HeaderFacts:
     try:
-        header = read_beginning(path)
-        is_derived = path.parent == derived_folder()  # the record may come after the vocabulary
-        whole = read_header(path) if header.num_heads or is_derived else header
-    except SpecchatError:
+        header = read_header(path)
+        is_written = why_unwritten(header) is None
+    except (SpecchatError, OSError):
+        return HeaderFacts("damaged")
+    if not is_written:
         return HeaderFacts("damaged")
     return HeaderFacts(
-        kind="other" if is_head_only(whole) else purpose_of(header),
+        kind="other" if is_head_only(header) else purpose_of(header),
         architecture=header.text("general.architecture"),
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,
-        has_head=why_no_head(whole) is None,
-        origin=origin_of(whole),
+        has_head=why_no_head(header) is None,
+        origin=origin_of(header),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.hub.cache import cache_root
 from specchat.private_files import FOLDERS, read_json, read_text
 

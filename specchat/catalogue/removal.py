@@ -10,7 +10,7 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.tuned_settings import tuned_drafts
 from specchat.errors import SpecchatError
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.hub.cache import PART, lock_path, paths_on_disk, repository_folder
 from specchat.hub.pins import drop_pin, pinned
 from specchat.hub.references import Reference

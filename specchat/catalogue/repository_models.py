@@ -13,7 +13,7 @@ from specchat.catalogue.fit import Fit, judge, need_of_size
 from specchat.catalogue.local_models import NO_MODEL
 from specchat.catalogue.model_names import quantisation_in
 from specchat.errors import DownloadFailed, ModelNotFound
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import RetryPolicy
 from specchat.hub.listing import ListedFile, list_files

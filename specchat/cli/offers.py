@@ -27,6 +27,7 @@ from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, PLAIN, may_use
 from specchat.errors import ModelNotFound, SpecchatError
 from specchat.gguf.draft_kinds import kind_of
+from specchat.gguf.model_files import read_whole_model
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.names import HubName, is_hub_name, parse_name
@@ -74,7 +75,8 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
 def open_file(arguments: argparse.Namespace, name: str) -> Offer:
     """Return the offer for a model of this machine, or of the hub, by any name.
 
-    Raises ModelNotFound if it is neither, and DownloadFailed if the hub cannot be asked.
+    Raises ModelNotFound if it is neither, DownloadFailed if the hub cannot be asked, and
+    ModelWontLoad if the file holds no model, before a loaded one is freed for it.
     """
     try:
         path = file_of(name)
@@ -82,6 +84,7 @@ def open_file(arguments: argparse.Namespace, name: str) -> Offer:
         if is_offline() or not is_hub_name(name):
             raise
         return _offer_on_hub(parse_name(name))
+    read_whole_model(path)
     return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
 
 

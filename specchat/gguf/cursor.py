@@ -20,6 +20,14 @@ class Damaged(Exception):  # read_header turns it into one of errors.py
     """The header is damaged, not GGUF or too large, as the message says."""
 
 
+class CutShort(Damaged):
+    """The file ends too early: it should have `num_needed` bytes, 0 if its header says no more."""
+
+    def __init__(self, num_needed: int = 0) -> None:
+        super().__init__("the file ends too early")
+        self.num_needed = num_needed
+
+
 class Cursor:
     """A position in a GGUF header; reading moves it, and raises Damaged past the end."""
 
@@ -67,7 +75,7 @@ class Cursor:
             raise Damaged(f"the header exceeds {self._largest >> 20} MiB")
         data = self._file.read(count)
         if len(data) < count:
-            raise Damaged("the file ends within its header")
+            raise CutShort
         return data
 
     def again(self, position: int) -> bytes:

@@ -69,6 +69,8 @@ class Header:
     """The name of its row in `specchat.gguf.draft_kinds`."""
     data_position: int = 0
     """Where the tensors' data begins, in bytes; 0 if not read, or if there are several files."""
+    is_whole: bool = True
+    """False if only its beginning was read, without the tensors."""
 
     @property
     def path(self) -> Path:

@@ -7,6 +7,7 @@ from specchat.gguf.draft_kinds import is_head_only, kind_of_file, own_head
 from specchat.gguf.header import Header
 from specchat.gguf.purpose import why_no_text
 from specchat.gguf.reader import read_header
+from specchat.gguf.unfinished_file import why_unwritten
 
 
 def read_whole_model(path: Path) -> Header:
@@ -27,6 +28,8 @@ def require_text(header: Header) -> None:
     """Raise ModelWontLoad for a file that does not hold a text-generation model."""
     if reason := why_no_text(header):
         raise ModelWontLoad(f"{header.path} is {reason}")
+    if reason := why_unwritten(header):
+        raise ModelWontLoad(reason)
 
 
 def read_pair(

@@ -32,20 +32,26 @@ MEDIA = frozenset(
 """Architectures of audio, image and video models."""
 DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
 """Architectures that generate all tokens of a text at once."""
+PICTURE_TENSORS = ("model.diffusion_model.", "first_stage_model.", "cond_stage_model.")
+"""How the tensors of image models are named in files that name no architecture."""
 RANKING = 4
 """llama.cpp's number for the pooling type of rerankers."""
 LONGEST_NAME = 60
+ADAPTER = "a LoRA adapter, which specchat does not load"
+PICTURES = "an audio, image or video model"
 
 
 def purpose_of(header: Header) -> Purpose:
-    """Return the purpose of a file by the beginning of its header."""
+    """Return the purpose of a file by its header, or by the beginning of it."""
     if named := BY_TYPE.get(header.text("general.type")):
         return named
     kind = header.architecture
     if kind in ENCODERS or header.own("pooling_type") > 0:
         return "embedding"
     is_other = kind in MEDIA | DIFFUSION or is_of_head(header)
-    return BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
+    found = BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
+    what = _kind_by_tensors(header) if found == "chat" else ""
+    return found if not what else "adapter" if what == ADAPTER else "other"
 
 
 def purpose_text(header: Header) -> str:
@@ -54,7 +60,7 @@ def purpose_text(header: Header) -> str:
     if purpose == "projector":
         return "a vision or audio projector (mmproj), which specchat does not use"
     if purpose == "adapter":
-        return "a LoRA adapter, which specchat does not load"
+        return ADAPTER
     if purpose == "embedding":
         is_reranker = header.own("pooling_type") == RANKING
         return "a reranker" if is_reranker else "an embedding model"
@@ -63,9 +69,10 @@ def purpose_text(header: Header) -> str:
     if kind in DIFFUSION:
         return "a diffusion model, which specchat does not support"
     if kind in MEDIA:
-        return "an audio, image or video model"
-    is_vector = kind == "controlvector"
-    return "a control vector" if is_vector else "an importance matrix, used for quantization"
+        return PICTURES
+    if "imatrix" in {kind, header.text("general.type")}:
+        return "an importance matrix, used for quantization"
+    return "a control vector" if kind == "controlvector" else _kind_by_tensors(header)
 
 
 def why_no_text(header: Header) -> str | None:
@@ -84,3 +91,21 @@ def why_no_text(header: Header) -> str | None:
     if purpose == "projector" or header.architecture == "controlvector":
         return f"{what}: choose the language model it belongs to{named}"
     return f"{what}: choose a chat model"
+
+
+def _kind_by_tensors(header: Header) -> str:
+    """Return what a file holds whose metadata describes a model that is not there.
+
+    Empty for a model made to generate text, and if the tensors were not read.
+    """
+    names = header.tensors
+    if not header.is_whole:
+        return ""
+    if not names:
+        is_vocabulary = any(key.startswith("tokenizer.") for key in header.metadata)
+        return "a vocabulary without a model" if is_vocabulary else "a header without a model"
+    if all(name.endswith((".lora_a", ".lora_b")) for name in names):
+        return ADAPTER
+    if any(name.startswith(PICTURE_TENSORS) for name in names):
+        return PICTURES
+    return "" if header.text("general.architecture") else "a file that names no architecture"

@@ -1,22 +1,22 @@
 """A reader of GGUF headers, for files that may be damaged, foreign or malicious."""
 
-import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from specchat.errors import ModelNotFound, ModelWontLoad
-from specchat.gguf.cursor import LARGEST_HEADER, UINT64, Cursor, Damaged
+from specchat.gguf.cursor import LARGEST_HEADER, UINT64, Cursor, CutShort, Damaged
 from specchat.gguf.foreign_file import describe, describe_folder, describe_version
 from specchat.gguf.header import Header, LongArray, Tensor, Value
+from specchat.gguf.split_files import parts_of, require_one_model
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.gguf.unfinished_file import AGAIN, describe_cut
 
 MAGIC = b"GGUF"
 VERSIONS = frozenset({2, 3})
 TOKENIZER = "tokenizer."
 MOST_KEYS = MOST_TENSORS = 2**16
-MOST_PARTS = 999
 LONGEST_KEY = 2**16 - 1
 LONGEST_NAME = 63
 LONGEST_TEXT = 2**20
@@ -29,9 +29,6 @@ LARGEST_BEGINNING = 2**24
 MOST_DIMENSIONS = 4
 LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
-PART_NAME = re.compile(
-    r"(?P<stem>.*)-\d{5}-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE | re.DOTALL
-)
 
 UINT32 = struct.Struct("<I")
 TEXT, ARRAY = 8, 9
@@ -65,8 +62,10 @@ def read_header(path: Path) -> Header:
     not GGUF, damaged, incomplete, or not the first part of a split model.
     """
     first = read_part(path)
-    parts = _parts(path, first.metadata)
-    every = [first, *(_read_other(part, number) for number, part in enumerate(parts) if number)]
+    parts = parts_of(path, first.metadata)
+    every = [first, *map(read_part, parts[1:])]
+    if len(parts) > 1:
+        require_one_model(every)
     return Header(
         parts=parts,
         metadata=first.metadata,
@@ -82,7 +81,7 @@ def read_beginning(path: Path) -> Header:
     """
     with opened(path, largest=LARGEST_BEGINNING) as cursor:
         _, metadata = _read_metadata(cursor, end=TOKENIZER)
-        return Header((path,), metadata, {}, path.stat().st_size)
+        return Header((path,), metadata, {}, path.stat().st_size, is_whole=False)
 
 
 def raw_metadata(path: Path, prefix: str) -> list[bytes]:
@@ -100,17 +99,6 @@ def raw_metadata(path: Path, prefix: str) -> list[bytes]:
             if key.startswith(prefix):
                 entries.append(cursor.again(start))
     return entries
-
-
-def split_names(file: str) -> tuple[str, ...]:
-    """Return the names of all parts of a split GGUF, given one; otherwise the name itself."""
-    split = PART_NAME.fullmatch(file)
-    if not split or not int(split["count"]):
-        return (file,)
-    return tuple(
-        f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
-        for number in range(1, min(int(split["count"]), MOST_PARTS) + 1)
-    )
 
 
 @contextmanager
@@ -139,8 +127,11 @@ def opened(
         raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
     except OtherVersion as other:
         raise ModelWontLoad(describe_version(path, other.version)) from None
+    except CutShort as cut:
+        what = describe_cut(path, cut.num_needed, path.stat().st_size)
+        raise ModelWontLoad(f"{path} {what}") from None
     except Damaged as reason:
-        raise ModelWontLoad(f"{path} is damaged or incomplete ({reason}): fetch it again") from None
+        raise ModelWontLoad(f"{path} is damaged ({reason}): {AGAIN}") from None
 
 
 def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[str, Value]]:
@@ -177,7 +168,7 @@ def read_part(path: Path) -> Header:
             end = max(end, tensor.offset + tensor.num_bytes)
         start = -(-cursor.position // alignment) * alignment
         if tensors and start + end > num_bytes:
-            raise Damaged(f"the last {start + end - num_bytes} bytes are missing")
+            raise CutShort(start + end)
         return Header((path,), metadata, tensors, num_bytes, data_position=start)
 
 
@@ -231,36 +222,6 @@ def _read_tensor(cursor: Cursor, alignment: int) -> Tensor:
     if offset % alignment:
         raise Damaged(f"tensor {_shown(name)} is not aligned")
     return tensor
-
-
-def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
-    """Return the files of a split model, which are in the same folder."""
-    count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
-    if not isinstance(count, int) or count <= 1:
-        return (path,)
-    names = split_names(path.name)
-    if len(names) != count:
-        raise ModelWontLoad(
-            f"{path} is part of a model in {count} files: rename it to its original name, like"
-            f" model-00001-of-{count:05}.gguf"
-        )
-    if number != 0:
-        raise ModelWontLoad(
-            f"{path} is a later part of a split model: use its first part, {names[0]}"
-        )
-    return (path, *(path.with_name(name) for name in names[1:]))
-
-
-def _read_other(path: Path, number: int) -> Header:
-    """Return the header of a later part of a split model."""
-    if not path.is_file():
-        raise ModelWontLoad(f"{path}, a part of a split model, is missing: pull it again")
-    part = read_part(path)
-    if part.metadata.get("split.no") != number:
-        raise ModelWontLoad(
-            f"{path} is not the part of the model that its name says: pull it again"
-        )
-    return part
 
 
 def _shown(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from specchat.errors import DownloadFailed
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 from specchat.private_files import read_text

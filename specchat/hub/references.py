@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from specchat.errors import DownloadFailed
-from specchat.gguf.reader import split_names
+from specchat.gguf.split_files import split_names
 from specchat.loopback import is_loopback
 
 HUB = "https://huggingface.co"

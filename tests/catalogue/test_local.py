@@ -20,6 +20,8 @@ from specchat.catalogue.local_models import (
 from specchat.catalogue.model_lookup import find_model
 from specchat.errors import ModelNotFound
 
+SIZE = len(GGUF)
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -50,10 +52,10 @@ def test_every_program_is_looked_into(home: Path) -> None:
     put_in_ollama(home / ".ollama/models", GGUF + b"3", "registry.ollama.ai/library/fourth/8b")
 
     assert [(model.name, model.tool, model.num_bytes) for model in find_local_models()] == [
-        ("org/model/sub/model-Q4.gguf", "hub", 24),
-        ("org_other_other-Q8.gguf", "llama.cpp", 25),
-        ("publisher/third/third-Q4.gguf", "LM Studio", 25),
-        ("fourth:8b", "Ollama", 25),
+        ("org/model/sub/model-Q4.gguf", "hub", SIZE),
+        ("org_other_other-Q8.gguf", "llama.cpp", SIZE + 1),
+        ("publisher/third/third-Q4.gguf", "LM Studio", SIZE + 1),
+        ("fourth:8b", "Ollama", SIZE + 1),
     ]
     assert all(model.path.read_bytes().startswith(GGUF) for model in find_local_models())
 
@@ -173,7 +175,7 @@ def test_a_split_model_counts_once_and_whole(home: Path) -> None:
     put(folder / "none-00000-of-00000.gguf")
 
     found = {model.name: model.num_bytes for model in find_local_models()}
-    assert found == {"a/b/big-00001-of-00003.gguf": 72, "a/b/none-00000-of-00000.gguf": 24}
+    assert found == {"a/b/big-00001-of-00003.gguf": 3 * SIZE, "a/b/none-00000-of-00000.gguf": SIZE}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import gguf
 import pytest
 
 from conftest import WriteModel
+from foreign_files import write_header
 from local_folders import GGUF, put, put_in_ollama
 from scripts.support.tiny_gguf import write_model, write_with_head
 from scripts.support.tiny_gguf.vocabulary import Vocabulary
@@ -287,15 +287,7 @@ def test_the_kind_of_a_file_comes_from_its_header(
 ) -> None:
     """Embedding models, adapters and projectors are not listed for chatting."""
     path = tmp_path / "x.gguf"
-    writer = gguf.GGUFWriter(path, architecture)
-    for key, value in options.items():
-        if isinstance(value, str):
-            writer.add_string(key, value)
-        else:
-            writer.add_uint32(key, value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    write_header(path, architecture, options)
 
     with HeaderCache() as cache:
         assert cache.of(path).kind == kind

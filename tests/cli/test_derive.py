@@ -254,7 +254,7 @@ def test_few_layers_and_derived_drafts_are_refused(
     ("words", "code", "message"),
     [
         (["none.gguf"], 1, "no such file"),
-        (["damaged.gguf"], 1, "damaged or incomplete"),
+        (["damaged.gguf"], 1, "unfinished download"),
         (["target.gguf", "--time", "10"], 2, "'10' is not a time: write 90s, 10m or 2h"),
         (["target.gguf", "--time", "0s"], 2, "'0s' is not a time"),
         (["target.gguf", "--quantize", "Q9"], 2, "invalid choice: 'Q9'"),

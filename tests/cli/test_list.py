@@ -57,7 +57,7 @@ def test_local_models_are_listed_by_their_names(
         }
     ]
     assert main(["list"]) == 0
-    assert "tiny:latest          24 bytes  fits in memory  Ollama\n" in capsys.readouterr().out
+    assert "tiny:latest          160 bytes  fits in memory  Ollama\n" in capsys.readouterr().out
 
 
 def test_what_belongs_to_a_pair_is_listed_with_the_pair(

@@ -117,33 +117,6 @@ def test_an_old_file_is_shown_to_be_one(
         assert json.loads(capsys.readouterr().out)["notices"] == []
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "Git LFS pointer"),
-        (b"<!doctype html><title>Model</title>", "a web page"),
-        (b"", "is empty"),
-        (bytes(9999), "an unfinished download"),
-    ],
-)
-def test_a_file_that_is_not_gguf_is_named_wherever_it_is_given(
-    tiny: WriteModel,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    content: bytes,
-    reason: str,
-) -> None:
-    """As target, as draft model, and to `show`."""
-    path = tmp_path / "x.gguf"
-    path.write_bytes(content)
-    for pair in ((path, None), (tiny("llama"), path)):
-        with pytest.raises(ModelWontLoad, match=reason):
-            Engine.load(*pair, threads=1, ctx=256)
-
-    assert main(["show", str(path)]) == 1
-    assert reason in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("is_draft", [False, True])
 def test_an_unknown_pre_tokenizer_comes_with_a_next_step(tiny: WriteModel, is_draft: bool) -> None:
     """A newer llama.cpp may know it."""

@@ -1,7 +1,6 @@
 """Writing the files, whole and damaged."""
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -145,9 +144,10 @@ def write_hollow(
     is_tied: bool = False,
     context_length: int = 131_072,
 ) -> Path:
-    """Write a model of any size whose weights are all zero, as a hole in the file: at once.
+    """Write a model of any size whose weights are zero, as a hole in the file: at once.
 
-    It has no tokenizer. `is_tied` leaves the output matrix out, so that the embeddings serve.
+    Only the last byte is not, for a file that ends in a hole is an unfinished download. It has no
+    tokenizer. `is_tied` leaves the output matrix out, so that the embeddings serve.
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"hollow {architecture}")
@@ -169,7 +169,10 @@ def write_hollow(
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-    os.truncate(path, -(-path.stat().st_size // ALIGNMENT) * ALIGNMENT + num_bytes)
+    length = -(-path.stat().st_size // ALIGNMENT) * ALIGNMENT + num_bytes
+    with path.open("r+b") as file:
+        file.seek(length - 1)
+        file.write(b"\1")
     return path
 
 

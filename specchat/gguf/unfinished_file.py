@@ -1,0 +1,81 @@
+"""Names GGUF files that are not whole: unfinished downloads, and pieces of a divided file."""
+
+import re
+from pathlib import Path
+
+from specchat.gguf.header import Header
+
+AGAIN = "download it again"
+RESUMED = (".specchat-part", ".incomplete")
+"""Endings of specchat's own downloads and those of huggingface_hub."""
+OTHERS = (
+    *(".crdownload", ".part", ".partial", ".download", ".opdownload", ".filepart"),
+    *(".aria2", ".aria2__temp", ".!qb", ".tmp"),
+)
+"""Endings of browsers and other programs, for the file or a record beside it."""
+PIECE = re.compile(
+    r"(?P<whole>.*\.gguf)[._-]?"
+    r"(?:(?:part|split|chunk|piece)[._-]?(?:\d+(?:[._-]?of[._-]?\d+)?|[a-z]{1,2})|\d{2,3}|a[a-z])",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names of what `split` and the like make of a file, which llama.cpp's own tool does not."""
+LEAST_CHECKED = 2**20
+"""In bytes: smaller files arrive at once."""
+LAST_SHARE, NUM_SAMPLES, SAMPLE_BYTES = 16, 16, 512
+
+
+def describe_unfinished(path: Path, detail: str = "") -> str:
+    """Return the rest of a sentence about an unfinished download, which begins with its path."""
+    named = path.name.lower()
+    known = next((each for each in (*RESUMED, *OTHERS) if named.endswith(each)), "")
+    beside = next((each for each in OTHERS if path.with_name(path.name + each).exists()), "")
+    advice = AGAIN
+    if known in RESUMED:
+        advice = "pull the model again, which resumes it"
+    elif known or beside:
+        advice = f"let the program that fetches it finish, or {AGAIN}"
+    if beside:
+        detail = f"{detail}, with {path.name}{beside} beside it".removeprefix(", ")
+    what = "is an unfinished download" + f" ({detail})" * bool(detail)
+    return f"{what}: {advice}"
+
+
+def describe_cut(path: Path, num_needed: int, num_bytes: int) -> str:
+    """Return the rest of a sentence about a file whose end is missing.
+
+    `num_needed` is 0 if the header itself is cut.
+    """
+    if piece := describe_piece(path):
+        return piece
+    needed = f"needs {num_needed:,} bytes, has {num_bytes:,}"
+    return describe_unfinished(
+        path, needed if num_needed else f"ends within its header, after {num_bytes:,} bytes"
+    )
+
+
+def describe_piece(path: Path) -> str:
+    """Return the rest of a sentence about a piece of a divided file, empty for other names."""
+    piece = PIECE.fullmatch(path.name)
+    if piece is None:
+        return ""
+    whole = Path(piece["whole"]).name
+    return f"is one piece of a divided file: join all pieces in order, cat PIECES > {whole}"
+
+
+def why_unwritten(header: Header) -> str | None:
+    """Return why the end of a model's file was never written, None if it was.
+
+    Some programs reserve the whole size first, and what is not downloaded yet reads as zeros.
+    """
+    for path in header.parts:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            first, step = size - size // LAST_SHARE, size // LAST_SHARE // NUM_SAMPLES
+            places = [first + number * step for number in range(1, NUM_SAMPLES)]
+            for place in (size - SAMPLE_BYTES, *places):
+                file.seek(max(0, place))
+                if size < LEAST_CHECKED or any(file.read(SAMPLE_BYTES)):
+                    break
+            else:
+                return f"{path} {describe_unfinished(path, 'its end is empty')}"
+    return None
