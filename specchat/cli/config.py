@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specchat.cli.terminal import print_exactly, print_result
+from specchat.cli.terminal import print_exactly, print_result, say
 from specchat.settings.editor import create_settings
 from specchat.settings.sources import read_settings, settings_path
 from specchat.settings.toml_file import as_toml
@@ -20,6 +20,8 @@ def run(arguments: argparse.Namespace) -> None:
         _edit(settings_path())
     else:
         settings = read_settings()
+        if settings.notice:
+            say(settings.notice)
         found = {
             name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names

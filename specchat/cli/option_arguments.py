@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from specchat.cli.terminal import say
 from specchat.options.option import Option
 from specchat.options.option_fields import Options
 
@@ -49,6 +50,8 @@ def complete(arguments: argparse.Namespace) -> None:
     found = vars(arguments)
     given = {each.name: found[each.key] for each in arguments.options if each.key in found}
     arguments.settings = read_settings().over(given, "command line")
+    if arguments.settings.notice:
+        say(arguments.settings.notice)
     for option in arguments.options:
         setattr(arguments, option.key, arguments.settings[option.name])
 

@@ -95,12 +95,13 @@ def check_settings() -> Finding:
     """Check that the settings can be read."""
     path = settings_path()
     try:
-        read_settings()
+        settings = read_settings()
     except SpecchatError as error:
         fix = ("specchat config edit",) if str(path) in str(error) else ()
         return Finding("settings", "problem", str(error), fix)
     note = "" if path.is_file() else " (no such file: the defaults apply)"
-    return Finding("settings", "ok", f"{path}{note}")
+    ignored = f"\n{settings.notice}" if settings.notice else ""
+    return Finding("settings", "ok", f"{path}{note}{ignored}")
 
 
 def check_catalogue() -> Finding:

@@ -1,7 +1,8 @@
 """Reading settings: the command line overrides the environment, the file and the defaults."""
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -30,6 +31,16 @@ OTHERS = frozenset(
 )
 """specchat's variables that are not settings; clients of the server take their key from one."""
 
+ADDRESS = r"(?:tcp|udp|sctp)://\S+"
+SERVICE = re.compile(
+    r"SPECCHAT_(?:\w+_)?"
+    rf"(?:PORT={ADDRESS}|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR|START|END))?=.*"
+    r"|SERVICE_HOST=.*|SERVICE_PORT(?:_\w+)?=\d+|NAME=/.*|ENV_\w+=.*)",
+    re.DOTALL,
+)
+"""The variables that Kubernetes, and Docker's links, set in every container beside a service whose
+name begins with specchat."""
+
 TARGETS = ("model.pair", "model.target", "model.connect")
 """The ways to name a target; each also determines the draft model."""
 OF_TARGETS = ("model.draft", "model.served_model")
@@ -46,6 +57,8 @@ class Settings:
     path: Path
     given: Mapping[str, Any]
     sources: Mapping[str, Source]
+    notice: str = ""
+    """A line about variables that were ignored, empty without any."""
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting's value; InvalidOption if there is no such setting."""
@@ -119,8 +132,10 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
     text = read_file(path)
     if is_named and text is None:
         raise InvalidOption(f"{CONFIG}: {path}: no such file; create it with specchat config edit")
-    settings = Settings(path, {}, {}).over(_from_file(path, text or ""), "file")
-    return settings.over(_from_environment(environ), "environment")
+    services = [each for each in environ if SERVICE.fullmatch(f"{each}={environ[each]}")]
+    named = {name: text for name, text in environ.items() if name not in services}
+    settings = Settings(path, {}, {}, _ignored(services)).over(_from_file(path, text or ""), "file")
+    return settings.over(_from_environment(named), "environment")
 
 
 def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
@@ -185,6 +200,17 @@ def _from_home(value: Any, name: str) -> Any:
         return value.expanduser() if isinstance(value, Path) else value
     except RuntimeError:
         raise InvalidOption(f'{name}: there is no home folder for "{value}"') from None
+
+
+def _ignored(services: Sequence[str]) -> str:
+    """Return a line about the variables of a cluster's service, empty without any."""
+    if not services:
+        return ""
+    more = f" and {len(services) - 1} more" * (len(services) > 1)
+    return (
+        f"ignoring {services[0]}{more}, set for a service of this name, not for specchat"
+        " (enableServiceLinks: false leaves them out)"
+    )
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

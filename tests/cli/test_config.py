@@ -359,3 +359,21 @@ def test_the_chat_does_not_open_on_a_wrong_variable(
     assert main([]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("specchat: SPECCHAT_COLOUR_TOKENS must be true")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["config", "show"], ["pull", "demo", "--offline"]],
+    ids=lambda words: words[0],
+)
+def test_commands_work_beside_a_clusters_service_of_this_name(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on stderr names the variable; `--port` keeps its default."""
+    monkeypatch.setenv("SPECCHAT_PORT", "tcp://10.0.0.1:80")
+    monkeypatch.setenv("SPECCHAT_SERVICE_HOST", "10.0.0.1")
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[0].startswith("ignoring SPECCHAT_")
+    assert shown.err.count("ignoring") == 1
+    assert "ignoring" not in shown.out

@@ -199,6 +199,45 @@ def test_an_unknown_variable_is_refused(path: Path, name: str, end: str) -> None
     assert read_settings(path, {name: ""}).given == {}
 
 
+SERVICE = {
+    "SPECCHAT_SERVICE_HOST": "10.0.0.1",
+    "SPECCHAT_SERVICE_PORT": "80",
+    "SPECCHAT_SERVICE_PORT_HTTP": "80",
+    "SPECCHAT_PORT": "tcp://10.0.0.1:80",
+    "SPECCHAT_PORT_80_TCP": "tcp://10.0.0.1:80",
+    "SPECCHAT_PORT_80_TCP_PROTO": "tcp",
+    "SPECCHAT_PORT_80_TCP_PORT": "80",
+    "SPECCHAT_PORT_80_TCP_ADDR": "10.0.0.1",
+    "SPECCHAT_PORT_53_UDP": "udp://10.0.0.1:53",
+    "SPECCHAT_GPU_SERVICE_HOST": "fd00::1",
+    "SPECCHAT_GPU_PORT": "tcp://[fd00::1]:80",
+    "SPECCHAT_NAME": "/chat/specchat",
+    "SPECCHAT_ENV_LANG": "C",
+}
+"""What Kubernetes and Docker's links set for services named specchat and specchat-gpu."""
+
+
+@pytest.mark.parametrize("name", SERVICE)
+def test_a_variable_of_a_clusters_service_is_ignored_with_a_notice(path: Path, name: str) -> None:
+    """It is a setting's only by its name."""
+    settings = read_settings(path, {name: SERVICE[name], "SPECCHAT_TOP_K": "7"})
+    assert dict(settings.given) == {"sampling.top_k": 7}
+    assert settings.notice.startswith(f"ignoring {name}, set for a service of this name")
+
+
+def test_all_variables_of_a_service_take_one_line(path: Path) -> None:
+    """Without them there is no notice; others of such names are still refused."""
+    assert f" and {len(SERVICE) - 1} more, set for" in read_settings(path, SERVICE).notice
+    assert read_settings(path, {"SPECCHAT_TOP_K": "7"}).notice == ""
+    for name, value in (
+        ("SPECCHAT_SERVICE_HOSTS", "10.0.0.1"),
+        ("SPECCHAT_PORT_TCP", "80"),
+        ("SPECCHAT_PORTS", "tcp://10.0.0.1:80"),
+    ):
+        with pytest.raises(InvalidOption, match=f"^unknown variable {name}"):
+            read_settings(path, {name: value})
+
+
 def test_other_variables_of_specchat_are_allowed() -> None:
     """Every one that the package and the scripts mention."""
     root = Path(__file__).parents[2]
