@@ -1,11 +1,14 @@
 """What every call of `scripts/specchat` runs first: a check that the set-up is up to date.
 
 It takes a few milliseconds and runs on any Python 3: it imports only `os` and `sys` and uses no
-new syntax, so that an old interpreter gets as far as looking for a newer one.
+new syntax, so that an old interpreter can start an environment that is ready, or look for a newer
+one to make it.
 """
 
 import os
 import sys
+
+from scripts.setup_env.interpreter import require_new_python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 VENV = os.path.join(ROOT, ".venv")
@@ -161,18 +164,3 @@ def set_up(*, with_dev: bool) -> int:
     from scripts.setup_env.stages import run_set_up
 
     return run_set_up(with_dev=with_dev)
-
-
-def require_new_python() -> None:
-    """Continue under Python 3.11 or newer: this one, or one found on the PATH."""
-    if sys.version_info >= (3, 11):
-        return
-    import subprocess
-
-    for name in ("python3.14", "python3.13", "python3.12", "python3.11"):
-        try:
-            subprocess.check_output([name, "-c", "import venv"], stderr=subprocess.DEVNULL)
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        os.execvp(name, [name] + sys.argv)
-    sys.exit("specchat: Python 3.11 or newer was not found; install it and try again")
