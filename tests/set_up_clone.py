@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("pyproject.toml", "specchat/__init__.py", "specchat/doctor", "scripts")
+COPIED = (
+    "pyproject.toml",
+    "specchat/__init__.py",
+    "specchat/control_groups.py",
+    "specchat/doctor",
+    "scripts",
+)
 NOTED = (
     *("CMAKE_ARGS", "CFLAGS", "CXXFLAGS", "CMAKE_BUILD_PARALLEL_LEVEL", "CUDACXX"),
     *("CPLUS_INCLUDE_PATH", "PIP_USER", "PYTHONPATH", "HF_HUB_CACHE"),

@@ -2,20 +2,18 @@
 
 import math
 import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from specchat.control_groups import cpu_quotas, memory_limits
 from specchat.private_files import read_text
 
-CGROUPS = Path("/sys/fs/cgroup")
-MEMBERSHIP = Path("/proc/self/cgroup")
 PROCESSORS = Path("/sys/devices/system/cpu")
 FAST_PROCESSORS = Path("/sys/devices/cpu_core/cpus")
 """Lists the processors of the performance cores, on Intel CPUs that also have efficiency cores."""
@@ -31,7 +29,7 @@ def available_bytes() -> int | None:
         free = int(psutil.virtual_memory().available)
     except (OSError, RuntimeError):
         return None
-    return max(0, min([free, *_memory_limits()]))
+    return max(0, min([free, *memory_limits()]))
 
 
 def total_bytes() -> int:
@@ -60,7 +58,7 @@ def num_cores() -> int:
     """
     cores = _performance_cores() if sys.platform == "darwin" else _cores_in_affinity()
     cores = cores or psutil.cpu_count(logical=False) or num_processors()
-    return max(1, min(cores, math.floor(min(_cpu_quotas(), default=cores))))
+    return max(1, min(cores, math.floor(min(cpu_quotas(), default=cores))))
 
 
 def num_threads(model: Path, wanted: int | None = None) -> int:
@@ -80,7 +78,7 @@ def num_threads(model: Path, wanted: int | None = None) -> int:
 def num_processors() -> int:
     """Return how many processors this process may use, hyperthreads included."""
     count = len(affinity()) or os.cpu_count() or 1
-    return max(1, min(count, math.ceil(min(_cpu_quotas(), default=count))))
+    return max(1, min(count, math.ceil(min(cpu_quotas(), default=count))))
 
 
 def affinity() -> list[int]:
@@ -126,54 +124,3 @@ def _performance_cores() -> int:
     with suppress(OSError, ValueError):
         return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     return 0
-
-
-def _memory_limits() -> Iterator[int]:
-    """Yield the bytes that each limit of the process's groups leaves, with droppable file pages.
-
-    Pages in active use count too: a model that was mapped twice stays active after its process
-    ends. cgroup v1 reports a number near 2**63 if there is no limit.
-    """
-    names = (
-        ("memory.max", "memory.current", ""),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-    )
-    for folder in _groups("memory"):
-        for limit_name, used_name, prefix in names:
-            limit, used = read_text(folder / limit_name), read_text(folder / used_name)
-            statistics = read_text(folder / "memory.stat")
-            files = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", statistics, re.MULTILINE)
-            if limit.isdecimal() and used.isdecimal():
-                yield int(limit) - int(used) + sum(map(int, files))
-
-
-def _cpu_quotas() -> list[float]:
-    """Return the CPU quotas of the process's groups, in processors."""
-    quotas = []
-    for folder in _groups("cpu"):
-        limits = read_text(folder / "cpu.max").split()  # cgroup v2
-        limits = limits or [
-            read_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")
-        ]
-        with suppress(ValueError):  # "max", or no such files
-            quota, period = map(int, limits)
-            if quota > 0 < period:
-                quotas.append(quota / period)
-    return quotas
-
-
-def _groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of the process's control groups, v1 and v2, and of their ancestors.
-
-    In a container only the root may exist, although the path is that of the host.
-    """
-    for line in read_text(MEMBERSHIP).splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if not controllers:
-            root = CGROUPS
-        elif controller in controllers.split(","):
-            root = CGROUPS / controller
-        else:
-            continue
-        group = Path(path.lstrip("/"))
-        yield from dict.fromkeys(root / each for each in (group, *group.parents))

@@ -15,12 +15,12 @@ import pytest
 
 from conftest import WriteModel
 from hub_server import HubServer
+from specchat import control_groups
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
-from specchat.planning import host_resources
 from specchat.planning.device import Device
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
@@ -141,8 +141,8 @@ def test_offload_is_judged_by_what_is_here(
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its limit leaves, with the file cache that can be reclaimed."""
     (tmp_path / "cgroup").write_text("0::/\n")
-    monkeypatch.setattr(host_resources, "MEMBERSHIP", tmp_path / "cgroup")
-    monkeypatch.setattr(host_resources, "CGROUPS", tmp_path)
+    monkeypatch.setattr(control_groups, "MEMBERSHIP", tmp_path / "cgroup")
+    monkeypatch.setattr(control_groups, "CGROUPS", tmp_path)
     (tmp_path / "memory.max").write_text(f"{10**9}\n")
     (tmp_path / "memory.current").write_text(f"{6 * 10**8}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {10**8}\n")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from specchat import control_groups
 from specchat.planning import host_resources
 from specchat.planning.host_resources import (
     SMALL_MODEL_BYTES,
@@ -29,8 +30,8 @@ class FakeHost:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Start with 4 cores, 8000 MiB free, and no control groups."""
         self.folder, self._patch = folder, monkeypatch
-        self._patch.setattr(host_resources, "CGROUPS", folder / "cgroup")
-        self._patch.setattr(host_resources, "MEMBERSHIP", folder / "membership")
+        self._patch.setattr(control_groups, "CGROUPS", folder / "cgroup")
+        self._patch.setattr(control_groups, "MEMBERSHIP", folder / "membership")
         self._patch.setattr(host_resources, "PROCESSORS", folder / "cpu")
         self._patch.setattr(host_resources, "FAST_PROCESSORS", folder / "cpu_core/cpus")
         memory = SimpleNamespace(available=8000 * MIB)
