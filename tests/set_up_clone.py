@@ -152,7 +152,8 @@ class Clone:
         self._write(folder / "python", shell)
         self._write(folder / "python.py", PLANNED)
         self._write(folder / "modules" / "venv.py", VENV)
-        self.tool("c++")
+        for compiler in ("cc", "c++"):
+            self.tool(compiler)
 
     def _write(self, path: Path, text: str) -> None:
         path.write_text(text.replace("FOLDER", str(self.folder)), "utf-8")

@@ -72,7 +72,8 @@ def wanted_state() -> str:
     """Return everything the set-up depends on as one text."""
     parts = [read(os.path.join(ROOT, name)) for name in INPUTS]
     has_demo = os.path.exists(os.path.join(ROOT, DEMO_TARGET))
-    return "\n".join([ROOT, cpu(), str(has_demo), choices()] + parts)
+    python = os.path.realpath(venv_python())  # another one after an upgrade of the system
+    return "\n".join([ROOT, python, cpu(), str(has_demo), choices()] + parts)
 
 
 def choices() -> str:

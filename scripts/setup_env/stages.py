@@ -8,13 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 from scripts.setup_env import fast, wheels
 from scripts.setup_env.backends import backends_to_try, how_to_use_the_gpu
-from scripts.setup_env.hints import next_step, reason
+from scripts.setup_env.hints import failure_of_command, failure_of_system, reason
+from scripts.setup_env.preflight import require_home, require_machine
 from scripts.setup_env.probe import TARGET, Verdict, probe
 from scripts.setup_env.recipes import LLAMA, Backend, Recipe, recipes_for, user_choices
 from scripts.setup_env.running import LOG, CommandFailed, SetUpFailed, only_one, run, run_pip, say
@@ -40,22 +43,31 @@ def run_set_up(*, with_dev: bool) -> int:
     """Update the set-up; report a failure in one line and return the exit code."""
     try:
         _exit_on_signals()
+        require_home()
         with only_one():
             _set_up(with_dev=with_dev)
     except SetUpFailed as failure:
         say(str(failure))
         return FAILED
     except CommandFailed as failure:
-        why, step = reason(failure.output), next_step(failure.output)
-        say(f"set-up failed: {why}; {step} (log: {LOG})")
+        say(f"set-up failed: {failure_of_command(failure.output, _folders())} (log: {LOG})")
         return FAILED
     except OSError as failure:
-        say(f"set-up failed: {failure}; run this again to continue from here")
+        say(f"set-up failed: {failure_of_system(failure, _folders())}")
         return FAILED
     except KeyboardInterrupt:
         say("interrupted; the next call continues from here")
         return INTERRUPTED
+    except SystemExit:  # SIGTERM or SIGHUP
+        with suppress(OSError):  # the terminal may be gone
+            say("terminated; the next call continues from here")
+        return TERMINATED
     return 0
+
+
+def _folders() -> list[Path]:
+    """Return the folders that the set-up writes to, which may be on different disks."""
+    return [RECORDS, wheels.cache_folder(), Path(tempfile.gettempdir())]
 
 
 def _exit_on_signals() -> None:
@@ -74,9 +86,10 @@ def _set_up(*, with_dev: bool) -> None:
     has_venv = _has_venv()
     if has_venv and fast.is_ready(stamp):  # by another call in the meantime
         return
-    wanted = fast.wanted_state()
+    require_machine(has_environment=has_venv, builds=_will_build())
     if not has_venv:
         _make_venv()
+    wanted = fast.wanted_state()
     write_stamp("choices", fast.choices())
     _stage("packages", _text(RUNTIME, BUILDING), _install_packages)
     _stage("specchat", _text(ROOT / "pyproject.toml") + str(ROOT), _install_specchat)
@@ -84,6 +97,18 @@ def _set_up(*, with_dev: bool) -> None:
     if with_dev:
         _stage("dev", _text(TESTING), _install_dev_packages)
     write_stamp(stamp, wanted)
+
+
+def _will_build() -> bool:
+    """Return True if this set-up will compile llama.cpp: no wheel of it is here."""
+    if fast.choice("SPECCHAT_LLAMA_WHEEL") or fast.read(str(RECORDS / "llama")) == _llama_key():
+        return False
+    backend = backends_to_try()[0]
+    return wheels.needs_build(llama_version(), backend, recipes_for(*_machine()))
+
+
+def _machine() -> tuple[str, str]:
+    return platform.machine(), sys.platform
 
 
 def _stage(name: str, wanted: str, work: Callable[[], None]) -> None:
@@ -126,7 +151,7 @@ def _make_venv() -> None:
         if old != RECORDS:
             _remove(old)
     for old in RECORDS.iterdir():
-        if old.is_file() and old.name not in {"lock", "choices"}:
+        if old.is_file() and old.name not in {"lock", "owner", "choices"}:
             old.unlink()
     version = platform.python_version()
     say(f"creating a Python {version} environment in {VENV} (once)")
@@ -220,7 +245,7 @@ def install_first_backend(
 
 
 def _install_backend(backend: Backend) -> None:
-    recipes = recipes_for(platform.machine(), sys.platform)
+    recipes = recipes_for(*_machine())
     install_first_that_runs(llama_version(), backend, recipes)
 
 

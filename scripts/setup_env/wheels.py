@@ -14,12 +14,13 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.setup_env import fast
 from scripts.setup_env.exact_kernels import CHANGES, add_switch
-from scripts.setup_env.machine import has_compiler, how_to_get_a_compiler, num_jobs
+from scripts.setup_env.machine import lack_of_compilers, num_cores, num_jobs
 from scripts.setup_env.recipes import (
     DEFINITIONS,
     LLAMA,
@@ -28,7 +29,7 @@ from scripts.setup_env.recipes import (
     build_environment,
     user_choices,
 )
-from scripts.setup_env.running import SetUpFailed, run_pip, say
+from scripts.setup_env.running import BuildSteps, SetUpFailed, run_pip, say
 
 BUILD = Path(fast.RECORDS) / "build"
 
@@ -104,9 +105,18 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
     return Entry(cache_folder() / name)
 
 
+def needs_build(version: str, backend: Backend, recipes: Sequence[Recipe]) -> bool:
+    """Return True if the first recipe that is not known to crash has no wheel yet."""
+    entries = ((recipe, entry_for(version, backend, recipe)) for recipe in recipes)
+    for recipe, entry in entries:
+        if not entry.has_crashed:
+            return not (entry.wheel or _finished(_place(backend, recipe)))
+    return False
+
+
 def build(version: str, backend: Backend, recipe: Recipe) -> Path:
     """Build the wheel, continuing an interrupted build, and return its path."""
-    place = BUILD / f"{backend.name}-{recipe.name}".replace(" ", "-").lower()
+    place = _place(backend, recipe)
     if not _finished(place):
         _compile(version, backend, recipe, place)
     wheel = _finished(place)
@@ -115,20 +125,24 @@ def build(version: str, backend: Backend, recipe: Recipe) -> Path:
     return wheel
 
 
+def _place(backend: Backend, recipe: Recipe) -> Path:
+    """Return the folder of an unfinished build."""
+    return BUILD / f"{backend.name}-{recipe.name}".replace(" ", "-").lower()
+
+
 def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> None:
-    if not has_compiler():
-        command = how_to_get_a_compiler()
-        raise SetUpFailed(
-            f"building llama.cpp needs a C++ compiler: {command}, then run this again"
-        )
+    BUILD.mkdir(parents=True, exist_ok=True)
+    if lack := lack_of_compilers(BUILD):
+        raise SetUpFailed(f"{lack}, then run this again")
     jobs = num_jobs(backend)
-    say(_announcement(backend, recipe, jobs))
+    steps = BuildSteps(place / "steps")
+    say(_announcement(backend, recipe, jobs, steps.share_left))
     root = source(version)
     shutil.rmtree(root / "llama_cpp" / "lib", ignore_errors=True)  # built by another recipe
     options = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
     folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(root))
     environment = build_environment(recipe, backend, jobs, os.environ)
-    run_pip("wheel", *options, *folders, environment=environment)
+    run_pip("wheel", *options, *folders, environment=environment, steps=steps)
 
 
 def forget_build() -> None:
@@ -136,12 +150,19 @@ def forget_build() -> None:
     shutil.rmtree(BUILD, ignore_errors=True)
 
 
-def _announcement(backend: Backend, recipe: Recipe, jobs: int) -> str:
+def _announcement(backend: Backend, recipe: Recipe, jobs: int, share_left: float = 1) -> str:
+    """Return what is built and how long that takes, the part that is done already left out."""
+    verb = (
+        "building" if share_left == 1 else f"continuing at {100 * (1 - share_left):.0f} % to build"
+    )
     kind = {"CPU": "this CPU"}.get(backend.name, backend.name)
     how = "" if recipe.name == "native" else f", {recipe.name}"
-    minutes = max(1, round(backend.core_minutes / jobs))
+    minutes = max(1, round(backend.core_minutes * share_left / jobs))
+    cores = "one free core" if jobs == 1 else f"{jobs} free cores"
+    if jobs < num_cores():
+        cores += ", for lack of memory"
     unit = "minute" if minutes == 1 else "minutes"
-    return f"building llama.cpp for {kind}{how} (about {minutes} {unit}, once)"
+    return f"{verb} llama.cpp for {kind}{how} (about {minutes} {unit} on {cores}, once)"
 
 
 def source(version: str) -> Path:

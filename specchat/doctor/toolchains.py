@@ -34,6 +34,15 @@ TOOLKITS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The commands that install each backend's build tools, by family of distributions."""
+MANAGERS = {
+    "apt-get": "debian",
+    "dnf": "fedora",
+    "zypper": "suse",
+    "pacman": "arch",
+    "apk": "alpine",
+    "brew": "homebrew",
+}
+"""The family of distributions that a package manager belongs to."""
 HEADERS = Path(__file__).with_name("include")
 """Has a header that fills gaps in Vulkan headers older than ggml expects."""
 WITHOUT_AMX = ("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16")
@@ -42,17 +51,27 @@ CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 
 
 def distribution() -> list[str]:
-    """Return the ids of this Linux distribution and those it derives from; none elsewhere."""
+    """Return the ids of this Linux distribution and those it derives from.
+
+    The families whose package managers are found come last, for systems that name none.
+    """
+    managers = [family for name, family in MANAGERS.items() if shutil.which(name)]
     try:
         release = platform.freedesktop_os_release()
     except OSError:
-        return []
-    return re.findall(r"[a-z]+", f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".lower())
+        return managers
+    ids = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".lower()
+    return [*re.findall(r"[a-z]+", ids), *managers]
 
 
 def command_for(families: Iterable[str], commands: Mapping[str, str]) -> str:
-    """Return the command for the first family that has one; "" if none has."""
-    return next((commands[family] for family in families if family in commands), "")
+    """Return the command for the first family that has one; "" if none has.
+
+    In a container, whose user is root and which has no sudo, it goes without.
+    """
+    found = next((commands[family] for family in families if family in commands), "")
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return found.removeprefix("sudo ") if is_root and not shutil.which("sudo") else found
 
 
 def find_nvcc() -> str:

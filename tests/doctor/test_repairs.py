@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -107,8 +108,13 @@ def test_a_toolkit_that_is_missing_comes_first(
     release = {"ID": "ubuntu", "ID_LIKE": "debian"}
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
 
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert toolkit_command("CUDA") == "sudo apt install nvidia-cuda-toolkit"
     assert rebuild("CUDA")[0] == "sudo apt install nvidia-cuda-toolkit"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)  # root of a container without sudo
+    assert toolkit_command("CUDA") == "apt install nvidia-cuda-toolkit"
+    monkeypatch.setattr(shutil, "which", {"sudo": "/sudo"}.get)
+    assert toolkit_command("CUDA") == "sudo apt install nvidia-cuda-toolkit"
     release.update(ID="void", ID_LIKE="")
     assert toolkit_command("CUDA") == "# install the compiler for CUDA (nvcc)"
 

@@ -1,8 +1,11 @@
 """The set-up of a clone, from outside: what it runs, prints and leaves, and how it ends."""
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -367,10 +370,69 @@ def test_an_interrupted_set_up_leaves_nothing_running(
     while left := processes_of(clone):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    if number is signal.SIGINT:
-        assert errors.endswith("interrupted; the next call continues from here\n")
+    said = "interrupted" if number is signal.SIGINT else "terminated"
+    assert errors.endswith(f"specchat: {said}; the next call continues from here\n")
     assert clone.call().returncode == 0
     assert len(clone.calls("pip download")) == 1
+
+
+def test_what_a_killed_set_up_left_running_is_ended(clone: Clone) -> None:
+    """It would hold the lock to its own end; the next call says so, ends it and goes on."""
+    clone.plan("pip wheel", {"seconds": 600})
+    with clone.start() as child:
+        wait_for(clone, "pip wheel")
+        child.kill()
+        child.communicate()
+    (left,) = processes_of(clone)
+    done = clone.call()
+
+    assert done.returncode == 0, done.stderr
+    said = "stopping what a set-up that was killed left running"
+    assert f"specchat: {said}\n" in done.stderr
+    assert not is_running(left)
+    assert [call.kind for call in clone.calls()].count("pip download") == 1
+
+
+def test_a_set_up_that_waits_goes_on_when_the_other_one_is_killed(clone: Clone) -> None:
+    """It waited for the process, and then ends what that has left."""
+    clone.plan("pip wheel", {"seconds": 600})
+    with clone.start() as first:
+        wait_for(clone, "pip wheel")
+        with clone.start() as second:
+            for line in second.stderr or []:
+                if "waiting for another set-up" in line:
+                    break
+            first.kill()
+            _, errors = second.communicate(timeout=60)
+    assert second.returncode == 0, errors
+    assert "stopping what a set-up that was killed left running" in errors
+
+
+@pytest.mark.parametrize("change", ["upgraded", "removed"])
+def test_an_interpreter_that_is_not_the_same_any_more_makes_another_environment(
+    clone: Clone, change: str
+) -> None:
+    """After an upgrade of the system its packages are in a folder of another version."""
+    ready(clone)
+    python = clone.venv / "bin" / "python"
+    moved = clone.folder / "python3.old"
+    python.rename(moved)
+    python.symlink_to(moved)
+    assert clone.call().returncode == 0  # another path alone changes nothing
+    before = len(clone.calls("pip install"))
+    assert before == 3
+    moved.unlink()
+    if change == "upgraded":
+        newer = clone.folder / "python3.new"
+        newer.write_text('#!/bin/sh\necho "No module named specchat" >&2\nexit 1\n')
+        newer.chmod(0o755)
+        python.unlink()
+        python.symlink_to(newer)
+    done = clone.call()
+
+    assert done.returncode == 0
+    assert "creating a Python" in done.stderr
+    assert len(clone.calls("pip install")) == 6
 
 
 # --- messages to the user -----------------------------------------------------------------------
@@ -409,6 +471,19 @@ def test_a_command_that_fails_is_one_line_with_the_next_step(
     assert "Traceback" not in done.stderr
 
 
+WITHOUT_RELEASE = """
+def freedesktop_os_release():
+    raise OSError
+
+def machine():
+    return "x86_64"
+
+def python_version():
+    return "3.11"
+"""
+"""A module `platform` of a system that does not name itself."""
+SYSTEM_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin") or sys.executable
+"""A Python that other users can run."""
 LLAMA = "/x/llama_cpp_python"
 OTHER_RELEASE = "is not a wheel of llama-cpp-python 0.3.36: name another wheel"
 
@@ -445,22 +520,115 @@ def test_a_set_up_that_cannot_go_on_says_why(
 @pytest.mark.parametrize(
     ("lacking", "says"),
     [
-        ("c++", "building llama.cpp needs a C++ compiler: "),
-        ("venv", "venv module (Debian, Ubuntu: "),
+        ("cc", "building llama.cpp needs a C compiler: {command}, then run this again"),
+        ("c++", "building llama.cpp needs a C++ compiler: {command}, then run this again"),
+        ("headers", "c++ cannot compile C++ programs (tried.cpp:2: fatal error: thread: No such"),
     ],
 )
-def test_what_the_set_up_needs_is_named_before_any_download(
-    clone: Clone, lacking: str, says: str
+@pytest.mark.parametrize(("manager", "command"), [("apk", "apk add g++"), ("dnf", "gcc-c++")])
+def test_what_a_build_needs_is_named_first(
+    clone: Clone, lacking: str, says: str, manager: str, command: str
 ) -> None:
-    """A compiler, and Python's venv, which Debian has in a package of its own."""
-    if lacking == "c++":
-        (clone.tools / "c++").unlink()
+    """Before anything is made or fetched, with the command of the system's package manager."""
+    clone.tool(manager)
+    if lacking == "headers":
+        (clone.tools / "c++").write_text(
+            '#!/bin/sh\necho "tried.cpp:2: fatal error: thread: No such file" >&2\nexit 1'
+        )
     else:
-        (clone.folder / "plan venv").write_text("Error: ensurepip is not available")
+        (clone.tools / lacking).unlink()
+    release = clone.folder / "modules" / "platform.py"
+    release.write_text(WITHOUT_RELEASE)
     done = clone.call()
     assert done.returncode == 1
-    assert says in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert says.partition("{")[0] in line
+    assert command in line
+    assert clone.calls() == []
+    assert not (clone.venv / "bin").exists()
+    clone.tool("c++" if lacking == "headers" else lacking)
+    assert clone.call().returncode == 0
+
+
+def test_a_cached_wheel_needs_no_compiler(clone: Clone) -> None:
+    """Nor does one that is named, or a compiler's own variable that is wrong."""
+    ready(clone)
+    other = clone.another()
+    for name in ("cc", "c++"):
+        (other.tools / name).unlink()
+    ready(other)
+    named = clone.call(CXX="/no/compiler", SPECCHAT_BACKEND="vulkan")
+    assert named.returncode == 1
+    assert "CXX names /no/compiler, which is not installed: correct or unset it" in named.stderr
+
+
+def test_a_missing_venv_module_is_named_before_any_download(clone: Clone) -> None:
+    """Debian has it in a package of its own."""
+    (clone.folder / "plan venv").write_text("Error: ensurepip is not available")
+    done = clone.call()
+    assert done.returncode == 1
+    assert "venv module (Debian, Ubuntu: " in done.stderr
     assert clone.calls("pip download") == []
+
+
+@pytest.mark.parametrize("home", ["", "relative/folder"])
+def test_without_a_home_folder_nothing_is_begun(clone: Clone, home: str) -> None:
+    """Specchat keeps its files there; with one the next call goes on."""
+    done = clone.call(HOME=home)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no home folder: set HOME to a folder that you can write to" in done.stderr
+    assert clone.calls() == []
+    assert clone.call().returncode == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be another user")
+def test_a_user_whom_the_system_does_not_know_needs_home(clone: Clone) -> None:
+    """As in a container that runs as any number; a traceback came from the search for a home."""
+    open_for_others(clone.folder)
+    environment = clone.environment()
+    del environment["HOME"]
+    command = [SYSTEM_PYTHON, str(clone.root / "scripts" / "specchat")]
+    done = subprocess.run(
+        command,
+        env=environment,
+        user=12345,
+        group=12345,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("specchat: no home folder: set HOME")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be another user")
+def test_a_folder_that_cannot_be_written_is_named(clone: Clone) -> None:
+    """With what to do about it."""
+    open_for_others(clone.folder)
+    command = [SYSTEM_PYTHON, str(clone.root / "scripts" / "specchat")]
+    done = subprocess.run(
+        command,
+        env=clone.environment(),
+        user=12345,
+        group=12345,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        f"set-up failed: {clone.venv}: Permission denied; make {clone.root} writable" in done.stderr
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def open_for_others(folder: Path) -> None:
+    """Let other users read a folder of a test, and enter those above it."""
+    for each in folder.parents:
+        if str(each).startswith(tempfile.gettempdir()) and each != Path(tempfile.gettempdir()):
+            each.chmod(each.stat().st_mode | 0o055)
+    folder.chmod(0o755)
 
 
 def test_an_error_of_the_system_is_one_line(clone: Clone) -> None:
@@ -469,16 +637,7 @@ def test_an_error_of_the_system_is_one_line(clone: Clone) -> None:
     done = clone.call()
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "Not a directory" in done.stderr
-
-
-def test_a_missing_compiler_is_reported_before_any_download(clone: Clone) -> None:
-    """A build that cannot start is refused at once."""
-    (clone.tools / "c++").unlink()
-    done = clone.call()
-    assert done.returncode == 1
-    assert "building llama.cpp needs a C++ compiler: " in done.stderr
-    assert clone.calls("pip download") == []
+    assert "Not a directory; remove " in done.stderr
 
 
 # --- the checks ---------------------------------------------------------------------------------

@@ -22,12 +22,28 @@ from scripts.setup_env import (
     stages,
     wheels,
 )
+from scripts.setup_env import machine as machine_facts
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
+from specchat import control_groups
 from specchat.doctor import toolchains
 
 ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")
+NEW_SYNTAX = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Nonlocal, ast.Starred)
+"""What Python 2 cannot read, besides annotations and arguments by name alone."""
+
+
+def old_pythons() -> list[Path]:
+    """Return the Pythons of this machine that are older than 3.11."""
+    found = [shutil.which(f"python{version}") for version in ("2", "2.7", "3.6", "3.8", "3.10")]
+    versions = Path.home() / ".pyenv" / "versions"
+    pyenv = [*versions.glob("2.*/bin/python"), *versions.glob("3.[0-9].*/bin/python")]
+    paths = [Path(each) for each in found if each and ".pyenv" not in each]
+    return [*paths, *pyenv, *versions.glob("3.10.*/bin/python")]
+
+
+OLD_PYTHONS = old_pythons()
 VERSION = "0.3.36"
 
 
@@ -63,6 +79,7 @@ class Machine:
         monkeypatch.setattr(backends, "has_nvidia_gpu", lambda: bool(self.tools["nvidia-smi"]))
         release = {"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}
         monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
         for name in ("VULKAN_SDK", "CMAKE_ARGS", "SPECCHAT_BACKEND"):
             monkeypatch.delenv(name, raising=False)
 
@@ -183,20 +200,93 @@ def test_a_source_without_a_place_for_the_switch_is_left_as_it_is(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("jobs", "text"), [(1, "this CPU (about 7 minutes, once)"), (16, "(about 1 minute, once)")]
+    ("jobs", "share_left", "text"),
+    [
+        (1, 1.0, "building llama.cpp for this CPU (about 7 minutes on one free core, once)"),
+        (2, 1.0, "building llama.cpp for this CPU (about 4 minutes on 2 free cores, once)"),
+        (16, 1.0, "(about 1 minute on 16 free cores, for lack of memory, once)"),
+        (2, 0.32, "continuing at 68 % to build llama.cpp for this CPU (about 1 minute on 2 free"),
+    ],
 )
-def test_the_build_says_how_long_it_takes(jobs: int, text: str) -> None:
-    """The message before the build names the device and the minutes it takes on these cores."""
-    assert text in wheels._announcement(CPU, NATIVE, jobs)
+def test_the_build_says_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, jobs: int, share_left: float, text: str
+) -> None:
+    """Before it begins: the device, the cores, and the minutes for what is left to do."""
+    monkeypatch.setattr(wheels, "num_cores", lambda: 32 if jobs == 16 else jobs)
+    assert text in wheels._announcement(CPU, NATIVE, jobs, share_left)
 
 
-def test_progress_is_read_from_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The build's own counter is shown as a percentage."""
+def test_progress_continues_where_a_build_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ninja counts what is left; the percentage is of all steps, the time of this run's pace."""
     monkeypatch.setattr(running, "LOG", tmp_path / "setup.log")
-    running.LOG.write_text("[1/80] first\n[20/80] second\n")
-    assert running._progress(83, 0) == "1:23 elapsed, 25 %"
+    assert running._progress(5, 0, None) == "0:05 elapsed"
+    first = running.BuildSteps(tmp_path / "build" / "steps")
     running.LOG.write_text("nothing yet")
-    assert running._progress(5, 0) == "0:05 elapsed"
+    assert running._progress(5, 0, first) == "0:05 elapsed"
+    running.LOG.write_text("[1/140] first\n[95/140] second\n[2/2] of a build inside it\n")
+    assert running._progress(183, 0, first) == "3:03 elapsed, 67 %, about 1 min left"
+
+    again = running.BuildSteps(tmp_path / "build" / "steps")
+    assert again.share_left == pytest.approx(45 / 140)
+    running.LOG.write_text("[1/45] third\n")
+    assert running._progress(83, 0, again) == "1:23 elapsed, 68 %"
+    running.LOG.write_text("[15/45] fourth\n")
+    assert running._progress(240, 0, again) == "4:00 elapsed, 78 %, about 8 min left"
+    running.LOG.write_text("[1/150] another release\n")
+    assert running._progress(83, 0, again) == "1:23 elapsed, 0 %"
+
+
+@pytest.mark.parametrize("damage", ["", "no numbers", "0 0", "-3 5", "1", "\0"])
+def test_a_damaged_count_of_steps_is_ignored(tmp_path: Path, damage: str) -> None:
+    """The build counts from the beginning."""
+    path = tmp_path / "steps"
+    path.write_text(damage)
+    assert running.BuildSteps(path).share_left == 1
+
+
+# --- cores and memory ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("available_gib", "limit_gib", "quota", "jobs", "cuda_jobs"),
+    [
+        (64, "max", "max", 8, 8),
+        (7, "max", "max", 7, 2),
+        (64, "2", "max", 2, 1),
+        (64, "max", "2.5", 3, 3),
+    ],
+)
+def test_as_many_files_are_compiled_at_once_as_cores_and_memory_allow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    available_gib: int,
+    limit_gib: str,
+    quota: str,
+    jobs: int,
+    cuda_jobs: int,
+) -> None:
+    """A compiler takes a gigabyte for the largest files; the limits of a container count."""
+    limit = limit_gib if limit_gib == "max" else str(int(limit_gib) << 30)
+    share = quota if quota == "max" else str(int(float(quota) * 100_000))
+    for name, text in {
+        "meminfo": f"MemTotal: 1 kB\nMemAvailable:  {available_gib << 20} kB\n",
+        "membership": "0::/box\n",
+        "box/memory.max": limit,
+        "box/memory.current": "0",
+        "box/cpu.max": f"{share} 100000",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(control_groups, "CGROUPS", tmp_path)
+    monkeypatch.setattr(control_groups, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(machine_facts, "MEMORY_FILE", str(tmp_path / "meminfo"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert machine_facts.num_jobs(CPU) == jobs
+    assert machine_facts.num_jobs(Backend("CUDA")) == cuda_jobs
 
 
 # --- what the set-up runs on, and what it installs ----------------------------------------------
@@ -204,12 +294,47 @@ def test_progress_is_read_from_the_log(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_old_python_can_run_the_first_files() -> None:
     """The files that run before the version check use old syntax and only os and sys."""
-    for name in ("scripts/specchat", "scripts/test", "scripts/setup_env/fast.py"):
+    first = ("scripts/specchat", "scripts/test", "scripts/setup_env/interpreter.py")
+    for name in (*first, "scripts/setup_env/fast.py"):
         tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 7))
         imported = {
             alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names
         }
         assert imported == {"os", "sys"}
+    for name in first:  # these are for Python 2 as well
+        tree = ast.parse((ROOT / name).read_text("ascii"))
+        assert not any(isinstance(node, NEW_SYNTAX) for node in ast.walk(tree))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for each in functions:
+            assert each.returns is None
+            assert not each.args.kwonlyargs
+            assert not any(argument.annotation for argument in each.args.args)
+
+
+@pytest.mark.skipif(not OLD_PYTHONS, reason="there is no old Python here")
+@pytest.mark.parametrize("script", ["specchat", "test"])
+@pytest.mark.parametrize("old", OLD_PYTHONS, ids=str)
+def test_an_old_python_names_the_next_step_or_goes_on_with_a_newer_one(
+    tmp_path: Path, old: Path, script: str
+) -> None:
+    """In one line, with the package manager's command; a Python that is new enough takes over."""
+    command = [str(old), str(ROOT / "scripts" / script), "--version"]
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    manager, new = tmp_path / "pacman", tmp_path / "python3.13"
+    manager.touch(0o755)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"specchat: Python 3\.11 or newer was not found \(this is [23]\.\d+\.\d+\): "
+        r"sudo pacman -S python, then run this again\n",
+        done.stderr,
+    )
+
+    new.write_text('#!/bin/sh\n[ "$1" = -c ] || echo "goes on with $*"\n')
+    new.chmod(0o755)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"goes on with {command[1]} --version\n"
 
 
 def test_the_set_up_runs_before_any_package_is_installed() -> None:
