@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
-from specchat.catalogue.draft_choice import Draft, find_derived_draft, find_drafts
+from specchat.catalogue.draft_choice import OTHER_VOCABULARY, Draft, find_derived_draft, find_drafts
 from specchat.catalogue.pairs import (
     Pair,
     file_of,
@@ -300,10 +300,11 @@ def show_connecting(stage: Stage, share: float) -> bool:
 
 @contextmanager
 def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
-    """Load a pair as `loading_of` says, and report any fallback."""
+    """Load a pair as `loading_of` says, and report any fallback that was not reported yet."""
     with ProcessEngine(loading_of(arguments, pair, drafter), show_loading) as engine:
+        is_said = OTHER_VOCABULARY in pair.description  # when the draft was found
         for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
-            if notice:
+            if notice and not (is_said and OTHER_VOCABULARY in notice):
                 say(notice)
         yield engine
 

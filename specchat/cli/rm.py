@@ -8,11 +8,13 @@ from specchat.catalogue.local_models import LocalModel, find_derived
 from specchat.catalogue.model_lookup import find_installed
 from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove, user_of
-from specchat.cli.terminal import DONE, FAILED, confirm, say
+from specchat.cli.terminal import DONE, FAILED, confirm, require_terminal, say
 from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.names import looks_like_name, parse
 from specchat.hub.references import Reference
 from specchat.wording import size_text
+
+OTHERWISE = "--yes deletes without asking"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,6 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     if derived := find_derived(arguments.name):
         return _delete(arguments, derived)
     removal = plan_removal(arguments.name, _references(arguments.name))
+    if removal.deleted:
+        _require_answer(arguments)
     for reference, user in removal.kept:
         say(f"keeping {reference}, which {user} needs too")
     if not removal.deleted:
@@ -29,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ModelNotFound(f"nothing to delete for {arguments.name}: {reason}")
     with locked(removal):
         for reference in removal.deleted:
-            say(f"deleting {reference}")
+            say(f"{'deleting' if arguments.yes else 'to delete:'} {reference}")
         size = size_text(removal.num_bytes)
         question = f"delete {size} from the cache that specchat shares with other programs?"
         if not _confirmed(arguments, question):
@@ -41,11 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    say(f"removing the saved pair {arguments.name}; its files stay")
+    _require_answer(arguments)
+    say(f"the files of the saved pair {arguments.name} stay")
     if not _confirmed(arguments, f"remove {arguments.name} from {own_catalogue_path()}?"):
         say("nothing was changed")
         return FAILED
     drop_pair(own_catalogue_path(), arguments.name)
+    say(f"removed the saved pair {arguments.name}")
     return DONE
 
 
@@ -71,5 +77,11 @@ def _references(name: str) -> Sequence[Reference]:
     return references
 
 
+def _require_answer(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption if the question cannot be asked, before anything is announced."""
+    if not arguments.yes:
+        require_terminal(OTHERWISE)
+
+
 def _confirmed(arguments: argparse.Namespace, question: str) -> bool:
-    return arguments.yes or confirm(question, otherwise="--yes deletes without asking")
+    return arguments.yes or confirm(question, otherwise=OTHERWISE)

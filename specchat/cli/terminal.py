@@ -28,8 +28,7 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
 
     Raises InvalidOption without a terminal; `otherwise` says how to avoid the question.
     """
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption(f"cannot ask for confirmation without a terminal: {otherwise}")
+    require_terminal(otherwise)
     choices = "[Y/n]" if default else "[y/N]"
     print(f"{in_one_line(question)} {choices} ", end="", file=sys.stderr, flush=True)
     try:
@@ -38,6 +37,12 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
         print(file=sys.stderr)  # so that the shell prompt starts on a new line
         raise
     return answer.strip().lower() in {"y", "yes"} or (default and answer.isspace())
+
+
+def require_terminal(otherwise: str) -> None:
+    """Raise InvalidOption if there is no terminal to answer a question on."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise InvalidOption(f"cannot ask for confirmation without a terminal: {otherwise}")
 
 
 def press(question: str) -> str:

@@ -6,15 +6,16 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import specchat
-from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
-from specchat.catalogue.pairs import load_pairs
+from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
+from specchat.catalogue.local_models import find_local_models
+from specchat.catalogue.pairs import Pair, load_pairs
 from specchat.doctor import Finding
 from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
@@ -105,16 +106,25 @@ def check_settings() -> Finding:
 
 
 def check_catalogue() -> Finding:
-    """Check the catalogues, report all mistakes, and show which pairs are installed."""
+    """Check the catalogues, report all mistakes, and show what is installed."""
     try:
         mistakes, pairs = read_catalogue().mistakes, load_pairs()
     except SpecchatError as error:
         return Finding("catalogue", "problem", str(error), reinstall())
     if mistakes:
         return Finding("catalogue", "problem", "\n".join(mistakes), _fix_own_catalogue())
-    own = ", ".join(name for name in pairs if name != "demo")
+    own = ", ".join(name for name in pairs if name != DEMO)
+    count = _num_other_files(pairs.values())
+    others = f"{count} model{'s' * (count > 1)} of no pair" if count else ""
+    installed = " and ".join(filter(None, [own, others]))
     demo_only = "only the demo pair is installed: `specchat list` shows others"
-    return Finding("catalogue", "ok", f"installed: {own}" if own else demo_only)
+    return Finding("catalogue", "ok", f"installed: {installed}" if installed else demo_only)
+
+
+def _num_other_files(pairs: Iterable[Pair]) -> int:
+    """Return how many models are here that no pair uses, such as files pulled by name."""
+    used = {path.resolve() for pair in pairs for path in (pair.target, pair.draft) if path}
+    return sum(model.path.resolve() not in used for model in find_local_models())
 
 
 def check_network() -> Finding:

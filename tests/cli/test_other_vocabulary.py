@@ -52,5 +52,7 @@ def test_it_is_found_beside_the_target_and_used(
     words = ["ask", "hello", "--raw", "--target", str(files[0]), *FAST, "--draft-length", "3"]
     done = run(*words, "--drafter", "model", "--json")
     assert done.returncode == 0
-    assert f"draft: {shown}" in done.stderr.decode()
+    said = done.stderr.decode()
+    assert f"draft: {shown}" in said
+    assert said.count("another vocabulary") == 1
     assert json.loads(done.stdout)["stats"]["drafted"] > 0

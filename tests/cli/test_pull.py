@@ -458,6 +458,25 @@ def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> No
     assert list(cache_root().glob("models--*")) == []
 
 
+def test_without_a_terminal_nothing_is_announced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only why nothing is deleted; with one, what the question is about."""
+    main(["pull", "one"])
+    main(["pull", "two"])
+    for terminal, code in ((io.StringIO("y\n"), 2), (Terminal("n\n"), 1)):
+        monkeypatch.setattr(sys, "stdin", terminal)
+        capsys.readouterr()
+        assert main(["rm", "one"]) == code
+        message = capsys.readouterr().err.splitlines()
+        refused = ["specchat: cannot ask for confirmation without a terminal: --yes deletes"]
+        listed = [f"keeping {DRAFT}, which pair two needs too", f"to delete: {FILE}"]
+        wanted = refused if code == 2 else listed
+        assert [line[: len(each)] for line, each in zip(message, wanted, strict=False)] == wanted
+        assert len(message) == (1 if code == 2 else 3)
+        assert row(capsys, "one")["here"]
+
+
 def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

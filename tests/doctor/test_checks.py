@@ -15,8 +15,10 @@ import pytest
 
 from conftest import WriteModel
 from hub_server import HubServer
+from local_folders import put_in_hub
 from specchat import control_groups
 from specchat.catalogue.catalogue_file import own_catalogue_path
+from specchat.catalogue.pairs import save_pair
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.llama import child_process
@@ -216,6 +218,21 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
 
     assert (finding.state, len(finding.detail.splitlines())) == ("problem", 3)
     assert finding.fix == (f"nano {own}", f"mv {own} {own}.old  # or go without it")
+
+
+def test_models_outside_the_catalogue_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: WriteModel
+) -> None:
+    """Those pulled by name, and other programs'; a pair's own files are not counted twice."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    assert machine.check_catalogue().detail.startswith("only the demo pair is installed")
+    cache = tmp_path / "HF_HUB_CACHE"
+    first = put_in_hub(cache, "org/one", "one.gguf", tiny("llama").read_bytes())
+    assert machine.check_catalogue().detail == "installed: 1 model of no pair"
+    put_in_hub(cache, "org/two", "two.gguf", tiny("llama").read_bytes())
+    save_pair("mine", first, None)
+    assert machine.check_catalogue().detail == "installed: mine and 1 model of no pair"
 
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
