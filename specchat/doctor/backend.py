@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.doctor import Finding
-from specchat.doctor.repairs import WITHOUT_AMX, rebuild, reinstall, wanted_version
+from specchat.doctor.repairs import (
+    WITHOUT_AMX,
+    library_commands,
+    rebuild,
+    reinstall,
+    wanted_version,
+)
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.doctor.toolchains import distribution
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
@@ -34,9 +40,10 @@ def check_build(answer: ChildResult[BuildReport]) -> Finding:
     """Check that llama.cpp loads, and that its version is the one specchat needs."""
     name = "llama.cpp"
     if not answer.report:
-        how = f"it crashes ({answer.death})" if answer.death else answer.error
-        detail = f"llama-cpp-python cannot be loaded: {how}"
-        return Finding(name, "problem", detail, rebuild(environment=_flags(answer)))
+        how = f"it crashes ({answer.death})" if answer.death else _reason(answer)
+        detail = how if "llama" in how else f"llama-cpp-python cannot be loaded: {how}"
+        fix = library_commands(how) or rebuild(environment=_flags(answer))
+        return Finding(name, "problem", detail, fix)
     version, wanted = answer.report.version, wanted_version()
     if wanted and not re.match(rf"{re.escape(wanted)}(?!\d)", version):
         detail = f"llama-cpp-python {version} is installed, specchat needs {wanted}"
@@ -44,7 +51,8 @@ def check_build(answer: ChildResult[BuildReport]) -> Finding:
     backends = " and ".join(answer.report.backends)
     used = [each for each in NOTABLE_INSTRUCTIONS if f" {each} = 1" in answer.report.system]
     using = f" ({', '.join(used)})" if used else ""
-    detail = f"llama-cpp-python {version}, built for {backends}{using}"
+    chosen = f", its CPU library {answer.report.variant}" if answer.report.variant else ""
+    detail = f"llama-cpp-python {version}, built for {backends}{chosen}{using}"
     if not answer.report.can_run_heads:
         fix = rebuild(_backend_of(answer.report))
         return Finding(name, "warning", f"{detail}; it cannot run prediction heads", fix)
@@ -85,6 +93,8 @@ def check_offload(
     report = build.report
     if not report:
         return Finding(OFFLOAD, "problem", "not tested: llama.cpp cannot be loaded", rebuild())
+    if not report.can_offload and report.not_loaded and gpus:
+        return _not_loaded(report, gpus[0])
     if not report.can_offload:
         return _not_compiled_in(gpus)
     found = gpus_of(report.devices)
@@ -103,6 +113,23 @@ def _exactness(report: ProbeReport) -> str:
     if not report.exact_draft:
         return "no draft is verified with the bits of plain decoding"
     return f"--exact on verifies drafts up to {report.exact_draft} with the bits of plain decoding"
+
+
+def _not_loaded(report: BuildReport, gpu: Device) -> Finding:
+    """Explain why the backends that come with llama.cpp are not used."""
+    reasons = "; ".join(
+        f"{_own_name(name)} cannot be loaded: {why}" for name, why in report.not_loaded.items()
+    )
+    if gpu.backend not in map(_own_name, report.not_loaded):
+        reasons += f"; {gpu.label} needs {gpu.backend}"
+    fix = library_commands(reasons) or rebuild(gpu.backend)
+    return Finding(OFFLOAD, "problem", reasons, fix)
+
+
+def _own_name(backend: str) -> str:
+    """Return our name for the backend of a library."""
+    names = {each.lower(): name for each, name in GPU_BACKENDS.items()}
+    return names.get(backend.lower(), backend)
 
 
 def _not_compiled_in(gpus: Sequence[Device]) -> Finding:
@@ -140,7 +167,12 @@ def _backend_of(report: BuildReport) -> str:
 
 
 def _failure(answer: ChildResult[ProbeReport]) -> str:
-    return f"crashes ({answer.death})" if answer.death else f"fails: {answer.error}"
+    return f"crashes ({answer.death})" if answer.death else f"fails: {_reason(answer)}"
+
+
+def _reason(answer: ChildResult[BuildReport] | ChildResult[ProbeReport]) -> str:
+    """Return an error without the advice to run the command that is running."""
+    return answer.error.partition(": `specchat doctor`")[0]
 
 
 def _flags(answer: ChildResult[BuildReport] | ChildResult[ProbeReport]) -> dict[str, str]:

@@ -14,6 +14,20 @@ LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_AMX = {name: " ".join(toolchains.WITHOUT_AMX) for name in ("CFLAGS", "CXXFLAGS")}
 """Variables that disable instructions which some virtual machines report but do not support."""
+LIBRARIES = {
+    "libgomp.so.1": {
+        "debian": "sudo apt install libgomp1",
+        "fedora": "sudo dnf install libgomp",
+        "suse": "sudo zypper install libgomp1",
+        "arch": "sudo pacman -S gcc-libs",
+    },
+    "libvulkan.so.1": {
+        "debian": "sudo apt install libvulkan1 mesa-vulkan-drivers",
+        "fedora": "sudo dnf install vulkan-loader mesa-vulkan-drivers",
+        "arch": "sudo pacman -S vulkan-icd-loader",
+    },
+}
+"""The commands that install libraries which prebuilt wheels need, by family of distributions."""
 
 
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -38,6 +52,15 @@ def reinstall() -> tuple[str, ...]:
     if _is_clone():
         return (f"git -C {_quoted(str(ROOT))} checkout -- specchat",)
     return (_install_command("specchat", "--no-deps"),)
+
+
+def library_commands(reason: str) -> tuple[str, ...]:
+    """Return the command that installs the library that a reason says is missing, if known."""
+    for name, commands in LIBRARIES.items():
+        if name in reason and "cannot open shared object file" in reason:
+            command = toolchains.command_for(toolchains.distribution(), commands)
+            return (command or f"# install {name}",)
+    return ()
 
 
 def toolkit_command(backend: str) -> str:

@@ -42,6 +42,9 @@ JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer than this to exit is killed."""
 OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
+BAD_ADDRESS = ("SIGSEGV", "SIGBUS", "an access violation")
+"""How a process may end if the build uses AMX on a virtual machine that reports it in vain."""
+IF_AGAIN = "if it crashes again, `specchat doctor` tests the build and prints how to repair it"
 KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
 """How a process ends if the system kills it for lack of memory."""
 POLL_SECONDS = 0.25
@@ -347,6 +350,8 @@ class ProcessEngine(Engine):
         advice = _advice(self._loading, has_log=not assertion)
         if how.endswith(ILLEGAL_INSTRUCTION):
             advice = OTHER_CPU
+        elif how.endswith(BAD_ADDRESS) and not _may_be_on_gpus(self._loading):
+            advice = f"{advice}; {IF_AGAIN}"
         elif how in KILLED and not self._is_killed:
             if "lack of memory" not in how:
                 how = f"{how}, probably because memory ran out"

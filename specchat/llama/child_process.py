@@ -4,10 +4,12 @@ Imports neither llama.cpp nor anything else that is slow to import.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +26,8 @@ WINDOWS_EXCEPTIONS = {
     0xC0000017: "a lack of memory",
     0xC000012D: "a lack of memory",
 }
+OWN_ERROR = re.compile(r"^(error|specchat\.errors\.\w+): ")
+"""What comes before the message of an error of specchat's, printed or raised while importing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,10 @@ class BuildReport:
     devices: tuple[Device, ...]
     can_run_heads: bool = True
     can_use_workers: bool = True
+    variant: str = ""
+    """Which of its libraries for CPUs is used, empty in a build for one CPU."""
+    not_loaded: Mapping[str, str] = field(default_factory=dict)
+    """Backends that come with the build but cannot be loaded, each with the system's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,4 +124,4 @@ def death_of(code: int) -> str:
 def last_line(output: bytes) -> str:
     """Return the last line of an error output, which usually gives the reason."""
     lines = output.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
-    return lines[-1].strip().removeprefix("error: ")[:300]
+    return OWN_ERROR.sub("", lines[-1].strip())[:300]

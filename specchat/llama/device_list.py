@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from llama_cpp._ctypes_extensions import load_shared_library
-
 from specchat.llama.library import start
-from specchat.llama.rpc_library import library_folder
+from specchat.llama.native_libraries import ggml_library
 from specchat.planning.device import Device, DeviceKind, gpus_of
 from specchat.planning.host_resources import available_bytes
 
@@ -97,7 +95,8 @@ def call_backend(name: str, result: Any, *arguments: Any) -> Any:
 
 def _call(library: str, name: str, result: Any, *arguments: Any) -> Any:
     """Call a function of ggml's backends; `result` is the C type that it returns."""
-    loaded = load_shared_library(library, library_folder())
+    start()
+    loaded: Any = ggml_library(library)
     function = loaded[f"ggml_backend_{name}"]
     function.restype = result
     return function(*arguments)

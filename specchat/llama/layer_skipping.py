@@ -8,17 +8,14 @@ import ctypes
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
-
-import llama_cpp
-from llama_cpp._ctypes_extensions import load_shared_library
 
 from specchat.decoding.distribution import Logits
 from specchat.errors import SpecchatError
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
+from specchat.llama.native_libraries import ggml_library
 from specchat.planning.context_shape import ModelOptions
 
 OUTPUT = "l_out-{}"
@@ -108,7 +105,7 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
             _read(tensor, self._input, 0, size)
 
 
-_library = load_shared_library("ggml-base", Path(str(llama_cpp.__file__)).parent / "lib")
+_library: Any = ggml_library("ggml-base")
 _name_of, _size_of = _library.ggml_get_name, _library.ggml_nbytes
 _read, _write = _library.ggml_backend_tensor_get, _library.ggml_backend_tensor_set
 _name_of.argtypes, _name_of.restype = [ctypes.c_void_p], ctypes.c_char_p

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-import llama_cpp
-
+from specchat.llama import native_libraries
 from specchat.logs import open_log
 
-api = llama_cpp.llama_cpp
+api = native_libraries.api
 DEBUG, WARNING, ERROR, CONTINUED = 1, 3, 4, 5
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
 """glibc's numbers of these options."""
@@ -57,6 +56,7 @@ def start() -> None:
         if _log.descriptor < 0:
             _log.descriptor = open_log("llama.log")
             api.llama_log_set(_log.callback, None)
+            native_libraries.load_backends()
             api.llama_backend_init()
 
 
@@ -67,13 +67,16 @@ def listen(listener: Callable[[bytes], None]) -> None:
 
 def version() -> str:
     """Return the version of llama-cpp-python, which fixes that of llama.cpp."""
-    return str(llama_cpp.__version__)
+    return native_libraries.version()
 
 
 def build() -> str:
     """Return the version and the features of the build; equal texts mean equal bits."""
+    start()
+    variant = native_libraries.variant()
     system = api.llama_print_system_info() or b""
-    return f"{version()}: {system.decode('utf-8', 'replace').strip()}"
+    text = system.decode("utf-8", "replace").strip()
+    return f"{version()} ({variant}): {text}" if variant else f"{version()}: {text}"
 
 
 def last_errors() -> list[str]:

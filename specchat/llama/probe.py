@@ -21,6 +21,7 @@ from specchat.llama.device_list import all_backends, all_devices
 from specchat.llama.hidden_states import can_read_hidden_states, can_read_layer_inputs
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
+from specchat.llama.native_libraries import variant, why_not_loaded
 from specchat.llama.rpc_library import find_rpc
 from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
@@ -42,11 +43,13 @@ def describe_build() -> BuildReport:
     return BuildReport(
         version=version(),
         system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),
+        variant=variant(),
         can_offload=bool(gpus_of(devices)),
         backends=tuple(each for each in all_backends() if each != RPC),
         devices=devices,
         can_use_workers=find_rpc() is not None,
         can_run_heads=can_read_hidden_states and can_read_layer_inputs,
+        not_loaded=why_not_loaded(),
     )
 
 

@@ -2,18 +2,13 @@
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import llama_cpp
-from llama_cpp._ctypes_extensions import load_shared_library
-
 from specchat.errors import WorkerUnavailable
-from specchat.llama.library import api
+from specchat.llama.library import start
+from specchat.llama.native_libraries import backend_library, ggml_library
 
 Handle = ctypes.c_void_p
 AbortCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -35,28 +30,14 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 @cache
 def find_rpc() -> ctypes.CDLL | None:
     """Return a library with the functions, None if llama.cpp was built without them."""
+    start()
+    library = backend_library("rpc")
     for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(_library("ggml-rpc"), f"ggml_backend_{name}", None)
+        function = getattr(library, f"ggml_backend_{name}", None)
         if function is None:
             return None
         function.restype, function.argtypes = result, arguments
-    return _library("ggml-rpc")
-
-
-@cache
-def _library(name: str) -> ctypes.CDLL | None:
-    """Return what holds a library of ggml's, None if there is none.
-
-    That is llama.cpp's own, with all it depends on, where the system searches these, too: loading
-    the file of that name loads a second copy, because wheels have no links.
-    """
-    own: ctypes.CDLL = api._lib  # noqa: SLF001  # there is no public handle
-    if sys.platform != "win32":
-        return own
-    with suppress(OSError, RuntimeError):
-        loaded: ctypes.CDLL = load_shared_library(name, library_folder())
-        return loaded
-    return None
+    return library
 
 
 def require_rpc() -> ctypes.CDLL:
@@ -64,11 +45,6 @@ def require_rpc() -> ctypes.CDLL:
     if (library := find_rpc()) is None:
         raise WorkerUnavailable(NO_RPC)
     return library
-
-
-def library_folder() -> Path:
-    """Return the folder of llama.cpp's libraries."""
-    return Path(str(llama_cpp.__file__)).parent / "lib"
 
 
 _callbacks: list[object] = []
@@ -83,7 +59,7 @@ def on_abort(act: Callable[[bytes], None]) -> None:
         act(message or b"")
 
     callback = AbortCallback(call)
-    set_callback: Any = getattr(_library("ggml-base"), "ggml_set_abort_callback", None)
+    set_callback: Any = getattr(ggml_library("ggml-base"), "ggml_set_abort_callback", None)
     if set_callback is None:  # then the end of the process is not explained
         return
     _callbacks.append(callback)

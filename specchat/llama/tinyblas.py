@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from specchat.llama.device_list import has_gpus
-from specchat.llama.library import api
+from specchat.llama.library import api, start
+from specchat.llama.native_libraries import backend_library
 from specchat.options.declarations import LONGEST_DRAFT
 
 
@@ -55,7 +56,8 @@ def longest_without() -> int:
 
 def _columns() -> ctypes.c_int | None:
     """Return the variable; None in a build without it."""
+    start()
     try:
-        return ctypes.c_int.in_dll(api._lib, "specchat_min_columns")  # noqa: SLF001  # there is no public handle
+        return ctypes.c_int.in_dll(backend_library("cpu"), "specchat_min_columns")
     except ValueError:
         return None

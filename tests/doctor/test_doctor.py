@@ -139,7 +139,7 @@ def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
 
     assert code == 1
     assert findings["llama.cpp"]["detail"] == (
-        "llama-cpp-python cannot be loaded: RuntimeError: libcudart.so.12: cannot open"
+        "llama.cpp cannot be loaded (libcudart.so.12: cannot open)"
     )
     assert findings["GPU offload"]["state"] == "problem"
 
