@@ -38,7 +38,7 @@ OF_PACKAGES = (
 )
 """The same, and CUDA's libraries if they come as Python packages."""
 BACKENDS = {
-    "cpu": Backend("CPU", (NEIGHBOURS,), core_minutes=25),
+    "cpu": Backend("CPU", (NEIGHBOURS,), core_minutes=11),
     "vulkan": Backend("Vulkan", (NEIGHBOURS, DEFINITIONS["Vulkan"]), core_minutes=45),
     "cuda": Backend("CUDA", (OF_PACKAGES, DEFINITIONS["CUDA"]), core_minutes=240),
 }

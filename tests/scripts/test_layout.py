@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS, TESTS = ROOT / "scripts", ROOT / "tests"
-FOLDERS = ("measure", "check", "lab")
+FOLDERS = ("measure", "check", "lab", "packaging")
 SHARED = ("scripts.support", "scripts.setup_env")
 DEMO = SCRIPTS / "lab" / "demo"
 """One program of several modules."""
