@@ -84,6 +84,8 @@ class HubServer:
         """Whether it sends on to the storage; otherwise it has the bytes itself."""
         self.has_api = True
         """Whether it lists the files and the commits of a repository."""
+        self.root = ""
+        """The path behind which it lies."""
         self.tokens: set[str] | None = None
         """Where set, a token that is not in it is refused."""
         self.refusal = {"X-Error-Message": "Invalid credentials in Authorization header"}
@@ -239,7 +241,8 @@ class _HubHandler(_Handler):
         if fault.status:
             self.answer(fault.status, {}, b"{}", fault)
             return
-        names = urlsplit(self.path).path.lstrip("/").split("/")
+        path = urlsplit(self.path).path.removeprefix(self.hub.root)
+        names = path.lstrip("/").split("/")
         repository, revision, file = "/".join(names[:2]), unquote(names[3]), "/".join(names[4:])
         if repository not in self.hub.branches:
             self.answer(401, {"X-Error-Code": "RepoNotFound"})
@@ -300,6 +303,7 @@ class _HubHandler(_Handler):
         self.answer(200, {"Content-Type": "application/json"}, json.dumps(found).encode())
 
     def _send_on(self, commit: str, content: bytes, file: str, fault: Fault) -> None:
+        path = urlsplit(self.path).path.removeprefix(self.hub.root)
         if file in self.hub.small:  # kept in git itself, not in the storage
             head = f"blob {len(content)}\0".encode()
             etag = hashlib.sha1(head + content).hexdigest()  # noqa: S324 -- as git does
@@ -315,7 +319,7 @@ class _HubHandler(_Handler):
             "X-Linked-Size": str(len(content)),
             "X-Linked-ETag": self.hub.tag.format(sha256),
             "ETag": f'"{commit}"',
-            "Location": f"{self.hub.storage}{urlsplit(self.path).path}?signed=1",
+            "Location": f"{self.hub.storage}{path}?signed=1",
         }
         self.answer(302, headers, b"", fault)
 
@@ -335,8 +339,9 @@ class _StorageHandler(_Handler):
             self.answer(fault.status, {}, b"", fault)
             return
         names = self.path.partition("?")[0].lstrip("/").split("/")
-        file = unquote("/".join(names[4:]))
-        content = self.hub.files["/".join(names[:2]), unquote(names[3]), file]
+        repository, revision = "/".join(names[:2]), unquote(names[3])
+        commit = self.hub.branches[repository] if revision == "main" else revision
+        content = self.hub.files[repository, commit, unquote("/".join(names[4:]))]
         if fault.flipped is not None:
             at = fault.flipped
             content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]

@@ -57,5 +57,5 @@ def _load(context: ssl.SSLContext, path: str, *, is_folder: bool) -> None:
     if not any(folder.is_dir() for folder in folders):
         raise ValueError("no such folder")
     if not any(HASHED.fullmatch(name) for name in names):
-        raise ValueError(f"no certificates under hashed names (`openssl rehash {path}` makes them)")
+        raise ValueError("no certificates under hashed names (run `openssl rehash` on it)")
     context.load_verify_locations(capath=path)

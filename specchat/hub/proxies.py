@@ -75,7 +75,8 @@ def find_proxy(url: str) -> Proxy | None:
     """Return the proxy for a URL; None if there is none, or if the URL leads to this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if is_loopback(host) or _is_excepted(host, parts.port):
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if is_loopback(host) or _is_excepted(host, port):
         return None
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
         text = _value(name)
@@ -116,14 +117,14 @@ def _of_system(scheme: str, host: str) -> Proxy | None:
     return Proxy(SYSTEM, text) if text else None
 
 
-def _is_excepted(host: str, port: int | None) -> bool:
+def _is_excepted(host: str, port: int) -> bool:
     """Return True for a host that NO_PROXY names: itself, its domain, its network, or all."""
     host = host.lower().rstrip(".")
     entries = filter(None, re.split(r"[\s,]+", _value("no_proxy")[1].lower()))
     return any(_excepts(entry, host, port) for entry in entries)
 
 
-def _excepts(entry: str, host: str, port: int | None) -> bool:
+def _excepts(entry: str, host: str, port: int) -> bool:
     name, has_port, asked = entry.rpartition(":")
     if has_port and asked.isdigit() and (name.endswith("]") or ":" not in name):
         return asked == str(port) and _excepts(name, host, port)
