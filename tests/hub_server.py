@@ -41,6 +41,9 @@ class Fault:
     gate: threading.Event | None = None
     """Until this is set, the second half of a slow answer comes byte by byte."""
 
+    body: bytes | None = None
+    """What comes in place of the body."""
+
     knows_ranges: bool = True
     more: bytes = b""
     times: int = 1
@@ -182,6 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         """Send an answer, as far as the fault lets it."""
         fault = fault or Fault("")
+        body = body if fault.body is None else fault.body
         headers = {"Content-Length": str(len(body)), **headers, **fault.headers}
         left_out = self.hub.left_out
         headers = {name: text for name, text in headers.items() if name.lower() not in left_out}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from specchat.errors import InvalidOption
+from specchat.hub.proxies import Proxy, find_proxy
 from specchat.loopback import is_loopback
 from specchat.options.declarations import ServerOptions
 
@@ -62,16 +63,9 @@ def is_key(text: str) -> bool:
     return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
-def proxy_for(address: ServerAddress) -> str | None:
+def proxy_for(address: ServerAddress) -> Proxy | None:
     """Return the proxy that the environment names for a server; none leads to this machine."""
-    if address.is_here:
-        return None
-    from urllib.request import getproxies, proxy_bypass  # slow to import
-
-    if proxy_bypass(address.host):
-        return None
-    proxies = getproxies()
-    return proxies.get(address.base.partition(":")[0]) or proxies.get("all")
+    return None if address.is_here else find_proxy(address.base)
 
 
 def parse_address(text: str) -> ServerAddress:

@@ -26,6 +26,8 @@ from specchat.connection.server_errors import (
     unusable,
 )
 from specchat.errors import ServerFailed, SpecchatError
+from specchat.hub.certificates import trusted_context
+from specchat.hub.proxies import NetworkMisconfigured
 from specchat.keep_alive import keep_alive_options
 
 if TYPE_CHECKING:  # slow to import
@@ -122,14 +124,18 @@ class HttpSession:
             if address.key:
                 headers["Authorization"] = f"Bearer {address.key}"
             options = None if address.unix_path else keep_alive_options(may_read_late=True)
+            has_tls = not address.base.startswith("http:")  # loading certificates takes long
+            proxy = proxy_for(address)
             try:
                 transport = httpx2.AsyncHTTPTransport(
-                    verify=not address.base.startswith("http:"),  # loading certificates takes long
+                    verify=trusted_context() if has_tls else False,
                     uds=address.unix_path or None,
-                    proxy=proxy_for(address),
+                    proxy=proxy.checked() if proxy else None,
                     socket_options=options,
                     retries=1,  # of connecting alone
                 )
+            except NetworkMisconfigured as error:
+                raise ServerFailed(str(error)) from None
             except (ValueError, ImportError, OSError) as error:
                 raise unusable(error, address) from None
             timeout = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specchat.chat.safe_text import in_one_line
 from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
-from specchat.hub.references import without_password
+from specchat.hub.hub_errors import refused_by_proxy
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -50,11 +50,11 @@ def unreachable(
     import httpx2
 
     where, why, proxy = address.shown, _reason(error), proxy_for(address)
-    by_proxy = f" through the proxy {in_one_line(without_password(proxy))}" if proxy else ""
+    by_proxy = f" through the proxy {in_one_line(proxy.shown)}" if proxy else ""
     if isinstance(error, httpx2.SSEError):
         text = f"{where} sent an event that is too large: see the server's log"
     elif isinstance(error, httpx2.ProxyError):
-        text = f"the proxy on the way to {where} refused ({why}): check HTTP_PROXY and NO_PROXY"
+        text = f"{refused_by_proxy(proxy, why)}, on the way to {where}"
     elif _has_cause(error, ssl.SSLCertVerificationError):
         text = (
             f"the certificate of {where} is not trusted ({why}): set SSL_CERT_FILE to the file of"
@@ -94,8 +94,8 @@ def unusable(error: Exception, address: ServerAddress) -> ServerFailed:
     proxy = proxy_for(address)
     if proxy:
         return ServerFailed(
-            f"the proxy {in_one_line(without_password(proxy))} on the way to {address.shown}"
-            f" cannot be used ({_reason(error)}): set HTTP_PROXY to http://HOST:PORT, or NO_PROXY"
+            f"the proxy {in_one_line(proxy.shown)} on the way to {address.shown} cannot be used"
+            f" ({_reason(error)}): set {proxy.variable} to http://HOST:PORT, or NO_PROXY"
         )
     return ServerFailed(f"{address.shown} cannot be tried: {_reason(error)}: check SSL_CERT_FILE")
 

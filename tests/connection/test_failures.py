@@ -278,13 +278,12 @@ def test_a_proxy_is_never_on_the_way_to_this_machine(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("proxy", "reason"),
     [
-        ("socks5://127.0.0.1:9", "cannot be used"),
-        ("127.0.0.1:9", "cannot be used"),
-        ("ftp://127.0.0.1:9", "cannot be used"),
+        ("127.0.0.1:9", "cannot be reached through the proxy 127.0.0.1:9 (http_proxy)"),
+        ("ftp://127.0.0.1:9", "http_proxy is ftp://127.0.0.1:9, which specchat cannot use as a"),
         ("http://127.0.0.1:9", "cannot be reached through the proxy http://127.0.0.1:9"),
-        ("http://127.0.0.1:99999", "proxy"),
+        ("http://127.0.0.1:99999", "http_proxy is http://127.0.0.1:99999, which specchat cannot"),
         ("http://me:secret@127.0.0.1:9", "through the proxy http://127.0.0.1:9"),
-        ("socks9://me:secret@127.0.0.1:9", "the proxy socks9://127.0.0.1:9"),
+        ("socks9://me:secret@127.0.0.1:9", "http_proxy is socks9://127.0.0.1:9, which specchat"),
     ],
 )
 def test_a_proxy_that_does_not_work_is_named(
@@ -297,6 +296,26 @@ def test_a_proxy_that_does_not_work_is_named(
         ConnectedEngine(parse_address("http://gpu.example:8000"))
     assert "\n" not in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_socks_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable is named, and the package."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "socksio" or None)
+    monkeypatch.setenv("all_proxy", "socks5://me:secret@127.0.0.1:9")
+    monkeypatch.delenv("http_proxy", raising=False)
+    monkeypatch.delenv("HTTP_PROXY", raising=False)
+    with pytest.raises(
+        ServerFailed, match=r"^all_proxy is socks5://127.*pip install socksio"
+    ) as raised:
+        ConnectedEngine(parse_address("http://gpu.example:8000"))
+    assert "secret" not in str(raised.value)
+
+
+def test_a_variable_that_names_no_certificates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its path, before anything is sent."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(ServerFailed, match=r"^SSL_CERT_FILE is /nowhere.pem: no such file"):
+        ConnectedEngine(parse_address("https://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(

