@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from specchat.installation import missing_package
 from specchat.private_files import FOLDERS, make_private
 
 INTERNAL_LOG = "specchat.log"
@@ -64,5 +65,7 @@ def log_internal_error(error: BaseException, name: str = INTERNAL_LOG) -> str:
     lines = "".join(traceback.format_exception(error))
     with os.fdopen(open_log(name), "w", encoding="utf-8", errors="backslashreplace") as log:
         log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{lines}\n")
+    if lack := missing_package(error):
+        return lack
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     return f"internal error (please report): {summary}; details in {log_path(name)}"

@@ -18,6 +18,7 @@ COPIED = (
     "pyproject.toml",
     "specchat/__init__.py",
     "specchat/control_groups.py",
+    "specchat/installation.py",
     "specchat/doctor",
     "scripts",
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from scripts.setup_env import fast
 from scripts.setup_env.machine import lack_of_compilers
 from scripts.setup_env.running import SetUpFailed
+from specchat.installation import NO_HOME, has_home
 
 ENVIRONMENT_BYTES = 300 << 20
 """What the environment takes, and pip's temporary files besides."""
@@ -21,12 +22,8 @@ AGAIN = "then run this again"
 
 def require_home() -> None:
     """Raise SetUpFailed unless this user has a home folder: specchat keeps its files there."""
-    try:
-        has_home = os.environ.get("HOME") != "" and Path.home().is_absolute()
-    except RuntimeError:  # no HOME, and no entry in the system's list of users
-        has_home = False
-    if not has_home:
-        raise SetUpFailed(f"no home folder: set HOME to a folder that you can write to, {AGAIN}")
+    if not has_home():
+        raise SetUpFailed(NO_HOME)
 
 
 def require_machine(*, has_environment: bool, builds: bool) -> None:

@@ -4,6 +4,7 @@ Data goes to stdout and everything else to stderr; the user never sees a traceba
 package loads neither llama.cpp nor Textual.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from specchat.cli.arguments import parse, run
 from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, USAGE_ERROR, say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
+from specchat.installation import NO_HOME, has_home, missing_package
 
 __all__ = ["main"]
 
@@ -20,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         _prepare_streams()
-        code = run(parse(arguments))
+        code = _run(parse(arguments))
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
@@ -38,10 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("SPECCHAT_DEBUG"):  # developers get the traceback
             raise
-        from specchat.logs import log_internal_error  # imported here because only errors need it
-
-        return _fail(log_internal_error(error))
+        return _fail(missing_package(error) or _log(error))
     return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not has_home():
+        raise SpecchatError(NO_HOME)
+    return run(arguments)
 
 
 def _prepare_streams() -> None:
@@ -51,6 +57,12 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+def _log(error: Exception) -> str:
+    from specchat.logs import log_internal_error  # it needs packages, and only errors need it
+
+    return log_internal_error(error)
 
 
 def _fail(message: str, code: int = FAILED) -> int:

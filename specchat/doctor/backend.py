@@ -10,6 +10,7 @@ from specchat.doctor.repairs import (
     library_commands,
     rebuild,
     reinstall,
+    restore,
     wanted_version,
 )
 from specchat.doctor.system_gpus import has_driverless_nvidia
@@ -20,6 +21,9 @@ from specchat.wording import size_text
 
 NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
 """CPU instruction sets that make a build noticeably faster."""
+
+NO_MODULE = re.compile(r"No module named '(\w+)")
+"""The error of a package that is missing from the environment."""
 
 MODEL = Path(__file__).resolve().parents[1] / "catalogue" / "demo" / "target.gguf"
 BAD_INSTRUCTIONS = {"SIGILL", "SIGSEGV", "SIGBUS", "an illegal instruction", "an access violation"}
@@ -42,6 +46,9 @@ def check_build(answer: ChildResult[BuildReport]) -> Finding:
     if not answer.report:
         how = f"it crashes ({answer.death})" if answer.death else _reason(answer)
         detail = how if "llama" in how else f"llama-cpp-python cannot be loaded: {how}"
+        missing = NO_MODULE.search(answer.error)
+        if missing and missing[1] != "llama_cpp":
+            return Finding(name, "problem", detail, restore(missing[1]))
         fix = library_commands(how) or rebuild(environment=_flags(answer))
         return Finding(name, "problem", detail, fix)
     version, wanted = answer.report.version, wanted_version()

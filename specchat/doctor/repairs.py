@@ -63,6 +63,13 @@ def library_commands(reason: str) -> tuple[str, ...]:
     return ()
 
 
+def restore(package: str) -> tuple[str, ...]:
+    """Return the commands that bring a missing package back."""
+    if _is_clone():  # without the stamp, the set-up script makes its environment again
+        return _rerun_set_up({}, "venv")
+    return (_install_command(package),)
+
+
 def toolkit_command(backend: str) -> str:
     """Return the command that installs a backend's compiler; empty if it is already installed."""
     compiler = toolchains.COMPILERS.get(backend)
@@ -83,9 +90,9 @@ def wanted_version() -> str:
     return requirement.partition(">=")[2].partition(",")[0]
 
 
-def _rerun_set_up(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the commands that make a clone's set-up script rebuild llama.cpp."""
-    stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", "llama")]
+def _rerun_set_up(environment: Mapping[str, str], stage: str = "llama") -> tuple[str, ...]:
+    """Return the commands that make a clone's set-up script repeat a stage, such as the build."""
+    stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", stage)]
     doctor = [str(ROOT / "scripts" / "specchat"), "doctor"]
     if sys.platform == "win32":
         forget = f"Remove-Item {', '.join(map(_quoted, stamps))}"

@@ -113,7 +113,7 @@ def test_a_toolkit_that_is_missing_comes_first(
     assert rebuild("CUDA")[0] == "sudo apt install nvidia-cuda-toolkit"
     monkeypatch.setattr(os, "geteuid", lambda: 0)  # root of a container without sudo
     assert toolkit_command("CUDA") == "apt install nvidia-cuda-toolkit"
-    monkeypatch.setattr(shutil, "which", {"sudo": "/sudo"}.get)
+    monkeypatch.setattr(shutil, "which", lambda name, **_: name if name == "sudo" else None)
     assert toolkit_command("CUDA") == "sudo apt install nvidia-cuda-toolkit"
     release.update(ID="void", ID_LIKE="")
     assert toolkit_command("CUDA") == "# install the compiler for CUDA (nvcc)"
