@@ -86,6 +86,9 @@ if os.path.exists(plan):
     json.dump(steps, open(plan, "w"))
 if not step.get("code"):
     leave()
+if "occupies" in step:
+    shutil.rmtree(step["occupies"])
+    open(step["occupies"], "w").close()
 if "output" in step:
     print(step["output"], flush=True)
 elif kind == "specchat":
@@ -176,7 +179,10 @@ class Clone:
         self._write(self.tools / name, script)
 
     def plan(self, kind: str, *steps: dict[str, Any]) -> None:
-        """Say how the next calls of a kind go: their exit `code`, `output` and `seconds`."""
+        """Say how the next calls of a kind go: their exit `code`, `output` and `seconds`.
+
+        A step that `occupies` a folder puts a file in its place.
+        """
         (self.folder / f"plan {kind}").write_text(json.dumps(steps))
 
     def environment(self, **variables: str) -> dict[str, str]:

@@ -262,7 +262,7 @@ def install_first_that_runs(
         entry = wheels.entry_for(version, backend, recipe)
         if entry.has_crashed:
             continue
-        wheel = entry.wheel or entry.keep(build(version, backend, recipe))
+        wheel = entry.wheel or _kept(entry, build(version, backend, recipe))
         (install or _install_wheel)(wheel)
         if _passes(probe or _probe, backend):
             return recipe
@@ -272,6 +272,15 @@ def install_first_that_runs(
         f"llama.cpp crashes however it is built: please report this with {LOG};"
         f" remove {wheels.cache_folder()} to try again"
     )
+
+
+def _kept(entry: wheels.Entry, wheel: Path) -> Path:
+    """Return the wheel in the cache, or where it was built if the cache has no room for it."""
+    try:
+        return entry.keep(wheel)
+    except OSError as failure:
+        say(f"{entry.folder} cannot keep what was built ({failure.strerror})")
+        return wheel
 
 
 def _passes(probe: Probe, backend: Backend) -> bool:

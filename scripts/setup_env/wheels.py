@@ -55,11 +55,14 @@ class Entry:
         return self.folder / "crashed"
 
     def keep(self, wheel: Path) -> Path:
-        """Copy a wheel into the cache in one step and return its path."""
+        """Copy a wheel into the cache in one step and return its path. Raises OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         half = self.folder / "half-copied"
-        shutil.copyfile(wheel, half)
-        return half.replace(self.folder / wheel.name)
+        try:
+            shutil.copyfile(wheel, half)
+            return half.replace(self.folder / wheel.name)
+        finally:
+            half.unlink(missing_ok=True)
 
     def mark_crashed(self) -> None:
         """Replace the wheel by a mark that it crashes on this machine."""

@@ -146,6 +146,18 @@ def test_a_wheel_that_runs_is_cached_for_the_next_clone(clone: Clone) -> None:
     assert [call.kind for call in other.calls()] == [*["pip install"] * 3, "probe", "specchat"]
 
 
+def test_a_wheel_that_the_cache_cannot_keep_is_installed_all_the_same(clone: Clone) -> None:
+    """After minutes of building; one line says so."""
+    wheels = clone.folder / "cache" / "specchat" / "wheels"
+    clone.plan("pip wheel", {"occupies": str(wheels)})
+    done = clone.call()
+
+    assert done.returncode == 0
+    assert f"specchat: {wheels}/0.3.36-cpu-native-" in done.stderr
+    assert "cannot keep what was built (Not a directory)\n" in done.stderr
+    assert clone.calls("pip install")[-1].words[-1].startswith(str(clone.records / "build"))
+
+
 # --- choosing a backend or a wheel --------------------------------------------------------------
 
 
