@@ -15,7 +15,7 @@ from specchat.installation import NO_HOME, has_home
 
 ENVIRONMENT_BYTES = 300 << 20
 """What the environment takes, and pip's temporary files besides."""
-BUILD_BYTES = 600 << 20
+BUILD_BYTES = 450 << 20
 """What the source and the objects of a build take at most."""
 AGAIN = "then run this again"
 

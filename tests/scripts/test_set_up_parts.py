@@ -25,6 +25,7 @@ from scripts.setup_env import (
 from scripts.setup_env import machine as machine_facts
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
+from scripts.support.broken_machine import old_pythons
 from specchat import control_groups
 from specchat.doctor import toolchains
 
@@ -32,16 +33,6 @@ ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")
 NEW_SYNTAX = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Nonlocal, ast.Starred)
 """What Python 2 cannot read, besides annotations and arguments by name alone."""
-
-
-def old_pythons() -> list[Path]:
-    """Return the Pythons of this machine that are older than 3.11."""
-    found = [shutil.which(f"python{version}") for version in ("2", "2.7", "3.6", "3.8", "3.10")]
-    versions = Path.home() / ".pyenv" / "versions"
-    pyenv = [*versions.glob("2.*/bin/python"), *versions.glob("3.[0-9].*/bin/python")]
-    paths = [Path(each) for each in found if each and ".pyenv" not in each]
-    return [*paths, *pyenv, *versions.glob("3.10.*/bin/python")]
-
 
 OLD_PYTHONS = old_pythons()
 VERSION = "0.3.36"
