@@ -1,6 +1,6 @@
 """Set specchat up, and run it, on machines that lack something: one line each, and it heals.
 
-    python scripts/check/check_broken_machines.py [--only WORD] [--list] [--wheels FOLDER]
+    python scripts/check/check_broken_machines.py [--only WORD ...] [--list] [--wheels FOLDER]
 
 Each machine is broken in one way: no compiler, no network, no home folder, a full disk, a damaged
 environment, a killed set-up. What specchat prints must be one line that names the thing and the
@@ -165,7 +165,10 @@ def no_c_compiler(world: World) -> str:
 def without_tool(world: World, left: str, says: str) -> str:
     """Set up with one compiler only, and then with both; return what was printed first."""
     world.fresh()
-    variables = {"PATH": path_with(world, left, "apt-get", "sh"), "XDG_CACHE_HOME": NO_CACHE}
+    variables = {
+        "PATH": path_with(world, left, "apt-get", "sh", "as", "ld"),
+        "XDG_CACHE_HOME": NO_CACHE,
+    }
     begun = time.monotonic()
     line = world.fails(says, variables=variables)
     if time.monotonic() - begun > 10 or (world.clone / ".venv" / "bin").exists():
@@ -377,14 +380,11 @@ def no_temporary_folder(world: World) -> str:
 
 @machine(needs_root=True)
 def full_temporary(world: World) -> str:
-    """Temporary files on a disk that is full."""
+    """Temporary files on a disk that is too small."""
     world.fresh()
-    with mounted(world.folder / "small", "size=1m", "mode=777") as disk:
-        filling = fill(disk)
-        line = world.fails(
-            r"no space left on the disk \(0 MB free in .*small\)", variables={"TMPDIR": str(disk)}
-        )
-        filling.unlink()
+    says = r"no space left on the disk \(\d MB free in .*small\)"
+    with mounted(world.folder / "small", "size=3m", "mode=777") as disk:
+        line = world.fails(says, variables={"TMPDIR": str(disk)})
     world.answers()
     return line
 
@@ -597,19 +597,24 @@ def main() -> int:
     """Go through the machines and print a line for each; return 1 if one fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--only", default="", metavar="WORD", help="machines with this in their name"
+        "--only", nargs="+", default=[""], metavar="WORD", help="machines with this in their name"
     )
     parser.add_argument("--list", action="store_true", help="print the machines' names")
     usual = wheels.cache_folder()
     parser.add_argument("--wheels", type=Path, default=usual, help="the folder of cached wheels")
     arguments = parser.parse_args()
-    chosen = {name: made for name, made in MACHINES.items() if arguments.only in name.lower()}
+    chosen = {
+        name: made
+        for name, made in MACHINES.items()
+        if any(word.lower() in name.lower() for word in arguments.only)
+    }
     if arguments.list:
         print("\n".join(chosen))
         return 0
     if IS_ROOT and not os.environ.get(OWN_MOUNTS):  # what is mounted ends with this process
         os.environ[OWN_MOUNTS] = "1"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])  # noqa: S606
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the folder is removed then, too
     failed = 0
     with temporary_world(arguments.wheels) as world:
         for name, made in chosen.items():

@@ -40,7 +40,7 @@ NEXT_STEPS = (
 )
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 FREE_SPACE = "free some disk space, then run this again"
-LITTLE_SPACE = 20 << 20
+LITTLE_SPACE = 4 << 20
 """With less room than this, a command that failed probably failed for lack of it, in bytes."""
 VENV_PACKAGE = "sudo apt install python3-venv"
 

@@ -23,8 +23,8 @@ STRANGER = 12345
 """A user whom the system does not know."""
 SECONDS = 300
 PROGRESS = re.compile(
-    r"specchat: (creating a Python|installing|continuing at|building|\d+:\d\d elapsed|stopping what"
-    r"|waiting for another|found an? )"
+    r"specchat: (creating a Python|installing|continuing at|building llama.cpp for|stopping what"
+    r"|\d+:\d\d elapsed|waiting for another|found an? )"
 )
 """The beginnings of lines that a set-up prints where nothing is wrong."""
 ANSWER = "Hello! I am the small demo model"

@@ -1,14 +1,17 @@
 """Parts of the set-up that a run on this machine cannot show: other machines, headers and pins."""
 
 import ast
+import errno
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +21,8 @@ from scripts.setup_env import (
     devices,
     exact_kernels,
     fast,
+    hints,
+    preflight,
     running,
     stages,
     wheels,
@@ -235,6 +240,69 @@ def test_a_damaged_count_of_steps_is_ignored(tmp_path: Path, damage: str) -> Non
     path = tmp_path / "steps"
     path.write_text(damage)
     assert running.BuildSteps(path).share_left == 1
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "/x")
+
+
+def test_a_full_disk_is_named_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the command says so, as pip does, or not, as `venv` does not."""
+    rooms = {tmp_path: 700 << 20, tmp_path / "small": 3 << 20}
+    (tmp_path / "small").mkdir()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=rooms[path]))
+    said = f"no space left on the disk (3 MB free in {tmp_path / 'small'}); free some disk space"
+    silent = ["Error: Command 'ensurepip' returned non-zero exit status 1."]
+    assert hints.failure_of_command(silent, rooms).startswith(said)
+    assert hints.failure_of_system(FULL, rooms).startswith(said)
+    not_made_yet = [tmp_path / "small" / "none"]
+    assert "3 MB free in" in hints.failure_of_system(FULL, not_made_yet)
+    assert "exit status 1.; run this again" in hints.failure_of_command(silent, [tmp_path])
+    told = ["OSError: [Errno 28] No space left on device"]
+    assert hints.failure_of_command(told, [tmp_path]).startswith(
+        "no space left on the disk (700 MB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "step"),
+    [
+        ("certificate verify failed: certificate is not yet valid", "set this machine's date"),
+        ("ValueError: ZIP does not support timestamps before 1980", "set this machine's date"),
+        ("certificate verify failed: unable to get local issuer", "run this again"),
+    ],
+)
+def test_a_wrong_clock_is_named(output: str, step: str) -> None:
+    """A certificate that is not valid yet, or not any more, comes from one."""
+    assert hints.next_step([f"ERROR: Could not fetch URL: {output}"]).startswith(
+        step if "date" in step else "check the network"
+    )
+
+
+def test_what_a_machine_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room on its disk, the right to run programs there, a folder for temporary files."""
+    monkeypatch.setattr(fast, "RECORDS", str(tmp_path))
+    monkeypatch.setattr(preflight, "lack_of_compilers", lambda _: "no compiler")
+    usage = SimpleNamespace(free=400 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    preflight.require_machine(has_environment=False, builds=False)
+    with pytest.raises(SetUpFailed, match="about 750 MB needed, 400 MB free; free some, then run"):
+        preflight.require_machine(has_environment=False, builds=True)
+    usage.free = 10**10
+    with pytest.raises(SetUpFailed, match="no compiler, then run this again"):
+        preflight.require_machine(has_environment=True, builds=True)
+
+    def nowhere() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    with pytest.raises(SetUpFailed, match="set TMPDIR to one that you can write to"):
+        preflight.require_machine(has_environment=True, builds=False)
+    if sys.platform == "linux":
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+        with pytest.raises(SetUpFailed, match="mounted noexec, so programs cannot run there: move"):
+            preflight.require_machine(has_environment=True, builds=False)
 
 
 # --- cores and memory ---------------------------------------------------------------------------
