@@ -124,7 +124,13 @@ def free_memory() -> int | None:
 
 
 def num_jobs(backend: Backend) -> int:
-    """Return how many files to compile at once: one per core, fewer if memory is short."""
+    """Return how many files to compile at once: one per core, fewer if memory is short.
+
+    CMake's own variable wins.
+    """
+    chosen = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "")
+    if chosen.isdecimal() and int(chosen) > 0:
+        return int(chosen)
     memory = free_memory()
     if memory is None:
         return num_cores()

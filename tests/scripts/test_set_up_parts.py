@@ -344,8 +344,11 @@ def test_as_many_files_are_compiled_at_once_as_cores_and_memory_allow(
     monkeypatch.setattr(machine_facts, "MEMORY_FILE", str(tmp_path / "meminfo"))
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.delenv("CMAKE_BUILD_PARALLEL_LEVEL", raising=False)
     assert machine_facts.num_jobs(CPU) == jobs
     assert machine_facts.num_jobs(Backend("CUDA")) == cuda_jobs
+    monkeypatch.setenv("CMAKE_BUILD_PARALLEL_LEVEL", "5")
+    assert machine_facts.num_jobs(CPU) == 5
 
 
 # --- what the set-up runs on, and what it installs ----------------------------------------------
