@@ -21,12 +21,15 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.pairs import save_pair
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
+from specchat.doctor import repairs
 from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
 from specchat.planning.device import Device
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
 IRIS = Device("", "Iris", "integrated", backend="Vulkan")
+NO_OPENMP = "libgomp.so.1: cannot open shared object file: No such file or directory"
+NO_VULKAN = "libvulkan.so.1: cannot open shared object file: No such file or directory"
 DEVICE = Device("CUDA0", "RTX 4090", "gpu", 23 * 10**9, 24 * 10**9)
 
 
@@ -56,6 +59,58 @@ def test_the_build_describes_itself() -> None:
     assert "CPU" in report.backends
     (cpu,) = [each for each in report.devices if each.kind == "cpu"]
     assert cpu.total > 0
+
+
+def test_a_build_for_any_cpu_names_the_library_it_uses() -> None:
+    """Which of several was chosen decides the speed."""
+    found = llama.check_build(build(variant="zen4", backends=("CPU",)))
+
+    assert found.state == "ok"
+    assert ", built for CPU, its CPU library zen4" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "detail", "fix"),
+    [
+        (
+            "llama-cpp-python is not installed: `specchat doctor` prints how to install it",
+            "llama-cpp-python is not installed",
+            "llama-cpp-python",
+        ),
+        (
+            f"llama.cpp cannot be loaded ({NO_OPENMP}): `specchat doctor` prints how to repair it",
+            f"llama.cpp cannot be loaded ({NO_OPENMP})",
+            "libgomp",
+        ),
+    ],
+)
+def test_a_llama_cpp_that_cannot_be_loaded_has_a_fix(
+    error: str, detail: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command installs what is missing, and the advice to call the doctor is left out."""
+    monkeypatch.setattr(repairs, "_is_clone", lambda: False)
+    found = llama.check_build(ChildResult(error=error))
+
+    assert (found.state, found.detail) == ("problem", detail)
+    assert any(fix in command for command in found.fix)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wanted", "fix"),
+    [
+        (IRIS, f"Vulkan cannot be loaded: {NO_VULKAN}", "libvulkan"),
+        (CUDA, f"Vulkan cannot be loaded: {NO_VULKAN}; RTX 4090 needs CUDA", "libvulkan"),
+    ],
+)
+def test_a_backend_that_cannot_be_loaded_is_explained(gpu: Device, wanted: str, fix: str) -> None:
+    """It comes with the wheel, and what it needs of the system is missing."""
+    answer = build(can_offload=False, not_loaded={"vulkan": NO_VULKAN})
+    found = llama.check_offload(answer, [gpu])
+
+    assert (found.state, found.detail) == ("problem", wanted)
+    assert fix in found.fix[0]
+    without = llama.check_offload(answer, [])
+    assert without.state == "ok"
 
 
 def test_another_release_of_llama_cpp_is_a_problem() -> None:

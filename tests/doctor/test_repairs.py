@@ -141,3 +141,19 @@ def test_every_command_is_good_shell(
     for command in rebuild(backend, WITHOUT_AMX):
         done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", ["libgomp.so.1", "libvulkan.so.1"])
+def test_a_missing_library_is_installed_with_the_system(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the package of its distribution; an unknown one gets the library's name."""
+    reason = f"{name}: cannot open shared object file: No such file or directory"
+    monkeypatch.setattr("specchat.doctor.toolchains.distribution", lambda: ["ubuntu", "debian"])
+    (command,) = mending.library_commands(reason)
+    assert command.startswith(f"sudo apt install {name.partition('.')[0]}")
+
+    monkeypatch.setattr("specchat.doctor.toolchains.distribution", lambda: ["plan9"])
+    assert mending.library_commands(reason) == (f"# install {name}",)
+    assert mending.library_commands("libcublas.so.12: cannot open shared object file") == ()
+    assert mending.library_commands(f"{name}: version `GOMP_6' not found") == ()
