@@ -75,8 +75,8 @@ def build() -> str:
     start()
     variant = native_libraries.variant()
     system = api.llama_print_system_info() or b""
-    text = system.decode("utf-8", "replace").strip()
-    return f"{version()} ({variant}): {text}" if variant else f"{version()}: {text}"
+    features = system.decode("utf-8", "replace").strip()
+    return f"{version()}: {variant} {features}" if variant else f"{version()}: {features}"
 
 
 def last_errors() -> list[str]:
