@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-import specchat
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
 from specchat.cli.structure_arguments import add_structure
-from specchat.cli.terminal import DONE
+from specchat.cli.terminal import DONE, print_exactly
 from specchat.errors import InvalidOption, nearest
 from specchat.options.declarations import (
     ChatOptions,
@@ -78,13 +77,23 @@ class Parser(argparse.ArgumentParser):
         raise InvalidOption(f"{message}; see {self.prog} --help")
 
 
+class _Version(argparse.Action):
+    """Prints the versions and ends; what it imports is loaded only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from specchat.cli.version import version_lines
+
+        print_exactly("\n".join(version_lines()))
+        parser.exit()
+
+
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no public name
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the parsed command line, to pass to `run`. Raises InvalidOption."""
     parser = Parser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
+    _add(parser, "--version", "show the versions and the build", action=_Version, nargs=0)
     commands = _subcommands(parser, "command")
     _add_answering(commands)
     _add_models(commands)
@@ -98,7 +107,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     completions = _command(commands, "completions", "print the completions for a shell")
     _add(completions, "shell", "the shell", metavar="SHELL", choices=["bash", "zsh", "fish"])
     completions.set_defaults(parser=parser)
-    for name in ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive"):
+    _command(commands, "update", "show how to update specchat; asks no network")
+    named = ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive", "update")
+    for name in named:
         _add_flag(commands.choices[name], "--json", JSON)
     help_text = "save this target and draft model as a pair"
     for name in ("chat", "ask", "check", "bench", "race"):

@@ -50,7 +50,7 @@ def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> 
 def reinstall() -> tuple[str, ...]:
     """Return the command that restores specchat's own files."""
     if _is_clone():
-        return (f"git -C {_quoted(str(ROOT))} checkout -- specchat",)
+        return (f"git -C {quoted(str(ROOT))} checkout -- specchat",)
     return (_install_command("specchat", "--no-deps"),)
 
 
@@ -95,8 +95,8 @@ def _rerun_set_up(environment: Mapping[str, str], stage: str = "llama") -> tuple
     stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", stage)]
     doctor = [str(ROOT / "scripts" / "specchat"), "doctor"]
     if sys.platform == "win32":
-        forget = f"Remove-Item {', '.join(map(_quoted, stamps))}"
-        return forget, _with_environment(environment, f"python {' '.join(map(_quoted, doctor))}")
+        forget = f"Remove-Item {', '.join(map(quoted, stamps))}"
+        return forget, _with_environment(environment, f"python {' '.join(map(quoted, doctor))}")
     return f"rm -f {shlex.join(stamps)}", _with_environment(environment, shlex.join(doctor))
 
 
@@ -107,7 +107,7 @@ def _install_command(package: str, *options: str) -> str:
     if importlib.util.find_spec("pip") is None:
         words = ["uv", "pip", "install", "--python", python, "--reinstall", "--no-cache"]
     call = "& " if sys.platform == "win32" else ""
-    return call + " ".join(map(_quoted, [*words, *options, package]))
+    return call + " ".join(map(quoted, [*words, *options, package]))
 
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:
@@ -116,7 +116,8 @@ def _with_environment(environment: Mapping[str, str], command: str) -> str:
     return "".join(form.format(name, value) for name, value in environment.items()) + command
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
+    """Return a word as the system's shell takes it."""
     if sys.platform == "win32":
         return f'"{word}"' if " " in word else word
     return shlex.quote(word)

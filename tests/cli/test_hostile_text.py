@@ -208,6 +208,8 @@ CASES: dict[str, Case] = {
     "bytes that are no text": named("show", "\udc9b31m\udc9d" + HOSTILE),
     # what has nothing hostile to print
     "help": Case(lambda _: ["help", "security"], lambda _: {"PAGER": "cat"}, shows_it=False),
+    "update": Case(lambda _: ["update"], shows_it=False),
+    "version": Case(lambda _: ["--version"], shows_it=False),
     "completions": Case(lambda _: ["completions", "bash"], shows_it=False),
 }
 

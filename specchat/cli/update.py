@@ -1,0 +1,18 @@
+"""`specchat update`: how to update this copy of specchat; nothing is asked of the network."""
+
+import argparse
+
+import specchat
+from specchat.cli.terminal import print_exactly, print_json, say
+from specchat.doctor.installation import find_installation
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the commands that update specchat, one a line, for the way it was installed."""
+    found = find_installation()
+    if arguments.json:
+        record = {"version": specchat.__version__, "method": found.method}
+        print_json({**record, "folder": str(found.folder), "commands": found.commands})
+        return
+    say(f"specchat {specchat.__version__}, installed from {found}; to update it:")
+    print_exactly("\n".join(found.commands))
