@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ EPILOG = (
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 CLIENTS = ("openai", "codex", "claude", "opencode", "llm", "aider")
+NARROWEST_HELP, WIDEST_HELP = 24, 100
 MANY = 10
 """A command with more options than this shows [OPTION ...] in its usage line."""
 
@@ -52,12 +54,18 @@ MEASURED = (*MODEL, *NETWORK)
 ANSWERED = (*MODEL, *sorted(DECODING.values(), key=lambda option: option.table))
 
 
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    """Return a formatter as wide as the terminal, up to the width of the documentation."""
+    columns = shutil.get_terminal_size().columns
+    return argparse.HelpFormatter(prog, width=max(NARROWEST_HELP, min(WIDEST_HELP, columns) - 2))
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises errors instead of exiting, and suggests similar options."""
 
     def __init__(self, **rules: Any) -> None:
         """Accept every negative number as a value; argparse would take -1e9 for an option."""
-        super().__init__(**rules)
+        super().__init__(**{"formatter_class": _help_formatter, **rules})
         self._negative_number_matcher = NEGATIVE_NUMBER
 
     def parse_known_args(  # type: ignore[override]  # the base class has overloads

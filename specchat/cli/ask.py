@@ -27,7 +27,16 @@ from specchat.cli.model_arguments import (
     with_known_think,
 )
 from specchat.cli.structure_arguments import data_of, structure_of, why_not_valid
-from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, press, print_json, say, show_line
+from specchat.cli.terminal import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    has_colours,
+    press,
+    print_json,
+    say,
+    show_line,
+)
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
@@ -155,10 +164,9 @@ class AnswerPainter:
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Colour accepted draft tokens if asked; underline them if NO_COLOR is set."""
         self._is_terminal = sys.stdout.isatty()
-        has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        mark = GREEN if has_colours else UNDERLINED
-        self._mark = mark if arguments.show_drafts and self._is_terminal else ""
-        self._frame = (DIM, PLAIN) if has_colours else THINKING
+        mark = GREEN if has_colours() else UNDERLINED if self._is_terminal else ""
+        self._mark = mark if arguments.show_drafts else ""
+        self._frame = (DIM, PLAIN) if has_colours(sys.stderr) else THINKING
         self._tags_reasoning = arguments.show_reasoning and not self._is_terminal
         self.hides_reasoning = not (self._is_terminal or self._tags_reasoning)
         self._shows_reasoning = self._is_terminal and sys.stderr.isatty()

@@ -1,7 +1,6 @@
 """`specchat doctor`: check this machine and show how to fix what is wrong."""
 
 import argparse
-import os
 import shutil
 import sys
 import textwrap
@@ -12,7 +11,7 @@ from dataclasses import asdict
 
 from specchat import __version__
 from specchat.chat.safe_text import harmless
-from specchat.cli.terminal import DONE, FAILED, print_json, show_line
+from specchat.cli.terminal import DONE, FAILED, has_colours, print_json, show_line
 from specchat.doctor import Finding, backend, host
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.doctor.worker_checks import check_worker
@@ -110,5 +109,4 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def _coloured(text: str, colour: str) -> str:
-    is_plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
-    return text if is_plain else f"{colour}{text}{PLAIN}"
+    return f"{colour}{text}{PLAIN}" if has_colours() else text

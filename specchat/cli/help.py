@@ -10,7 +10,9 @@ from specchat.cli.terminal import table_lines
 from specchat.docs import read, topics
 
 WIDEST = 100
-USAGE = "Read a topic with specchat help TOPIC, a command's options with specchat COMMAND --help."
+USAGE = """\
+Read a topic with specchat help TOPIC.
+Read a command's options with specchat COMMAND --help."""
 TOPIC_LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.md(?:#[\w-]+)?\)")
 
 

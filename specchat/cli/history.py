@@ -11,7 +11,14 @@ from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.export import EXPORTS, as_json, date_text, write_export
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
-from specchat.cli.terminal import confirm, print_exactly, print_result, say, table_lines
+from specchat.cli.terminal import (
+    confirm,
+    has_colours,
+    print_exactly,
+    print_result,
+    say,
+    table_lines,
+)
 from specchat.errors import InvalidOption
 from specchat.wording import positions_text
 
@@ -85,8 +92,7 @@ def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
     """Return the lines to print for a message; reasoning only if requested."""
     lines = [""]
     if message.reasoning and with_reasoning:
-        is_plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
-        heading = "Reasoning:" if is_plain else f"{FAINT}Reasoning:{PLAIN}"
+        heading = f"{FAINT}Reasoning:{PLAIN}" if has_colours() else "Reasoning:"
         lines += [heading, harmless(message.reasoning), ""]
     lines.append(f"{NAMES[message.role]}:")
     if text := with_attachments(message.text, message.attachments):

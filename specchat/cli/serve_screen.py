@@ -25,9 +25,10 @@ from specchat.cli.serve_picture import (
     request_line,
     totals_line,
 )
+from specchat.cli.terminal import has_colours
 
 if TYPE_CHECKING:
-    from specchat.server.service import Progress, Service
+from specchat.server.service import Progress, Service
 
 SECONDS = 0.25
 """Between two pictures."""
@@ -70,7 +71,7 @@ class ServeScreen:
         self._size = terminal_size()
         self._is_choosing = self._is_closing = self._is_continued = False
         self._quit_at = 0.0
-        self._has_colours = not os.environ.get("NO_COLOR")
+        self._has_colours = has_colours(sys.stderr)
         self._thread = threading.Thread(target=self._run, name="screen", daemon=True)
 
     def __enter__(self) -> Self:

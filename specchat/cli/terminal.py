@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from specchat.chat.safe_text import harmless, in_one_line, safe_json
 from specchat.errors import InvalidOption
@@ -17,9 +18,26 @@ def say(line: str) -> None:
     print(in_one_line(line), file=sys.stderr)
 
 
+def has_colours(stream: TextIO | None = None) -> bool:
+    """Return True if what is printed on a stream, stdout by default, may be coloured.
+
+    NO_COLOR forbids it, then FORCE_COLOR and CLICOLOR_FORCE demand it, then CLICOLOR=0 and
+    TERM=dumb forbid it; otherwise it takes a terminal.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(
+        os.environ.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
+    ):
+        return True
+    if os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb":
+        return False
+    return (stream or sys.stdout).isatty()
+
+
 def show_line(line: str = "") -> None:
-    """Replace or clear the last progress line; does nothing without a terminal."""
-    if sys.stderr.isatty():
+    """Replace or clear the last progress line; does nothing without a terminal that can."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         print(f"\r\x1b[K{in_one_line(line)}", end="", file=sys.stderr, flush=True)
 
 
