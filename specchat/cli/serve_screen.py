@@ -28,7 +28,7 @@ from specchat.cli.serve_picture import (
 from specchat.cli.terminal import has_colours
 
 if TYPE_CHECKING:
-from specchat.server.service import Progress, Service
+    from specchat.server.service import Progress, Service
 
 SECONDS = 0.25
 """Between two pictures."""
