@@ -162,7 +162,7 @@ def _announcement(backend: Backend, recipe: Recipe, jobs: int, share_left: float
     how = "" if recipe.name == "native" else f", {recipe.name}"
     minutes = max(1, round(backend.core_minutes * share_left / jobs))
     cores = "one free core" if jobs == 1 else f"{jobs} free cores"
-    if jobs < num_cores():
+    if jobs < num_cores() and not os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL"):
         cores += ", for lack of memory"
     unit = "minute" if minutes == 1 else "minutes"
     return f"{verb} llama.cpp for {kind}{how} (about {minutes} {unit} on {cores}, once)"
