@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scripts.support.chat_terminal import ESCAPES
 from scripts.support.processes import is_running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,7 +193,7 @@ class World:
             os.execvpe(command[0], command, self.environment(given))  # noqa: S606
         shown, end = "", time.monotonic() + 60
         try:
-            while CHAT_SHOWN not in shown and time.monotonic() < end:
+            while CHAT_SHOWN not in ESCAPES.sub("", shown) and time.monotonic() < end:
                 if select.select([terminal], [], [], 0.2)[0]:
                     shown += os.read(terminal, 1 << 16).decode("utf-8", "replace")
         except OSError:  # it has ended
@@ -202,8 +203,9 @@ class World:
                 os.kill(child, signal.SIGTERM)
             os.close(terminal)
             os.waitpid(child, 0)
-        if CHAT_SHOWN not in shown or "Traceback" in shown:
-            raise Failed(f"the chat shows {shown[-400:]!r}")
+        text = ESCAPES.sub("", shown)
+        if CHAT_SHOWN not in text or "Traceback" in text:
+            raise Failed(f"the chat shows {text[-400:]!r}")
         return f"the chat opens ({CHAT_SHOWN})"
 
     def left_running(self) -> list[int]:
