@@ -37,9 +37,9 @@ from scripts.support.broken_machine import (
     fill,
     find_python,
     mounted,
-    old_pythons,
     wait_until,
 )
+from scripts.support.old_pythons import old_pythons
 
 IS_ROOT = sys.platform == "linux" and os.geteuid() == 0
 NO_CACHE = "/proc/nonexistent"

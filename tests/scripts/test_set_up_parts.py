@@ -30,7 +30,7 @@ from scripts.setup_env import (
 from scripts.setup_env import machine as machine_facts
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
-from scripts.support.broken_machine import old_pythons
+from scripts.support.old_pythons import old_pythons
 from specchat import control_groups
 from specchat.doctor import toolchains
 
