@@ -117,6 +117,8 @@ def check_offload(
 
 def _exactness(report: ProbeReport) -> str:
     """Return up to which draft length --exact on is bit-exact."""
+    if not report.exact_draft and not report.is_measured:
+        return "too busy to measure which drafts --exact on verifies"
     if not report.exact_draft:
         return "no draft is verified with the bits of plain decoding"
     return f"--exact on verifies drafts up to {report.exact_draft} with the bits of plain decoding"

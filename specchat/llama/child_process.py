@@ -56,6 +56,8 @@ class ProbeReport:
     tokens: int
     exact_draft: int = 0
     """The length of the longest draft that is verified with the bits of plain decoding."""
+    is_measured: bool = True
+    """Whether there was time to compare all lengths."""
 
 
 T = TypeVar("T")

@@ -65,8 +65,8 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             tokens = [1 + index % (model.vocabulary.size - 1) for index in range(size)]
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
-        exact_draft = longest_exact_pass(context, tinyblas, MOST_SECONDS)[0] - 1
-    return ProbeReport(len(sizes), sum(sizes), exact_draft)
+        longest, is_measured = longest_exact_pass(context, tinyblas, MOST_SECONDS)
+    return ProbeReport(len(sizes), sum(sizes), longest - 1, is_measured)
 
 
 def main(arguments: list[str]) -> int:

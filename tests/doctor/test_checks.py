@@ -23,7 +23,8 @@ from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.doctor import repairs
 from specchat.llama import child_process
-from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
+from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, ask_for_build
+from specchat.planning import host_resources
 from specchat.planning.device import Device
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
@@ -59,6 +60,16 @@ def test_the_build_describes_itself() -> None:
     assert "CPU" in report.backends
     (cpu,) = [each for each in report.devices if each.kind == "cpu"]
     assert cpu.total > 0
+
+
+def test_a_busy_machine_is_not_taken_for_an_inexact_build(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the time to compare passes, nothing is known of them."""
+    for is_measured, wanted in ((False, "too busy to measure"), (True, "no draft is verified")):
+        report = ProbeReport(16, 136, 0, is_measured)
+        monkeypatch.setattr(llama, "try_decoding", lambda *_, on_gpu, it=report: ChildResult(it))
+        assert wanted in llama.check_cpu(tiny("llama")).detail
 
 
 def test_a_build_for_any_cpu_names_the_library_it_uses() -> None:
