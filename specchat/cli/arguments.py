@@ -113,7 +113,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add(page, "topic", "a topic, or a command", metavar="TOPIC", nargs="?")
     page.set_defaults(commands=commands.choices)
     completions = _command(commands, "completions", "print the completions for a shell")
-    _add(completions, "shell", "the shell", metavar="SHELL", choices=["bash", "zsh", "fish"])
+    help_text = "bash, zsh or fish; pairs or models prints the names that scripts complete"
+    shells = ["bash", "zsh", "fish", "pairs", "models"]
+    _add(completions, "shell", help_text, metavar="SHELL", choices=shells)
     completions.set_defaults(parser=parser)
     _command(commands, "update", "show how to update specchat; asks no network")
     named = ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive", "update")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from local_folders import GGUF, put, put_in_hub, put_in_ollama
+from pseudo_terminal import ROOT
 from specchat.cli import main
 from specchat.cli.arguments import parse
 
@@ -25,7 +29,30 @@ CASES = [
     ("specchat history export --format h", {"html"}),
     ("specchat completions z", {"zsh"}),
     ("specchat rm --y", {"--yes"}),
+    ("specchat help glos", {"glossary"}),
+    ("specchat --conn", {"--connect"}),
 ]
+BY_NAME = [
+    ("specchat ask --pair de", {"demo"}),
+    ("specchat show dem", {"demo"}),
+    ("specchat rm org/", {"org/tiny/tiny-Q4.gguf"}),
+    ("specchat ask --target org/t", {"org/tiny/tiny-Q4.gguf"}),
+    ("specchat bench --draft org/t", {"org/tiny/tiny-Q4.gguf"}),
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put specchat on the PATH, and models beside it, one whose name bash would run."""
+    command = put(tmp_path / "bin" / "specchat")
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m specchat "$@"\n', "utf-8")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    put_in_hub(tmp_path / "hub", "org/tiny", "tiny-Q4.gguf")
+    put_in_hub(tmp_path / "hub", "org/tiny", "tiny-$(touch owned).gguf", GGUF + b"2")
 
 
 def completions(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
@@ -43,25 +70,55 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
+def in_bash(path: Path, line: str, *words: str) -> set[str]:
+    """Return what bash offers at the end of a line, which it splits into such words."""
+    words = words or tuple(line.split())
+    script = (
+        f"source {shlex.quote(str(path))}; COMP_WORDS=({shlex.join(words)});"
+        f" COMP_CWORD={len(words) - 1}; COMP_LINE={shlex.quote(line)}; COMP_POINT={len(line)};"
+        ' _specchat; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    return set(output("bash", "--norc", "-c", script).split())
+
+
 @pytest.mark.parametrize(("line", "wanted"), CASES)
 def test_bash_completes(
     line: str, wanted: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Commands, actions, flags and the values of flags."""
+    assert in_bash(completions("bash", tmp_path, capsys), line) == wanted
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("line", "wanted"), BY_NAME)
+def test_bash_completes_names(
+    line: str, wanted: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of pairs and local models, but none that the shell would run."""
+    assert in_bash(completions("bash", tmp_path, capsys), line) == wanted
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_bash_completes_after_what_readline_splits_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An equals sign, and a colon, behind which only the rest is replaced."""
     path = completions("bash", tmp_path, capsys)
-    words = line.split()
-    script = (
-        f"source {shlex.quote(str(path))}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1};"
-        ' _specchat; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    assert set(output("bash", "--norc", "-c", script).split()) == wanted
+    line = ("specchat", "ask", "--exact", "=", "o")
+    assert in_bash(path, "specchat ask --exact=o", *line) == {"on", "off"}
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    put_in_ollama(tmp_path / "ollama", GGUF + b"1")
+    line = ("specchat", "show", "tiny", ":", "la")
+    assert in_bash(path, "specchat show tiny:la", *line) == {"latest"}
 
 
 def test_bash_completes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The names of files, where a flag takes one: specchat offers nothing of its own there."""
     path = completions("bash", tmp_path, capsys)
     script = (
-        f"source {shlex.quote(str(path))}; COMP_WORDS=(specchat ask --target a); COMP_CWORD=3;"
+        f"source {shlex.quote(str(path))}; COMP_WORDS=(specchat ask --grammar a); COMP_CWORD=3;"
+        ' COMP_LINE="specchat ask --grammar a"; COMP_POINT=24;'
         " _specchat; echo ${#COMPREPLY[@]}; complete -p specchat"
     )
     assert output("bash", "--norc", "-c", script).split()[:4] == ["0", "complete", "-o", "default"]
@@ -78,6 +135,15 @@ def test_fish_completes(
     assert {each.partition("\t")[0] for each in found} == wanted
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(("line", "wanted"), BY_NAME)
+def test_fish_completes_names(
+    line: str, wanted: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As bash does."""
+    test_fish_completes(line, wanted, tmp_path, capsys)
+
+
 def test_zsh_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its syntax is right, and specchat is completed by it."""
     path = completions("zsh", tmp_path, capsys)
@@ -87,7 +153,7 @@ def test_zsh_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     )
     shown = output("zsh", "-f", "-c", script)
     assert shown.startswith("_specchat\n")
-    assert "one of" not in shown
+    assert "command not found" not in shown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
