@@ -65,8 +65,8 @@ def _of_pip(prefix: Path, origin: Mapping[str, Any], *, is_container: bool) -> I
     if is_folder and origin["dir_info"].get("editable"):
         return Installation("an editable folder", folder, (pull, f"{install} -e {name}"))
     if is_container:
-        by_hand = "# pull a newer image, then start a new container from it"
-        return Installation("a container's image", prefix, (by_hand,))
+        by_hand = "# pull a newer image; until then, in this container:"
+        return Installation("a container's image", prefix, (by_hand, f"{install} {NAME}"))
     if isinstance(vcs := origin.get("vcs_info"), dict):
         source = quoted(f"{vcs.get('vcs', 'git')}+{url}")
         again = f"{install} --force-reinstall --no-deps {source}"

@@ -80,7 +80,7 @@ def test_options_in_the_text_exist(capsys: pytest.CaptureFixture[str]) -> None:
     """A code span such as `--ctx 4096` names an option of some command."""
     for command in parse(["help"]).commands.values():
         command.print_help()
-    known = {*re.findall(r"--[\w-]+", capsys.readouterr().out), "--stats"}
+    known = {*re.findall(r"--[\w-]+", capsys.readouterr().out), "--stats", "--version"}
     named = {each for page in PAGES for span in code_spans(page) for each in _options(span)}
     assert named - known == set()
 

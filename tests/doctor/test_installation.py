@@ -134,7 +134,8 @@ def test_an_image_is_replaced_and_a_users_environment_in_it_is_not(
     image = find_installation(Path("/opt/venv"), tmp_path / "site-packages", inside)
     own = find_installation(tmp_path / "venv", tmp_path / "site-packages", inside)
     assert (image.method, own.method) == ("a container's image", "pip")
-    assert image.commands == ("# pull a newer image, then start a new container from it",)
+    by_hand = "# pull a newer image; until then, in this container:"
+    assert image.commands == (by_hand, f"{PIP} specchat")
 
 
 def test_this_copy_is_found() -> None:
