@@ -1,5 +1,6 @@
 """Names GGUF files that are not whole: unfinished downloads, and pieces of a divided file."""
 
+import os
 import re
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def describe_unfinished(path: Path, detail: str = "") -> str:
     """Return the rest of a sentence about an unfinished download, which begins with its path."""
     named = path.name.lower()
     known = next((each for each in (*RESUMED, *OTHERS) if named.endswith(each)), "")
-    beside = next((each for each in OTHERS if path.with_name(path.name + each).exists()), "")
+    # with os.path, a name that is too long is one that does not exist
+    beside = next((each for each in OTHERS if os.path.exists(f"{path}{each}")), "")  # noqa: PTH110
     advice = AGAIN
     if known in RESUMED:
         advice = "pull the model again, which resumes it"

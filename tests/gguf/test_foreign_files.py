@@ -190,3 +190,11 @@ def test_no_more_of_a_file_is_read_than_needed(
         counted = CountedFile(file, sizes)
         describe(path, counted)
     assert sum(sizes) <= 2**17
+
+
+def test_a_name_as_long_as_can_be_is_no_obstacle(tmp_path: Path) -> None:
+    """No file can be beside it."""
+    path = tmp_path / f"{'m' * 250}.gguf"
+    path.touch()
+    with pytest.raises(ModelWontLoad, match="is empty: download it again"):
+        read_whole_model(path)
