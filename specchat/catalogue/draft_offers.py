@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from time import monotonic
 
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.draft_choice import GOOD_SHARES, LARGEST_SHARE
@@ -20,7 +22,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_header
-from specchat.hub.listing import list_files, list_repositories
+from specchat.hub.listing import files_soon, list_repositories
 from specchat.hub.names import HubName
 from specchat.hub.references import Reference
 from specchat.hub.remote_header import header_file
@@ -30,7 +32,9 @@ from specchat.wording import percent, size_text, speedup_text
 USUAL_ACCEPTANCE = 0.7
 """Of drafts of the same family with a tenth of the target's size, on ordinary questions."""
 LONGEST_DRAFT = 16
-MOST_REPOSITORIES, MOST_HEADERS = 40, 3
+SEARCH_SECONDS = 20.0
+MOST_REPOSITORIES, MOST_LISTED, MOST_CANDIDATES = 40, 3, 3
+"""Repositories that the hub may name, those whose files are listed, and headers that are read."""
 BILLIONS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 """The number of parameters in a name."""
 
@@ -72,31 +76,29 @@ def offer_draft(path: Path, reference: Reference, machine: Machine) -> DraftOffe
 
     The catalogue's drafts come first. A hub that cannot be asked offers nothing.
     """
+    deadline = monotonic() + SEARCH_SECONDS
     with suppress(SpecchatError, OSError):
         target = read_header(path)
-        for num_read, (found, acceptance, source) in enumerate(_candidates(reference, machine)):
-            if num_read == MOST_HEADERS:
+        candidates = islice(_candidates(reference, machine), MOST_CANDIDATES)
+        for found, acceptance, source in candidates:
+            if monotonic() > deadline:
                 break
             with suppress(SpecchatError):
-                if offer := _offer(target, found, acceptance, source):
+                if offer := _offer(target, found, acceptance, source, deadline):
                     return offer
     return None
 
 
 def _offer(
-    target: Header, reference: Reference, acceptance: float, source: str
+    target: Header, reference: Reference, acceptance: float, source: str, deadline: float
 ) -> DraftOffer | None:
     """Return a draft as an offer, None unless its header fits the target's."""
-    with header_file(reference) as path:
+    with header_file(reference, deadline) as path:
         draft = read_header(path)
         share = draft.file_bytes / (target.file_bytes * target.active_share)
-        fits = share <= LARGEST_SHARE and common_vocabulary(target, draft) is None
-        is_useful = expected_speedup(acceptance, share) > 1
-        return (
-            DraftOffer(reference, draft.file_bytes, share, acceptance, source)
-            if fits and is_useful
-            else None
-        )
+        if share > LARGEST_SHARE or common_vocabulary(target, draft) is not None:
+            return None
+        return DraftOffer(reference, draft.file_bytes, share, acceptance, source)
 
 
 def _candidates(target: Reference, machine: Machine) -> Iterator[tuple[Reference, float, str]]:
@@ -106,12 +108,10 @@ def _candidates(target: Reference, machine: Machine) -> Iterator[tuple[Reference
             guess = entry.first_guess.get("acceptance", USUAL_ACCEPTANCE)
             yield entry.draft, guess, f"the catalogue's draft for {entry.name}"
     org = target.repository.partition("/")[0]
-    for repository in _smaller_kin(target):
+    for repository in _smaller_kin(target)[:MOST_LISTED]:
         name = HubName(repository)
-        with suppress(Exception):  # the next one may be readable
-            best = best_of(models_of(name, list_files(repository, name.revision)), machine)
-            if best:
-                yield best.reference, USUAL_ACCEPTANCE, f"from {org} too"
+        if best := best_of(models_of(name, files_soon(repository, name.revision)), machine):
+            yield best.reference, USUAL_ACCEPTANCE, f"from {org} too"
 
 
 def _of_same_model(target: Reference) -> list[Entry]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
-from specchat.catalogue.model_lookup import find_model
+from specchat.catalogue.model_lookup import find_model, typed_path
 from specchat.errors import (
     CatalogueError,
     InvalidOption,
@@ -224,11 +224,15 @@ def _named(value: str, folder: Path) -> File:
 
     What has a slash is a path, unless it is clearly a name on the hub. Raises SpecchatError.
     """
+    is_path_of_file = value.lower().endswith(".gguf") and not is_address(value)
+    path = folder / Path(value).expanduser()
+    if is_path_of_file or typed_path(str(path)):
+        return path
     is_on_hub = is_address(value) or (is_hub_name(value) and parse_name(value).quantisation)
     if is_on_hub and (wanted := parse_name(value)).file:
         return wanted.reference
-    if not is_on_hub and ("/" in value or value.lower().endswith(".gguf")):
-        return folder / Path(value).expanduser()
+    if not is_on_hub and "/" in value:
+        return path
     if model := find_model(value):
         return model.path
     if is_on_hub:

@@ -4,23 +4,36 @@ A name may be a path, the name that `specchat list` shows, a file's name, Ollama
 name, a repository with or without a quantization, or the address of its page on the hub.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 from specchat.catalogue.local_models import LocalModel, find_local_models, models_in
-from specchat.catalogue.model_names import model_title, quantisation_in
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.catalogue.model_names import model_title, states
+from specchat.errors import ModelNotFound
 from specchat.hub.cache import find_present
-from specchat.hub.names import looks_like_name, parse_name
-from specchat.hub.references import Reference
+from specchat.hub.names import HubName, is_hub_name, parse_name
+from specchat.hub.references import MAIN, Reference
 
 LATEST = ":latest"
 MOST_NAMED = 8
+SNAPSHOTS = "snapshots"
 
 Models: TypeAlias = Sequence[LocalModel]
+
+
+class NotHere(ModelNotFound):
+    """There is nothing on this machine by that name."""
+
+
+def typed_path(name: str) -> Path | None:
+    """Return the file or folder at a path that a user typed, None if there is nothing."""
+    try:
+        path = Path(name).expanduser() if name.startswith("~") else Path(name)
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, no such home folder, a null byte
+        return None
 
 
 def find_path(name: str) -> Path | None:
@@ -28,10 +41,8 @@ def find_path(name: str) -> Path | None:
 
     Raises ModelNotFound for a folder with several models, or none.
     """
-    path = Path(name).expanduser() if name.startswith("~") else Path(name)
-    if not path.exists():
-        return None
-    if not path.is_dir():
+    path = typed_path(name)
+    if path is None or not path.is_dir():
         return path
     models = models_in(path)
     if len(models) == 1:
@@ -49,68 +60,107 @@ def find_model(name: str) -> LocalModel | None:
     Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted.
     """
     models = find_local_models()
-    ways: tuple[Callable[[str, Models], Iterable[LocalModel]], ...] = (
+    ways: tuple[Callable[[str, Models], Iterator[LocalModel]], ...] = (
         _by_name, _by_file, _in_repository, _by_title,
     )  # fmt: skip
     for way in ways:
-        found = list(way(name, models))
-        if len(found) > 1:
-            raise ModelNotFound(f"{name} is ambiguous: choose one of {_names(found)}")
-        if found:
-            return found[0]
+        if found := list(way(name, models)):
+            return _only(name, found)
     return None
 
 
-def find_installed(name: str) -> Reference | None:
+def find_installed(wanted: HubName) -> Reference | None:
     """Return the installed file of the hub that a name names, None if there is none.
 
-    Raises ModelNotFound if it is ambiguous, and InvalidOption for an invalid name.
+    Raises ModelNotFound if it is ambiguous.
     """
-    wanted = parse_name(name)
-    if wanted.file:
-        return wanted.reference if find_present(wanted.reference) else None
-    model = find_model(name)
-    return parse_name(model.name).reference if model and model.tool == "hub" else None
+    if wanted.file and find_present(wanted.reference):
+        return wanted.reference
+    of_hub = [model for model in find_local_models() if model.tool == "hub"]
+    found = list(_matching(wanted, of_hub))
+    return _reference_of(_only(str(wanted), found), wanted) if found else None
 
 
-def _by_name(name: str, models: Models) -> Iterable[LocalModel]:
+def _only(name: str, found: Models) -> LocalModel:
+    if len(found) > 1:
+        raise ModelNotFound(f"{name} is ambiguous: choose one of {_names(found)}")
+    return found[0]
+
+
+def _reference_of(model: LocalModel, wanted: HubName) -> Reference:
+    """Return the reference of a model in the hub's cache, with the revision that it has there."""
+    file = model.name.removeprefix(_prefix(model.name))
+    repository = model.name.removesuffix(f"/{file}")
+    usual = Reference(repository, file, wanted.revision)
+    if find_present(usual) == model.path:
+        return usual
+    places = model.path.parts
+    return replace(usual, revision=places[len(places) - places[::-1].index(SNAPSHOTS)])
+
+
+def _prefix(name: str) -> str:
+    """Return org/repo/ of the name of a model in the hub's cache."""
+    return "".join(part + "/" for part in name.split("/", 2)[:2])
+
+
+def _by_name(name: str, models: Models) -> Iterator[LocalModel]:
     wanted = _endings(name)
     return (model for model in models if model.name.lower() in wanted)
 
 
-def _by_file(name: str, models: Models) -> Iterable[LocalModel]:
+def _by_file(name: str, models: Models) -> Iterator[LocalModel]:
     wanted = _endings(name)
     return (model for model in models if model.name.lower().rpartition("/")[2] in wanted)
 
 
-def _in_repository(name: str, models: Models) -> Iterable[LocalModel]:
+def _in_repository(name: str, models: Models) -> Iterator[LocalModel]:
     """Yield the models of a repository, in the hub's cache or among LM Studio's, as it is named."""
-    if not looks_like_name(name):
-        return
-    with suppress(InvalidOption):
-        wanted = parse_name(name)
-        folder = "/".join(filter(None, (wanted.repository, wanted.folder, wanted.file))).lower()
-        for model in models:
-            lower = model.name.lower()
-            is_inside = lower == folder or (not wanted.file and lower.startswith(f"{folder}/"))
-            if is_inside and _has(model, wanted.quantisation):
-                yield model
+    if is_hub_name(name):
+        yield from _matching(parse_name(name), models)
 
 
-def _by_title(name: str, models: Models) -> Iterable[LocalModel]:
-    """Yield the models with a title, and a quantization after "@" (LM Studio) or ":"."""
-    title, _, quantisation = name.replace("@", ":").rpartition("/")[2].partition(":")
+def _matching(wanted: HubName, models: Models) -> Iterator[LocalModel]:
+    """Yield the models in a repository; of another revision than main, those of that revision."""
+    folder = "/".join(filter(None, (wanted.repository, wanted.folder, wanted.file))).lower()
     for model in models:
-        if model_title(model.name).lower() == title.lower() and _has(model, quantisation):
+        lower = model.name.lower()
+        is_inside = lower == folder or (not wanted.file and lower.startswith(f"{folder}/"))
+        if is_inside and (not wanted.quantisation or states(model.name, wanted.quantisation)):
+            if wanted.revision == MAIN:
+                yield model
+            elif path := _at(model, wanted.revision):
+                yield replace(model, path=path)
+
+
+def _at(model: LocalModel, revision: str) -> Path | None:
+    """Return the path of a model in the hub's cache at a revision, None if it is not there."""
+    parts = model.name.split("/", 2)
+    try:
+        is_of_hub = model.tool == "hub" and len(parts) > 2
+        return (
+            find_present(Reference("/".join(parts[:2]), parts[2], revision)) if is_of_hub else None
+        )
+    except ValueError:  # a name that the hub would not allow
+        return None
+
+
+def _by_title(name: str, models: Models) -> Iterator[LocalModel]:
+    """Yield the models with a title, and a quantization after "@" (LM Studio) or ":".
+
+    After a publisher only LM Studio's models of that publisher are meant.
+    """
+    whole, _, quantisation = name.replace("@", ":").partition(":")
+    publisher, slash, title = whole.lower().rpartition("/")
+    for model in models:
+        is_of_publisher = model.tool == "LM Studio" and model.name.lower().startswith(
+            f"{publisher}/"
+        )
+        if (
+            model_title(model.name).lower() == title
+            and (is_of_publisher or not slash)
+            and (not quantisation or states(model.name, quantisation))
+        ):
             yield model
-
-
-def _has(model: LocalModel, quantisation: str) -> bool:
-    """Return True if a model's name states a quantization, or none is wanted."""
-    stem = model.name.lower().rpartition("/")[2].removesuffix(".gguf")
-    wanted = quantisation.lower()
-    is_stated = re.search(rf"(^|[-_.]){re.escape(wanted)}([-_.]|$)", stem)
-    return not wanted or quantisation_in(model.name).lower() == wanted or bool(is_stated)
 
 
 def _endings(name: str) -> set[str]:

@@ -22,6 +22,13 @@ def quantisation_in(name: str) -> str:
     return found[1].upper() if found else ""
 
 
+def states(name: str, quantisation: str) -> bool:
+    """Return True if a file's name states a quantization, or ends in those words."""
+    wanted, stem = quantisation.lower(), _stem(name).lower()
+    is_part = re.search(rf"(^|[-_.]){re.escape(wanted)}([-_.]|$)", stem)
+    return quantisation_in(name).lower() == wanted or bool(is_part)
+
+
 def _stem(name: str) -> str:
     file = name.rpartition("/")[2]
     return PART.sub("", file[: -len(".gguf")] if file.lower().endswith(".gguf") else file)

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from specchat.catalogue.catalogue_file import (
     read_catalogue,
 )
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.model_lookup import find_model, find_path
+from specchat.catalogue.model_lookup import NotHere, find_model, find_path
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present
 from specchat.hub.names import is_hub_name, parse_name
@@ -91,7 +92,7 @@ def file_of(name: str) -> Path:
                 f"{reference} is not installed: `specchat pull {reference}` fetches it"
             )
     where = f"`specchat pull {shlex.quote(name)}` fetches it from the hub, or "
-    raise ModelNotFound(
+    raise NotHere(
         f"{name}: no such file or local model: {where * is_hub_name(name)}check the path;"
         " `specchat list` shows all models"
     )
@@ -101,8 +102,10 @@ def _downloaded(name: str) -> Path | None:
     """Return the hub's file with this full name or address if it is in the cache."""
     if not is_hub_name(name):
         return None
-    wanted = parse_name(name)
-    return find_present(known(wanted.reference)) if wanted.file.lower().endswith(".gguf") else None
+    with suppress(InvalidOption):
+        wanted = parse_name(name)
+        return find_present(known(wanted.reference)) if wanted.file else None
+    return None
 
 
 def find_supported(name: str) -> Entry:

@@ -5,20 +5,21 @@ readers notice. On a CPU decoding takes as long as reading the weights, so 4 bit
 """
 
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from specchat.catalogue.fit import Fit, judge, need_of_size
 from specchat.catalogue.local_models import NO_MODEL
-from specchat.catalogue.model_names import quantisation_in
+from specchat.catalogue.model_names import quantisation_in, states
 from specchat.errors import DownloadFailed, ModelNotFound
 from specchat.gguf.split_files import split_names
 from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import RetryPolicy
 from specchat.hub.listing import ListedFile, list_files
-from specchat.hub.names import HubName
-from specchat.hub.references import Reference
+from specchat.hub.names import TAG, HubName
+from specchat.hub.references import MAIN, Reference
 from specchat.planning.device import Machine
 from specchat.wording import size_text
 
@@ -27,6 +28,8 @@ USUAL = "Q4_K_M"
 ENOUGH_BITS = 8
 ORDER_ON_CPU = (4, 5, 6, 8, 3, 2, 1, 16, 32)
 """Bits a weight, the best compromise of speed and quality first."""
+OBSOLETE = re.compile(r"Q4_0_\d_\d|Q4_[23]", re.IGNORECASE)
+"""Quantizations that llama.cpp no longer loads."""
 ADAPTER = re.compile(r"(^|[-_./])lora([-_./]|$)", re.IGNORECASE)
 MOST_SHOWN = 12
 LIST_WAITS = (1.0, 2.0)
@@ -45,14 +48,50 @@ class RemoteModel:
     quantisation: str
     num_bytes: int | None
 
-    @property
-    def label(self) -> str:
-        """What follows the repository's name to name this model."""
-        return self.quantisation or self.reference.name
-
     def fit(self, machine: Machine) -> Fit:
         """Return how well the model fits a machine."""
         return judge(need_of_size(self.num_bytes) if self.num_bytes else None, machine)
+
+
+def find_remote(wanted: HubName, machine: Machine, on_note: Callable[[str], None]) -> RemoteModel:
+    """Return the model on the hub that a name names, or the best of a repository for a machine.
+
+    Raises ModelNotFound, which lists the models, and DownloadFailed.
+    """
+    models = list_models(wanted, on_note)
+    return named(wanted, models) if wanted.quantisation else require_best(wanted, models, machine)
+
+
+def require_best(wanted: HubName, models: Sequence[RemoteModel], machine: Machine) -> RemoteModel:
+    """Return the best of a repository's models for a machine. Raises ModelNotFound."""
+    if best := best_of(models, machine):
+        return best
+    smallest = min(models, key=lambda each: each.num_bytes or 0)
+    raise ModelNotFound(
+        f"no model of {wanted} fits this machine: name one to pull it anyway,"
+        f" {shlex.quote(full_name(smallest, models))}"
+    )
+
+
+def full_name(model: RemoteModel, models: Sequence[RemoteModel]) -> str:
+    """Return the shortest name of one of a repository's models by which `pull` finds it."""
+    reference = model.reference
+    is_usual = reference.revision == MAIN and _is_unique(model, models)
+    return str(
+        HubName(reference.repository, quantisation=model.quantisation)
+        if is_usual and TAG.fullmatch(model.quantisation)
+        else HubName(reference.repository, reference.file, reference.revision)
+    )
+
+
+def _is_unique(model: RemoteModel, models: Sequence[RemoteModel]) -> bool:
+    """Return True if no other model states the same quantization."""
+    same = [each for each in models if each.quantisation == model.quantisation]
+    return bool(model.quantisation) and len(same) == 1
+
+
+def _label(model: RemoteModel, models: Sequence[RemoteModel]) -> str:
+    return model.quantisation if _is_unique(model, models) else model.reference.file
 
 
 def list_models(name: HubName, on_note: Callable[[str], None]) -> list[RemoteModel]:
@@ -91,7 +130,8 @@ def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
         of_parts = [sizes[part] for part in parts]
         total = sum(size or 0 for size in of_parts) if all(of_parts) else None
         reference = Reference(name.repository, path, name.revision)
-        found.append(RemoteModel(reference, quantisation_in(file), total))
+        quantisation = quantisation_in(file) or quantisation_in(f"-{parent.rpartition('/')[2]}")
+        found.append(RemoteModel(reference, quantisation, total))
     return found
 
 
@@ -100,26 +140,27 @@ def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
 
     Raises ModelNotFound, which lists the models, if there is none or more than one.
     """
-    wanted = name.quantisation.lower().removesuffix(".gguf")
+    wanted = name.quantisation.removesuffix(".gguf")
     stems = {each: each.reference.name.lower().removesuffix(".gguf") for each in models}
-    same = [each for each in models if wanted in {each.quantisation.lower(), stems[each]}]
-    longer = [each for each in models if re.search(rf"(^|[-_.]){re.escape(wanted)}([-_.]|$)",
-                                                   stems[each])]  # fmt: skip
-    found = same or longer
+    same = [each for each in models if wanted.lower() in {each.quantisation.lower(), stems[each]}]
+    found = same or [each for each in models if states(each.reference.file, wanted)]
     if len(found) == 1:
         return found[0]
-    several = f"has several: name one with its file, {name.repository}/FILE; it has"
-    problem = several if found else "is not in the repository, which has"
-    shown = ", ".join(each.reference.file if found else each.label
-                      for each in (found or models)[:MOST_SHOWN])  # fmt: skip
-    raise ModelNotFound(f"{name} {problem} {shown or 'no GGUF model'}")
+    if found:
+        files = ", ".join(each.reference.file for each in found[:MOST_SHOWN])
+        raise ModelNotFound(
+            f"{name} has several: name one with its file, {name.repository}/FILE; it has {files}"
+        )
+    labels = ", ".join(_label(each, models) for each in models[:MOST_SHOWN])
+    raise ModelNotFound(f"{name} is not in the repository, which has {labels}")
 
 
 def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | None:
     """Return the best model for a machine; None if none fits, or if there is none."""
+    models = [each for each in models if not OBSOLETE.fullmatch(each.quantisation)]
     fits = {each: each.fit(machine) for each in models}
     on_gpu = [each for each in models if fits[each] == "fits the GPU"]
-    quick = [each for each in on_gpu if _bits(each) <= ENOUGH_BITS] or on_gpu
+    quick = [each for each in on_gpu if 0 < _bits(each) <= ENOUGH_BITS] or on_gpu
     if quick:
         return max(quick, key=lambda each: (each.num_bytes or 0, each.quantisation == USUAL))
     usable = [each for each in models if fits[each] != "too large"]
@@ -129,9 +170,10 @@ def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | No
 def rows(models: Sequence[RemoteModel], machine: Machine) -> list[str]:
     """Return a line for each model: quantization, size and fit, the smallest first."""
     by_size = sorted(models, key=lambda each: (each.num_bytes or 0, each.reference.file))
-    width = max((len(each.label) for each in models), default=0)
+    labels = {each: _label(each, models) for each in models}
+    width = max(map(len, labels.values()), default=0)
     return [
-        f"{each.label:<{width}}  {size_text(each.num_bytes) if each.num_bytes else '?':>8}"
+        f"{labels[each]:<{width}}  {size_text(each.num_bytes) if each.num_bytes else '?':>8}"
         f"  {_fit_text(each.fit(machine))}".rstrip()
         for each in by_size
     ]

@@ -10,10 +10,11 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import TRIAL, known, read_catalogue
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import memory_of_entry, recommend, size_of_pair
+from specchat.catalogue.model_lookup import NotHere
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
-from specchat.catalogue.repository_models import best_of, list_models, named
+from specchat.catalogue.repository_models import find_remote
 from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
     Answerer,
@@ -25,7 +26,7 @@ from specchat.cli.model_arguments import (
 )
 from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, PLAIN, may_use
-from specchat.errors import ModelNotFound, SpecchatError
+from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import kind_of
 from specchat.gguf.model_files import read_whole_model
 from specchat.hub.cache import find_present
@@ -80,7 +81,7 @@ def open_file(arguments: argparse.Namespace, name: str) -> Offer:
     """
     try:
         path = file_of(name)
-    except ModelNotFound:
+    except NotHere:
         if is_offline() or not is_hub_name(name):
             raise
         return _offer_on_hub(parse_name(name))
@@ -93,11 +94,8 @@ def _offer_on_hub(wanted: HubName) -> Offer:
     if wanted.file:
         reference, num_bytes = known(wanted.reference), None
     else:
-        models = list_models(wanted, lambda _: None)
-        best = best_of(models, find_machine()) if not wanted.quantisation else named(wanted, models)
-        if best is None:
-            raise ModelNotFound(f"no model of {wanted} fits this machine")
-        reference, num_bytes = best.reference, best.num_bytes
+        model = find_remote(wanted, find_machine(), lambda _: None)
+        reference, num_bytes = model.reference, model.num_bytes
     return Offer(
         str(reference),
         f"A file of {reference.repository}.",

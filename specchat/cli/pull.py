@@ -28,7 +28,7 @@ from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, Specch
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.download import check, download
-from specchat.hub.names import looks_like_name
+from specchat.hub.names import is_hub_name, looks_like_name
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
@@ -59,7 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         _require_alone(arguments, "a file of this machine")
         register(path)
         return DONE
-    if model := model_here(arguments.name):
+    model = model_here(arguments.name)
+    if model and model.tool == "hub":
+        arguments.name = model.name
+    elif model:
         _require_alone(arguments, f"a model of {model.tool}")
         say(f"{model.name} is already here, from {model.tool}")
         print_exactly(str(model.path))
@@ -78,28 +81,38 @@ def _pull(arguments: argparse.Namespace) -> int:
     command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
     is_pair = not looks_like_name(arguments.name)
     machine = find_machine()
-    files = (
-        _files_of_pair(arguments)
-        if is_pair
-        else [reference_of(name, machine, is_here=arguments.check) for name in names]
-    )
+    files = _files_of_pair(arguments) if is_pair else _files_of_hub(arguments, names, machine)
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
         return _check(references, arguments.name, command)
     _delete_wrong_files(references)
-    if is_installed := all(find_present(reference) for reference in references):
+    is_installed = all(find_present(reference) for reference in references)
+    if is_installed:
         say(f"{arguments.name} is already installed")
     pulled = dict(zip(references, _fetch(references, command), strict=True))
-    if not is_pair and len(references) == 1 and not is_installed:
-        pulled |= _with_draft(pulled[references[0]], references[0], machine)
-        files = list(pulled)
     paths = [pulled[file] if isinstance(file, Reference) else file for file in files]
     print_exactly("\n".join(map(str, paths)))
-    flags = ["--pair"] if is_pair else ["--target", "--draft"]
+    sys.stdout.flush()  # what follows may be interrupted
     named = [arguments.name] if is_pair else list(map(_short_name, files, paths))
+    if not is_pair and len(references) == 1 and not is_installed:
+        draft = _draft_for(paths[0], references[0], machine)
+        named += [_short_name(*draft)] if draft else []
+    flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
     say(f"ready: specchat ask {shlex.join(words)}")
     return DONE
+
+
+def _files_of_hub(
+    arguments: argparse.Namespace, names: Sequence[str], machine: Machine
+) -> Sequence[File]:
+    """Return the files that the names stand for; the draft's name is looked at first."""
+    if arguments.draft and not is_hub_name(arguments.draft):
+        raise InvalidOption(
+            f"--draft {arguments.draft} does not name a file of the hub: write org/repo/file.gguf"
+            " or org/repo:Q8_0"
+        )
+    return [reference_of(name, machine, is_here=arguments.check) for name in names]
 
 
 def _short_name(file: File, path: Path) -> str:
@@ -116,34 +129,40 @@ def _require_alone(arguments: argparse.Namespace, what: str) -> None:
             raise InvalidOption(f"{arguments.name} is {what}: {option} goes with files of the hub")
 
 
-def _with_draft(path: Path, target: Reference, machine: Machine) -> dict[Reference, Path]:
-    """Return the draft that suits a target, downloaded if the user agrees; empty without one."""
+def _draft_for(path: Path, target: Reference, machine: Machine) -> tuple[Reference, Path] | None:
+    """Return the draft on the hub that suits a pulled target, downloaded if the user agrees."""
     with HeaderCache() as cache:
         if cache.of(path).kind != "chat":
-            return {}
+            return None
     drafts = find_drafts(path)
-    if drafts.best or drafts.advice or is_offline():
+    if drafts.best or drafts.advice:
         best = drafts.best
         say(f"draft: {best.model.name} {best.why}" if best else f"no draft model: {drafts.advice}")
-        return {}
+        return None
+    if is_offline() or not (sys.stdin and sys.stdin.isatty()):
+        return None
     show_line("looking for a draft model")
     try:
         offer = offer_draft(path, target, machine)
     finally:
         show_line()
     if offer is None:
-        say("no draft model was found for it: specchat drafts from the text itself, and `specchat"
-            " derive` makes one")  # fmt: skip
-        return {}
-    command = f"`specchat pull {shlex.join([str(target), '--draft', str(offer.reference)])}`"
+        say(
+            "no draft model was found for it: specchat drafts from the text itself, and `specchat"
+            " derive` makes one"
+        )
+        return None
     say(f"a draft model for it: {offer.reference} ({offer.why})")
+    command = f"`specchat pull {shlex.join([str(target), '--draft', str(offer.reference)])}`"
+    if not confirm("pull it too?", otherwise=f"{command} pulls both", default=True):
+        return None
     try:
-        if not confirm("pull it too?", otherwise="", default=True):
-            return {}
-    except InvalidOption:  # nobody can answer
-        say(f"{command} fetches it too")
-        return {}
-    return {offer.reference: _fetch([offer.reference], command)[0]}
+        (draft,) = _fetch([offer.reference], command)
+    except DownloadFailed as error:
+        say(f"without a draft model: {error}")
+        return None
+    print_exactly(str(draft))
+    return offer.reference, draft
 
 
 def _recommended_pair(arguments: argparse.Namespace) -> Entry:

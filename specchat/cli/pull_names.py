@@ -3,25 +3,36 @@
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, count
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import known, load_entries
+from specchat.catalogue.catalogue_file import known, load_entries, own_catalogue_path
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.local_models import LocalModel, files_below, model_at
-from specchat.catalogue.model_lookup import find_installed, find_model
-from specchat.catalogue.pairs import NAME, find_supported, save_pair
-from specchat.catalogue.repository_models import RemoteModel, best_of, list_models, named, rows
+from specchat.catalogue.model_lookup import find_installed, find_model, typed_path
+from specchat.catalogue.pairs import find_supported, has_pair, save_pair
+from specchat.catalogue.repository_models import (
+    RemoteModel,
+    full_name,
+    list_models,
+    named,
+    require_best,
+    rows,
+)
 from specchat.cli.terminal import confirm, print_exactly, say, show_line
 from specchat.errors import InvalidOption, ModelNotFound
-from specchat.gguf.reader import read_header
-from specchat.hub.names import HubName, looks_like_name, parse_name
+from specchat.gguf.model_files import read_whole_model
+from specchat.hub.names import HubName, is_path, looks_like_name, parse_name
 from specchat.hub.references import Reference
 from specchat.planning.device import Machine
 from specchat.wording import size_text
 
-MOST_REGISTERED = 40
+MOST_REGISTERED, LONGEST_STEM = 40, 56
+OTHER_PROGRAMS = ("LM Studio", "Ollama")
 NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -30,10 +41,16 @@ class NothingPulled(Exception):
 
 
 def local_path(name: str) -> Path | None:
-    """Return the file or folder that a name is the path of, None if it does not exist."""
-    path = Path(name).expanduser() if name.startswith("~") else Path(name)
-    is_path = "/" in name or "\\" in name or name.lower().endswith(".gguf") or name in {".", ".."}
-    return path if is_path and path.exists() else None
+    """Return the file or folder of this machine that a name is the path of, None if it is a name.
+
+    Raises ModelNotFound for what can only be a path and is not there.
+    """
+    if (path := typed_path(name)) and name not in load_entries():
+        return path
+    is_file_here = is_path(name) or ("/" not in name and name.lower().endswith(".gguf"))
+    if is_file_here and find_model(name) is None:
+        raise ModelNotFound(f"{name}: no such file: check the path")
+    return None
 
 
 def model_here(name: str) -> LocalModel | None:
@@ -41,7 +58,9 @@ def model_here(name: str) -> LocalModel | None:
 
     Raises ModelNotFound for what looks like Ollama's name and is not here.
     """
-    if looks_like_name(name) or name in load_entries():
+    if looks_like_name(name):
+        return _of_other_program(name)
+    if name in load_entries():
         return None
     if model := find_model(name):
         return model
@@ -54,6 +73,16 @@ def model_here(name: str) -> LocalModel | None:
     return None
 
 
+def _of_other_program(name: str) -> LocalModel | None:
+    """Return the model of another program that has just this name, None if there is none."""
+    with suppress(InvalidOption, ModelNotFound):
+        wanted = parse_name(name)
+        if (wanted.file or wanted.quantisation) and find_installed(wanted) is None:
+            model = find_model(name)
+            return model if model and model.tool in OTHER_PROGRAMS else None
+    return None
+
+
 def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Reference:
     """Return the file of the hub that a name stands for; `is_here` says that it is installed.
 
@@ -61,12 +90,15 @@ def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Refer
     InvalidOption, ModelNotFound, DownloadFailed, or NothingPulled if the user declines.
     """
     wanted = parse_name(name)
+    is_named = wanted.file or wanted.quantisation
+    if (is_here or is_named) and (installed := find_installed(wanted)):
+        return known(installed)
+    if is_here:
+        raise ModelNotFound(
+            f"{name} is not installed: `specchat pull {shlex.quote(name)}` fetches it"
+        )
     if wanted.file:
         return known(wanted.reference)
-    if (is_here or wanted.quantisation) and (installed := find_installed(name)):
-        return installed
-    if is_here:
-        raise ModelNotFound(f"{wanted} is not installed: `specchat pull {wanted}` fetches it")
     models = _listed(wanted)
     if wanted.quantisation:
         return known(named(wanted, models).reference)
@@ -87,17 +119,13 @@ def _chosen(wanted: HubName, models: Sequence[RemoteModel], machine: Machine) ->
     say(f"{wanted.repository} has:")
     for row in rows(models, machine):
         say(f"  {row}")
-    best = best_of(models, machine)
-    if best is None:
-        raise ModelNotFound(
-            f"no model of {wanted.repository} fits this machine: pull one by its name anyway,"
-            f" {wanted.repository}:{models[0].label}"
-        )
+    best = require_best(wanted, models, machine)
     size = f" ({size_text(best.num_bytes)})" if best.num_bytes else ""
-    full = f"{wanted.repository}:{best.quantisation}" if best.quantisation else str(best.reference)
-    otherwise = f"`specchat pull {shlex.quote(full)}` pulls the best of them for this machine"
-    if not confirm(f"pull {best.label}{size}?", otherwise=otherwise, default=True):
-        say(f"nothing was fetched: `specchat pull {wanted.repository}:NAME` pulls another of them")
+    name = full_name(best, models)
+    otherwise = f"`specchat pull {shlex.quote(name)}` pulls the best of them for this machine"
+    if not confirm(f"pull {name}{size}?", otherwise=otherwise, default=True):
+        say("nothing was fetched: name another of them to pull it, as in")
+        say(f"  specchat pull {shlex.quote(name)}")
         raise NothingPulled
     return best
 
@@ -105,43 +133,47 @@ def _chosen(wanted: HubName, models: Sequence[RemoteModel], machine: Machine) ->
 def register(path: Path) -> None:
     """Save a file, or the models in a folder, as pairs with the drafts that suit them.
 
-    Raises ModelNotFound if there is no model, and as reading a header does for a file that is none.
+    Pairs that have such a file already stay as they are. Raises ModelNotFound if there is no model,
+    and as reading a model does for a file that is none.
     """
-    models = _models_at(path)
-    for model in models:
-        draft = find_drafts(model.path).best
-        name = _free_name(model)
-        save_pair(name, model.path, draft.model.path if draft else None)
-        print_exactly(str(model.path.absolute()))
-        say(f"{name}: {draft.model.name} drafts for it, {draft.why}" if draft else
-            f"{name}: saved without a draft model")  # fmt: skip
+    entries = load_entries()
+    for model in _models_at(path):
+        name = next((each for each, entry in entries.items() if entry.target == model.path), "")
+        if name:
+            said = f"{name} is already a pair with this target: it stays as it is"
+        else:
+            draft = find_drafts(model.path).best
+            name = _free_name(model, entries)
+            save_pair(name, model.path, draft.model.path if draft else None)
+            with_draft = f"{draft.model.name} drafts for it, {draft.why}" if draft else ""
+            said = f"{name}: {with_draft or 'saved without a draft model'}"
+        print_exactly(str(model.path))
+        say(said)
         say(f"ready: specchat ask --pair {shlex.quote(name)}")
 
 
 def _models_at(path: Path) -> Sequence[LocalModel]:
     if path.is_file():
-        read_header(path)
-        model = model_at(path.absolute())
-        if model is None:
-            raise InvalidOption(f"{path} is not a model that can answer: `specchat show {path}`")
-        return [model]
-    found = [model_at(each.absolute()) for _, each in files_below(path)[:MOST_REGISTERED]]
+        read_whole_model(path)
+        return [LocalModel(path.name, path.absolute(), None, path.stat().st_size)]
+    found = [model_at(each.absolute()) for _, each in files_below(path)]
     with HeaderCache() as cache:
         models = [each for each in found if each and cache.of(each.path).kind == "chat"]
     if not models:
         raise ModelNotFound(f"{path} has no GGUF model: name a folder with .gguf files")
+    if len(models) > MOST_REGISTERED:
+        raise InvalidOption(
+            f"{path} has {len(models)} models, more than are saved at once ({MOST_REGISTERED}):"
+            " name a folder with fewer, or one file"
+        )
     return models
 
 
-def _free_name(model: LocalModel) -> str:
-    """Return a valid name for a pair, other than those of pairs with other files."""
+def _free_name(model: LocalModel, entries: Mapping[str, Entry]) -> str:
+    """Return a valid name for a new pair."""
     plain = unicodedata.normalize("NFKD", model.path.stem).encode("ascii", "ignore").decode()
-    stem = NO_NAME.sub("-", plain).strip("-.:_")[:60] or "model"
-    entries = load_entries()
-    names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 1000))
-    for name in names:
-        entry = entries.get(name)
-        if entry is None or entry.target == model.path:
-            break
-    assert NAME.fullmatch(name)  # noqa: S101  # made of its characters
-    return name
+    stem = NO_NAME.sub("-", plain).strip("-.:_")[:LONGEST_STEM] or "model"
+    names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+    return next(
+        name for name in names if name not in entries and not has_pair(own_catalogue_path(), name)
+    )

@@ -10,7 +10,7 @@ from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove, user_of
 from specchat.cli.terminal import DONE, FAILED, confirm, require_terminal, say
 from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
-from specchat.hub.names import looks_like_name, parse
+from specchat.hub.names import looks_like_name, parse_name
 from specchat.hub.references import Reference
 from specchat.wording import size_text
 
@@ -70,7 +70,12 @@ def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
 
 def _references(name: str) -> Sequence[Reference]:
     if looks_like_name(name):
-        return [known(find_installed(name) or parse(name))]
+        wanted = parse_name(name)
+        if installed := find_installed(wanted):
+            return [known(installed)]
+        if not wanted.file:
+            raise ModelNotFound(f"nothing to delete for {name}: it is not installed")
+        return [known(wanted.reference)]
     references = find_entry(name).references
     if not references:
         raise InvalidOption(f"pair {name} does not come from the hub: there is nothing to delete")

@@ -226,9 +226,11 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
 
 @contextmanager
 def read_from(
-    found: HubFile, start: int, on_notice: NoticeCallback = ignore
+    found: HubFile, start: int, on_notice: NoticeCallback = ignore, end: int | None = None
 ) -> Iterator[Iterator[bytes]]:
     """Yield the bytes of a file from an offset; raises Restarted if the hub starts elsewhere.
+
+    They go up to an `end`, or beyond it if the hub knows no ranges.
 
     Raises DownloadFailed for a web page in place of the file, such as a network's login.
 
@@ -239,8 +241,8 @@ def read_from(
     from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
     headers = {"Accept-Encoding": "identity"}  # byte ranges of a compressed answer differ
-    if start:
-        headers["Range"] = f"bytes={start}-"
+    if start or end:
+        headers["Range"] = f"bytes={start}-{end - 1 if end else ''}"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
     with request(_address(found.reference), timeout, headers, "GET", on_notice) as response:
         if response.status_code == 416:

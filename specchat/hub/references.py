@@ -41,7 +41,7 @@ class Wheel:
         """Raise ValueError for names that pip could misread."""
         if not PACKAGE.fullmatch(self.package) or not VERSION.fullmatch(self.version):
             raise ValueError(f"{self} is not the name and the exact version of a package")
-        _require_path(self.file, "file")
+        require_path(self.file, "file")
 
     def __str__(self) -> str:
         """Return the package in pip's notation."""
@@ -65,8 +65,8 @@ class Reference:
     def __post_init__(self) -> None:
         """Raise ValueError for names and numbers that the hub does not allow."""
         require_repository(self.repository)
-        _require_path(self.file, "file")
-        _require_path(self.revision, "revision")
+        require_path(self.file, "file")
+        require_path(self.revision, "revision")
         if not self.file.lower().endswith(".gguf"):
             raise ValueError(f"{self.file} is not a GGUF file: its name must end in .gguf")
         if self.size is not None and not (type(self.size) is int and self.size > 0):
@@ -148,8 +148,8 @@ def require_repository(name: str) -> str:
     return name
 
 
-def _require_path(path: Any, what: str) -> None:
-    """Raise InvalidOption for a path that could leave its folder."""
+def require_path(path: Any, what: str) -> None:
+    """Raise ValueError for a path that could leave its folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     for name in names:
         if not SEGMENT.fullmatch(name) or name[0] == " " or len(name.encode()) > LONGEST_NAME:

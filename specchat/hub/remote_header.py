@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 
-from specchat.errors import ModelWontLoad, SpecchatError
+from specchat.errors import DownloadFailed, ModelWontLoad, SpecchatError
 from specchat.gguf.reader import read_header
 from specchat.hub.client import find, read_from
 from specchat.hub.hub_errors import explain
@@ -20,16 +21,16 @@ LENGTHS = (8 << 20, 48 << 20)
 
 
 @contextmanager
-def header_file(reference: Reference) -> Iterator[Path]:
+def header_file(reference: Reference, deadline: float) -> Iterator[Path]:
     """Yield the path of a file with the hub's header and, where its weights would be, a gap.
 
-    It has the name and the size of the whole file. Raises DownloadFailed, and ModelWontLoad for a
-    file that is not a model.
+    It has the name and the size of the whole file. Raises DownloadFailed, also at the deadline
+    (time.monotonic), and ModelWontLoad for a file that is not a model.
     """
     with TemporaryDirectory(prefix="specchat-") as folder:
         path = Path(folder, reference.name)
         try:
-            _fetch(reference, path)
+            _fetch(reference, path, deadline)
         except SpecchatError:
             raise
         except Exception as error:
@@ -37,14 +38,16 @@ def header_file(reference: Reference) -> Iterator[Path]:
         yield path
 
 
-def _fetch(reference: Reference, path: Path) -> None:
+def _fetch(reference: Reference, path: Path, deadline: float) -> None:
     found = find(reference)
     with path.open("wb") as file:
         file.truncate(found.size)
         for length in LENGTHS:
-            with read_from(found, file.tell()) as pieces:
+            with read_from(found, file.tell(), end=length) as pieces:
                 for piece in pieces:
                     file.write(piece[: length - file.tell()])
+                    if monotonic() > deadline:
+                        raise DownloadFailed(f"the header of {reference} takes too long")
                     if file.tell() >= length:
                         break
             file.flush()

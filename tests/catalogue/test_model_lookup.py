@@ -10,7 +10,7 @@ from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.catalogue.model_lookup import find_model, find_path
 from specchat.catalogue.pairs import file_of
-from specchat.errors import ModelNotFound
+from specchat.errors import InvalidOption, ModelNotFound
 
 REPO = "Org/Some-7B-GGUF"
 
@@ -134,3 +134,30 @@ def test_a_name_in_models_toml_that_is_not_here_has_its_line(
     )
     (mistake,) = read_catalogue().mistakes
     assert words in mistake
+
+
+@pytest.mark.parametrize(
+    "target", ["sub/foo:v1.gguf", "sub/there:Q4", "https://[bad/x", "~nobody-x/a"]
+)
+def test_a_path_in_models_toml_stays_one(home: Path, target: str) -> None:
+    """What ends in .gguf or exists is a path; what cannot be read is one line."""
+    folder = own_catalogue_path().parent
+    put(folder / "sub/there:Q4")
+    own_catalogue_path().write_text(
+        f'[pair.mine]\ndescription = "Mine"\ntarget = "{target}"\n', "utf-8"
+    )
+    found = read_catalogue()
+    if target.startswith("sub"):
+        assert found.entries["mine"].target == folder / target
+    else:
+        assert len(found.mistakes) == 1
+        assert "line 3: pair mine: " in found.mistakes[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["https://[bad/x", "~nobody-x/a", "a\0b", "x/" * 3000, "\udcff/a", "", "~", "a/b:"]
+)
+def test_any_name_is_found_or_not(home: Path, name: str) -> None:
+    """However odd it is."""
+    with pytest.raises((ModelNotFound, InvalidOption)):
+        file_of(name)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.catalogue.repository_models import best_of, models_of, named, rows
+from specchat.catalogue.repository_models import (
+    best_of,
+    full_name,
+    models_of,
+    named,
+    require_best,
+    rows,
+)
 from specchat.errors import ModelNotFound
 from specchat.hub.listing import ListedFile
 from specchat.hub.names import HubName, parse_name
@@ -55,6 +62,44 @@ def test_without_sizes_the_usual_one_is_taken() -> None:
     assert best is not None
     assert best.quantisation == "Q4_K_M"
     assert best.num_bytes is None
+
+
+@pytest.mark.parametrize("gpu", [0, 80])
+def test_what_a_name_does_not_say_or_is_obsolete_comes_last(gpu: float) -> None:
+    """A file without a quantization may have any; llama.cpp no longer loads some."""
+    listed = files({"model.gguf": 30, "M-Q4_0_8_8.gguf": 4.6, "M-Q5_K_M.gguf": 5})
+    best = best_of(models_of(REPO, listed), machine(100, gpu))
+    assert best is not None
+    assert best.quantisation == "Q5_K_M"
+
+
+def test_models_with_the_same_quantization_are_named_by_their_files() -> None:
+    """In the list, and in what is advised."""
+    models = models_of(REPO, files({"A-Q4_0.gguf": 1, "b & c/B-Q4_0.gguf": 2, "A-Q8_0.gguf": 3}))
+    assert [row.split("  ")[0] for row in rows(models, machine(9))] == [
+        "A-Q4_0.gguf",
+        "b & c/B-Q4_0.gguf",
+        "Q8_0",
+    ]
+    names = [full_name(each, models) for each in models]
+    assert names == ["org/M-GGUF/A-Q4_0.gguf", "org/M-GGUF/b & c/B-Q4_0.gguf", "org/M-GGUF:Q8_0"]
+    with pytest.raises(ModelNotFound, match=r"name one to pull it anyway, org/M-GGUF/A-Q4_0\.gguf"):
+        require_best(REPO, models, machine(0.1))
+
+
+def test_a_quantization_may_be_a_folders_name() -> None:
+    """As for models in parts."""
+    listed = files({"Q4_K_M/m-00001-of-00002.gguf": 1, "Q4_K_M/m-00002-of-00002.gguf": 1})
+    (model,) = models_of(REPO, listed)
+    assert model.quantisation == "Q4_K_M"
+    assert named(HubName("org/M-GGUF", quantisation="q4_k_m"), [model]) == model
+
+
+def test_advice_keeps_the_revision() -> None:
+    """Another revision may have other files."""
+    (model,) = models_of(HubName("org/M-GGUF", revision="v2"), files({"M-Q4_0.gguf": 1}))
+    name = parse_name(full_name(model, [model]))
+    assert (name.file, name.revision) == ("M-Q4_0.gguf", "v2")
 
 
 def test_what_cannot_be_used_alone_is_left_out() -> None:

@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from hub_server import HubServer
-from local_folders import GGUF, put_in_ollama
+from foreign_files import write_header
+from hub_server import Fault, HubServer
+from local_folders import GGUF, put, put_in_ollama
 from scripts.support.other_vocabulary import write_copy
-from specchat.catalogue.catalogue_file import load_entries
+from specchat.catalogue import draft_offers
+from specchat.catalogue.catalogue_file import load_entries, own_catalogue_path
 from specchat.catalogue.draft_offers import expected_speedup
-from specchat.catalogue.pairs import find_pair
-from specchat.cli import main, pull
+from specchat.catalogue.pairs import file_of, find_pair
+from specchat.cli import main, pull, pull_names
+from specchat.errors import DownloadFailed, ModelNotFound
+from specchat.hub import remote_header
 from specchat.hub.cache import find_present
 from specchat.hub.names import parse
+from specchat.hub.references import Reference
 from specchat.planning.device import Machine
 
 REPO = "org/Some-7B-GGUF"
@@ -63,7 +68,7 @@ def test_a_repository_lists_its_models_and_offers_the_best(
     assert lines[0] == f"{REPO} has:"
     assert [line.split()[0] for line in lines[1:4]] == ["Q2_K", "Q4_K_M", "Q8_0"]
     assert all(line.endswith("fits in memory") for line in lines[1:4])
-    assert "pull Q4_K_M (" in lines[4]
+    assert f"pull {REPO}:Q4_K_M (" in lines[4]
     assert Path(out.splitlines()[0]).name == "Some-7B-Q4_K_M.gguf"
 
 
@@ -73,7 +78,7 @@ def test_nothing_is_fetched_if_it_is_declined(
     """How to take another is said."""
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull", REPO]) == 1
-    assert f"`specchat pull {REPO}:NAME` pulls another" in capsys.readouterr().err
+    assert "nothing was fetched: name another of them" in capsys.readouterr().err
     assert find_present(parse(f"{REPO}/Some-7B-Q4_K_M.gguf")) is None
 
 
@@ -173,31 +178,164 @@ def test_offline_a_repository_is_not_asked(
     assert hub.seen == []
 
 
-@pytest.mark.parametrize("answer", ["", "y\n"])
+@pytest.fixture
+def kin(models: dict[str, bytes], hub: HubServer) -> Reference:
+    """Put smaller models of the family on the hub, and others; return the draft that fits."""
+    hub.put("org/Some-0.5B-GGUF", "Some-0.5B-Q4_K_M.gguf", models["draft"])
+    hub.put("org/Some-0.5B-Coder-GGUF", "Coder-0.5B-Q4_K_M.gguf", models["draft"])
+    hub.put("other/Some-0.5B-GGUF", "Some-0.5B-Q8_0.gguf", models["draft"])
+    return Reference("org/Some-0.5B-GGUF", "Some-0.5B-Q4_K_M.gguf")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "y\n"])
 def test_a_draft_of_the_same_organization_is_offered(
     models: dict[str, bytes],
-    hub: HubServer,
+    kin: Reference,
     answer: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of the same family and vocabulary, with the gain to expect; only its header is read first."""
-    hub.put("org/Some-0.5B-GGUF", "Some-0.5B-Q4_K_M.gguf", models["draft"])
-    hub.put("org/Some-0.5B-Coder-GGUF", "Coder-0.5B-Q4_K_M.gguf", models["draft"])
-    monkeypatch.setattr(sys, "stdin", Terminal(answer) if answer else io.StringIO())
+    """Of the same family and vocabulary, with the gain to expect."""
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["pull", f"{REPO}:Q8_0"]) == 0
     out, err = capsys.readouterr()
     share = len(models["draft"]) / len(models["target"])
+    is_wanted = answer == "y\n"
 
-    assert "a draft model for it: org/Some-0.5B-GGUF/Some-0.5B-Q4_K_M.gguf (from org too" in err
+    assert f"a draft model for it: {kin} (from org too" in err
     assert f"same vocabulary, {len(models['draft']) / 1e3:.0f} kB, 1/{1 / share:.0f} of" in err
     assert f"{expected_speedup(0.7, share):.1f}x faster where 70 % of its drafts" in err
-    command = (
-        f"`specchat pull {REPO}/Some-7B-Q8_0.gguf --draft org/Some-0.5B-GGUF/Some-0.5B-Q4_K_M.gguf`"
+    assert len(out.splitlines()) == 1 + is_wanted
+    command = f"ready: specchat ask --target {REPO}/Some-7B-Q8_0.gguf"
+    assert err.splitlines()[-1].endswith(command + f" --draft {kin}" * is_wanted)
+
+
+def test_only_the_header_of_a_draft_is_read_before_it_is_agreed_to(
+    models: dict[str, bytes],
+    kin: Reference,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Some bytes of it, and more where those do not suffice."""
+    hub.put(kin.repository, kin.file, models["draft"] + bytes(3 << 20))
+    monkeypatch.setattr(remote_header, "LENGTHS", (100, 40_000, 400_000))
+    monkeypatch.setattr(draft_offers, "LARGEST_SHARE", 10)
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    before = hub.num_sent
+    assert main(["rm", "--yes", f"{REPO}:Q8_0"]) == 0
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    assert f"a draft model for it: {kin}" in capsys.readouterr().err
+    ranges = [each.range for each in hub.seen if kin.file in each.path and each.method == "GET"]
+    assert {"bytes=0-99", "bytes=100-39999"} <= set(ranges)
+    assert 0 < hub.num_sent - before - len(models["target"]) <= 400_000
+
+
+def test_a_slow_hub_ends_the_search_for_a_draft(
+    models: dict[str, bytes],
+    kin: Reference,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The target is here; a header that trickles is given up."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    monkeypatch.setattr(draft_offers, "SEARCH_SECONDS", 0.3)
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=9)]
+    offer = draft_offers.offer_draft(
+        file_of(f"{REPO}:Q8_0"), Reference(REPO, "Some-7B-Q8_0.gguf"), Machine(10**9, ())
     )
-    assert (f"{command} fetches it too" in err) == (not answer)
-    assert len(out.splitlines()) == 1 + bool(answer)
-    assert ("--draft" in err.splitlines()[-1]) == bool(answer)
+    assert offer is None
+    gets = [each for each in hub.seen if kin.file in each.path and each.method == "GET"]
+    assert len(gets) == 2  # of the hub, and of its storage
+
+
+def test_few_headers_are_read(
+    models: dict[str, bytes], hub: HubServer, tiny: WriteModel, tmp_path: Path
+) -> None:
+    """However many models the organization has."""
+    other = tmp_path / "other.gguf"
+    write_copy(tiny("llama"), other, share=0.05)
+    for number in range(1, 9):
+        hub.put(f"org/Some-0.{number}B-GGUF", f"Some-0.{number}B.gguf", other.read_bytes())
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    hub.seen.clear()
+    offer = draft_offers.offer_draft(
+        file_of(f"{REPO}:Q8_0"), Reference(REPO, "Some-7B-Q8_0.gguf"), Machine(10**9, ())
+    )
+    assert offer is None
+    listed = [each for each in hub.seen if "/tree/" in each.path]
+    asked = [each for each in hub.seen if each.method == "HEAD"]
+    assert (len(listed), len(asked)) == (3, 3)
+
+
+def test_the_catalogues_draft_comes_first(
+    models: dict[str, bytes],
+    kin: Reference,
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """For the same model by others, quantized in another way, with its acceptance rate."""
+    hub.put("best/draft", "draft-Q8_0.gguf", models["draft"])
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(
+        """
+[pair.some]
+description = "Some"
+target = { repository = "original/Some", file = "some-7b-Q6_K.gguf" }
+draft = { repository = "best/draft", file = "draft-Q8_0.gguf" }
+first_guess = { acceptance = 0.85 }
+"""
+    )
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    err = capsys.readouterr().err
+    assert "best/draft/draft-Q8_0.gguf (the catalogue's draft for some, same vocabulary" in err
+    assert "where 85 % of its drafts are accepted" in err
+
+
+def test_without_a_terminal_no_draft_is_looked_for(
+    models: dict[str, bytes], kin: Reference, hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could answer."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    assert not [each for each in hub.seen if "/api/models?" in each.path or "0.5B" in each.path]
+
+
+@pytest.mark.parametrize("way", ["interrupted", "refused"])
+def test_a_pulled_target_is_kept_if_its_draft_is_not(
+    models: dict[str, bytes],
+    kin: Reference,
+    hub: HubServer,
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its path is printed before the question."""
+
+    def fail(*_: object) -> list[Path]:
+        raise DownloadFailed("it is gated")
+
+    def interrupt(*_: object, **__: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    if way == "interrupted":
+        monkeypatch.setattr(pull, "confirm", interrupt)
+    else:
+        fetch = pull._fetch
+        monkeypatch.setattr(
+            pull, "_fetch", lambda each, *more: (fail if each == [kin] else fetch)(each, *more)
+        )
+    assert main(["pull", f"{REPO}:Q8_0"]) == (130 if way == "interrupted" else 0)
+    out, err = capsys.readouterr()
+    assert [Path(line).name for line in out.splitlines()] == ["Some-7B-Q8_0.gguf"]
+    if way == "refused":
+        assert "without a draft model: it is gated" in err
+        assert err.endswith(f"ready: specchat ask --target {REPO}/Some-7B-Q8_0.gguf\n")
 
 
 def test_a_draft_that_does_not_fit_is_not_offered(
@@ -205,9 +343,11 @@ def test_a_draft_that_does_not_fit_is_not_offered(
     hub: HubServer,
     tiny: WriteModel,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Too large, or with another vocabulary, or not a model."""
+    monkeypatch.setattr(sys, "stdin", Terminal())
     other = tmp_path / "other.gguf"
     write_copy(tiny("llama"), other, share=0.05)
     hub.put("org/Some-0.5B-GGUF", "Some-0.5B-Q4_K_M.gguf", models["target"])
@@ -256,7 +396,18 @@ def test_the_models_of_a_folder_become_pairs(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["{tmp}/none.gguf"], 2, "invalid Hugging Face repository name"),
+        (["{tmp}/none.gguf"], 1, "none.gguf: no such file: check the path"),
+        (["none.gguf"], 1, "none.gguf: no such file: check the path"),
+        (["C:\\models\\x.gguf"], 1, "no such file: check the path"),
+        (["~nobody-here/x.gguf"], 1, "no such file: check the path"),
+        (["x" * 5000 + ".gguf"], 1, "no such file: check the path"),
+        (["a\0b"], 1, "there is no pair named"),
+        (["https://[bad/x"], 2, "cannot be read"),
+        (["https://hf.co/a/b?" + "x=1&" * 300], 2, "cannot be read"),
+        (["https://hf.co/datasets/org/repo"], 2, "is a page of the hub's datasets"),
+        (["https://hf.co/a/b/tree/a:b"], 2, "invalid Hugging Face revision name"),
+        (["org/repo:Q8_0", "--draft", "./draft.gguf"], 2, "does not name a file of the hub"),
+        (["{tmp}/projector.gguf"], 1, "is a vision or audio projector"),
         (["{tmp}/text.gguf"], 1, "is a text file"),
         (["{tmp}/empty"], 1, "has no GGUF model"),
         (["{tmp}/text.gguf", "--check"], 2, "--check goes with files of the hub"),
@@ -270,6 +421,7 @@ def test_what_cannot_be_pulled_is_one_line(
     """It says what it is and what to do."""
     (tmp_path / "text.gguf").write_text("text")
     (tmp_path / "empty").mkdir()
+    write_header(tmp_path / "projector.gguf", "clip", {})
     assert main(["pull", *(word.format(tmp=tmp_path) for word in words)]) == code
     err = capsys.readouterr().err
     assert said in err
@@ -288,3 +440,112 @@ def test_a_model_of_ollama_is_here_already(
         "tiny:latest is already here, from Ollama",
         "ready: specchat ask --target tiny",
     ]
+
+
+def test_a_pair_with_the_same_target_stays_as_it_is(
+    tiny: WriteModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the user wrote by hand is not replaced."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny("llama").read_bytes())
+    own_catalogue_path().parent.mkdir(parents=True)
+    text = f'[pair.mine]\ndescription = "Mine"\ntarget = "{path}"\nsampling = {{ top_k = 5 }}\n'
+    own_catalogue_path().write_text(text)
+    assert main(["pull", str(path)]) == 0
+    assert own_catalogue_path().read_text() == text
+    err = capsys.readouterr().err
+    assert "mine is already a pair with this target" in err
+    assert err.splitlines()[-1] == "ready: specchat ask --pair mine"
+
+
+@pytest.mark.parametrize("words", [["pull"], ["pull", "--check"], ["rm", "--yes"], ["show"]])
+@pytest.mark.parametrize("name", ["good/Some-7B-GGUF:Q8_0", "nobody/Some-7B-GGUF", "good/some-7b"])
+def test_another_organizations_file_is_never_meant(
+    models: dict[str, bytes], words: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However alike the names are."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    capsys.readouterr()
+    assert main([*words, name]) == 1
+    out, err = capsys.readouterr()
+    assert "Some-7B-Q8_0" not in out + err
+    assert find_present(parse(f"{REPO}/Some-7B-Q8_0.gguf"))
+
+
+def test_a_revision_is_that_revision(
+    models: dict[str, bytes], hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Main's file is not taken for another one's, and what was pulled at a commit is found."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    other = f"{hub.address}/{REPO}/blob/v2/Some-7B-Q8_0.gguf"
+    with pytest.raises(ModelNotFound):
+        file_of(other)
+    assert main(["pull", "--check", f"{hub.address}/{REPO}/tree/v2"]) == 1
+    assert main(["rm", "--yes", REPO]) == 0
+
+    commit = hub.put("org/pinned", "m-Q4_0.gguf", models["draft"])
+    page = f"{hub.address}/org/pinned/blob/{commit}/m-Q4_0.gguf"
+    assert main(["pull", page]) == 0
+    capsys.readouterr()
+    for name in ("org/pinned", "org/pinned:Q4_0", page):
+        assert main(["pull", "--check", name]) == 0
+        assert main(["show", name]) == 0
+    assert main(["rm", "--yes", "org/pinned"]) == 0
+    assert main(["rm", "--yes", "org/pinned"]) == 1
+    assert "nothing to delete for org/pinned: it is not installed" in capsys.readouterr().err
+
+
+def test_the_case_of_a_pulled_file_does_not_matter(
+    models: dict[str, bytes], hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is found as it is spelled on the hub."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    hub.seen.clear()
+    name = f"{REPO}/some-7b-q8_0.GGUF".lower()
+    assert main(["pull", name]) == 0
+    assert main(["pull", "--check", name]) == 0
+    assert hub.seen == []
+
+
+def test_a_file_of_the_hub_is_installed_by_its_name_alone(
+    models: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said to be installed, and can be checked."""
+    assert main(["pull", f"{REPO}:Q8_0"]) == 0
+    capsys.readouterr()
+    assert main(["pull", "some-7b-q8_0"]) == 0
+    assert "already installed" in capsys.readouterr().err
+    assert main(["pull", "--check", "some-7b-q8_0"]) == 0
+
+
+def test_lm_studios_model_is_here_already(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its quantization or file; its repository alone can still be listed."""
+    path = put(tmp_path / "HOME/.lmstudio/models/pub/Model-3B-GGUF/Model-3B-Q6_K.gguf")
+    for name in ("pub/Model-3B-GGUF:Q6_K", "pub/Model-3B-GGUF/Model-3B-Q6_K.gguf"):
+        assert main(["pull", name]) == 0
+        out, err = capsys.readouterr()
+        assert out == f"{path}\n"
+        assert "is already here, from LM Studio" in err
+    assert main(["pull", "pub/Model-3B-GGUF"]) == 1
+    assert "there is no pub/Model-3B-GGUF at" in capsys.readouterr().err
+
+
+def test_a_folder_named_without_a_slash_is_a_folder(
+    tiny: WriteModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of more models than are saved at once, none is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "many").mkdir()
+    for number in range(3):
+        (tmp_path / "many" / f"m{number}.gguf").write_bytes(tiny("llama").read_bytes())
+    monkeypatch.setattr(pull_names, "MOST_REGISTERED", 2)
+    assert main(["pull", "many"]) == 2
+    assert "has 3 models, more than are saved at once (2)" in capsys.readouterr().err
+    monkeypatch.setattr(pull_names, "MOST_REGISTERED", 3)
+    assert main(["pull", "many"]) == 0
+    assert {"m0", "m1", "m2"} <= set(load_entries())

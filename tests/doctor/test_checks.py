@@ -24,7 +24,6 @@ from specchat.doctor import host as machine
 from specchat.doctor import repairs
 from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, ask_for_build
-from specchat.planning import host_resources
 from specchat.planning.device import Device
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")

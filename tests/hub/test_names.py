@@ -44,6 +44,10 @@ REPO = "Org/Some-GGUF"
             HubName(REPO, "m.gguf"),
         ),
         (f"https://huggingface.co/{REPO}/blob/main/caf%C3%A9.gguf", HubName(REPO, "café.gguf")),
+        (f"https://huggingface.co/{REPO}/resolve/main", HubName(REPO)),
+        (f"https://huggingface.co:443/{REPO}", HubName(REPO)),
+        (f"HF:{REPO}", HubName(REPO)),
+        (f"hf://models/{REPO}", HubName(REPO)),
         (f"{REPO}/my model (1).gguf", HubName(REPO, "my model (1).gguf")),
         (f"{REPO}/模型-Q4.gguf", HubName(REPO, "模型-Q4.gguf")),
         (unicodedata.normalize("NFD", f"{REPO}/café.gguf"), HubName(REPO, "café.gguf")),
@@ -62,6 +66,12 @@ def test_every_form_is_understood(text: str, name: HubName) -> None:
         ("registry.ollama.ai/library/tiny", "`ollama pull tiny` fetches it"),
         ("https://example.org/a/b", "is not at https://huggingface.co: set HF_ENDPOINT"),
         ("a", "does not name a repository: write org/repo"),
+        ("https://user:secret@huggingface.co/a/b", "https://huggingface.co/a/b' is not at"),
+        ("https://[bad/x", "cannot be read: Invalid IPv6 URL"),
+        ("https://hf.co/a/b?" + "x=1&" * 300, "cannot be read"),
+        ("https://hf.co/spaces/org/repo", "is a page of the hub's spaces, not of a model"),
+        ("https://hf.co/a/b/tree/x:y", "invalid Hugging Face revision name"),
+        ("https://hf.co/a/b/tree/main/..", "invalid Hugging Face folder name"),
         ("a/b:Q4/c.gguf", "does not end in the name of a quantization"),
         ("a/b:../x", "invalid Hugging Face|does not end in"),
         ("a/b:", "does not end in"),
@@ -82,6 +92,22 @@ def test_what_is_no_name_of_the_hub_is_refused(
 def test_a_path_is_no_name_of_the_hub(text: str) -> None:
     """What is a file's path is looked for on this machine alone."""
     assert not is_hub_name(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        HubName(REPO),
+        HubName(REPO, quantisation="Q8_0"),
+        HubName(REPO, "a/m.gguf"),
+        HubName(REPO, "m.gguf", "refs/pr/1"),
+        HubName(REPO, revision="v2"),
+        HubName(REPO, folder="a/b"),
+    ],
+)
+def test_a_name_is_written_as_it_can_be_typed_again(name: HubName) -> None:
+    """With its revision and folder, if it has some."""
+    assert parse_name(str(name)) == name
 
 
 def test_a_file_is_wanted_where_one_is_needed() -> None:

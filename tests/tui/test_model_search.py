@@ -8,6 +8,7 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from hub_server import HubServer
+from local_folders import GGUF, put, put_in_hub
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -16,6 +17,7 @@ from specchat.chat.store import Store
 from specchat.cli.offers import open_file
 from specchat.engine.api import Loading
 from specchat.errors import ModelNotFound
+from specchat.hub.cache import cache_root
 from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.file_screen import FileScreen
@@ -140,6 +142,22 @@ def test_a_quantization_on_the_hub_is_an_offer(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelNotFound, match=r"`specchat pull org/some:q8_0` fetches it"):
         open_file(words(), "org/some:q8_0")
+
+
+def test_what_is_ambiguous_here_is_not_asked_of_the_hub(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with several models, or a repository of which several are here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("a", "b"):
+        put(tmp_path / "private/models" / f"{name}.gguf")
+        put_in_hub(cache_root(), "org/some", f"some-Q{len(name)}_{name}.gguf", GGUF + name.encode())
+    with pytest.raises(ModelNotFound, match="is a folder with 2 models"):
+        open_file(words(), "private/models")
+    with pytest.raises(ModelNotFound, match="is ambiguous"):
+        open_file(words(), "org/some")
+    assert hub.seen == []
 
 
 async def test_a_file_that_does_not_exist_is_a_notice() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specchat.tui.actions.pair_actions import PairActions, names_file
+from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.main_view import MainView
@@ -50,7 +50,8 @@ class Regeneration:
         offers = self.pair_actions.offers()
         if found := next((each for each in offers if each.name == name), None):
             return found
-        return self.pair_actions.setup.open_file(name) if names_file(name) else None
+        is_file = name.lower().endswith(".gguf")
+        return self.pair_actions.setup.open_file(name) if is_file else None
 
 
 def read_words(words: str) -> tuple[str, dict[str, Any]]:
