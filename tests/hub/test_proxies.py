@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from importlib.machinery import ModuleSpec
 from typing import Any
@@ -89,6 +90,7 @@ def test_socks_works_with_its_package(
 
 
 @pytest.mark.skipif(not HAS_SOCKS, reason="needs the package socksio")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # httpcore2 leaves it to Python
 def test_a_wrong_login_at_socks_is_named(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its variable; and where there is none at all."""
     with proxying(hub.address, "socks5", login="me:right") as proxy:
@@ -96,6 +98,7 @@ def test_a_wrong_login_at_socks_is_named(hub: HubServer, monkeypatch: pytest.Mon
         assert "refused the login in ALL_PROXY" in refusal()
         monkeypatch.setenv("ALL_PROXY", f"socks5://{proxy.address}")
         assert f"ALL_PROXY=socks5://NAME:PASSWORD@{proxy.address}" in refusal()
+    gc.collect()
 
 
 @pytest.mark.parametrize(
