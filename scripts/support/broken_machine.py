@@ -183,17 +183,21 @@ class World:
         return (seen.errors or seen.output).splitlines()[0]
 
     def chats(
-        self, before: Sequence[str] = (), variables: Mapping[str, str | None] | None = None
-    ) -> str:
-        """Open the chat in a terminal; return what was waited for. Raises Failed without it."""
+        self,
+        *words: str,
+        shows: str = CHAT_SHOWN,
+        before: Sequence[str] = (),
+        variables: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Open the chat in a terminal and wait for a text. Raises Failed without it."""
         child, terminal = pty.fork()
         if not child:
             given = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40", **(variables or {})}
-            command = [*before, *self.script]
+            command = [*before, *self.script, *words]
             os.execvpe(command[0], command, self.environment(given))  # noqa: S606
-        shown, end = "", time.monotonic() + 60
+        shown, end = "", time.monotonic() + SECONDS
         try:
-            while CHAT_SHOWN not in ESCAPES.sub("", shown) and time.monotonic() < end:
+            while shows not in ESCAPES.sub("", shown) and time.monotonic() < end:
                 if select.select([terminal], [], [], 0.2)[0]:
                     shown += os.read(terminal, 1 << 16).decode("utf-8", "replace")
         except OSError:  # it has ended
@@ -204,9 +208,8 @@ class World:
             os.close(terminal)
             os.waitpid(child, 0)
         text = ESCAPES.sub("", shown)
-        if CHAT_SHOWN not in text or "Traceback" in text:
+        if shows not in text or "Traceback" in text:
             raise Failed(f"the chat shows {text[-400:]!r}")
-        return f"the chat opens ({CHAT_SHOWN})"
 
     def left_running(self) -> list[int]:
         """Return the processes of the clone's environment that run."""
