@@ -8,6 +8,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from specchat.catalogue.fit import Fit, judge, need_of_size
@@ -15,11 +16,11 @@ from specchat.catalogue.local_models import NO_MODEL
 from specchat.catalogue.model_names import quantisation_in, states
 from specchat.errors import DownloadFailed, ModelNotFound
 from specchat.gguf.split_files import split_names
-from specchat.hub.client import is_offline
+from specchat.hub.client import find, is_offline
 from specchat.hub.hub_errors import RetryPolicy
 from specchat.hub.listing import ListedFile, list_files
 from specchat.hub.names import TAG, HubName
-from specchat.hub.references import MAIN, Reference
+from specchat.hub.references import MAIN, Reference, is_mirror
 from specchat.planning.device import Machine
 from specchat.wording import size_text
 
@@ -30,6 +31,7 @@ ORDER_ON_CPU = (4, 5, 6, 8, 3, 2, 1, 16, 32)
 """Bits a weight, the best compromise of speed and quality first."""
 OBSOLETE = re.compile(r"Q4_0_\d_\d|Q4_[23]", re.IGNORECASE)
 """Quantizations that llama.cpp no longer loads."""
+GGUF_ENDING = re.compile(r"[-_.]gguf$", re.IGNORECASE)
 ADAPTER = re.compile(r"(^|[-_./])lora([-_./]|$)", re.IGNORECASE)
 MOST_SHOWN = 12
 LIST_WAITS = (1.0, 2.0)
@@ -53,13 +55,39 @@ class RemoteModel:
         return judge(need_of_size(self.num_bytes) if self.num_bytes else None, machine)
 
 
-def find_remote(wanted: HubName, machine: Machine, on_note: Callable[[str], None]) -> RemoteModel:
+def find_remote(
+    wanted: HubName,
+    machine: Machine,
+    on_note: Callable[[str], None],
+    choose: Callable[[Sequence[RemoteModel]], RemoteModel] | None = None,
+) -> RemoteModel:
     """Return the model on the hub that a name names, or the best of a repository for a machine.
 
-    Raises ModelNotFound, which lists the models, and DownloadFailed.
+    `choose` takes one of a repository's models instead. Raises ModelNotFound, which lists the
+    models, and DownloadFailed.
     """
-    models = list_models(wanted, on_note)
-    return named(wanted, models) if wanted.quantisation else require_best(wanted, models, machine)
+    try:
+        models = list_models(wanted, on_note)
+    except DownloadFailed as error:
+        if is_mirror() and error.__cause__ and (found := _by_usual_name(wanted)):
+            return found
+        raise
+    if wanted.quantisation:
+        return named(wanted, models)
+    return choose(models) if choose else require_best(wanted, models, machine)
+
+
+def _by_usual_name(wanted: HubName) -> RemoteModel | None:
+    """Return the file that a quantization usually has, on a mirror that lists no repositories."""
+    stem = GGUF_ENDING.sub("", wanted.repository.partition("/")[2])
+    names = [
+        form.format(stem, wanted.quantisation.upper()) + ".gguf" for form in ("{}-{}", "{}.{}")
+    ]
+    for name in dict.fromkeys([*names, *map(str.lower, names)] if wanted.quantisation else ()):
+        with suppress(Exception):  # it has another name, or the error is that of the list
+            reference = Reference(wanted.repository, name, wanted.revision)
+            return RemoteModel(reference, wanted.quantisation, find(reference).size)
+    return None
 
 
 def require_best(wanted: HubName, models: Sequence[RemoteModel], machine: Machine) -> RemoteModel:

@@ -17,9 +17,8 @@ from specchat.catalogue.model_lookup import find_installed, find_model, typed_pa
 from specchat.catalogue.pairs import find_supported, has_pair, save_pair
 from specchat.catalogue.repository_models import (
     RemoteModel,
+    find_remote,
     full_name,
-    list_models,
-    named,
     require_best,
     rows,
 )
@@ -99,17 +98,14 @@ def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Refer
         )
     if wanted.file:
         return known(wanted.reference)
-    models = _listed(wanted)
-    if wanted.quantisation:
-        return known(named(wanted, models).reference)
-    return known(_chosen(wanted, models, machine).reference)
-
-
-def _listed(wanted: HubName) -> list[RemoteModel]:
-    """Return the models of a repository, from the hub, and say meanwhile what is waited for."""
     show_line(f"listing {wanted.repository}")
+
+    def choose(models: Sequence[RemoteModel]) -> RemoteModel:
+        show_line()
+        return _chosen(wanted, models, machine)
+
     try:
-        return list_models(wanted, show_line)
+        return known(find_remote(wanted, machine, show_line, choose).reference)
     finally:
         show_line()
 

@@ -131,6 +131,11 @@ def endpoint() -> str:
     return f"{used}://{parts.netloc}{parts.path}".rstrip("/")
 
 
+def is_mirror() -> bool:
+    """Return True if HF_ENDPOINT names another server than Hugging Face's."""
+    return endpoint() != HUB
+
+
 def shown_endpoint() -> str:
     """Return the URL of the hub for display, without a password."""
     return without_password(endpoint())

@@ -135,6 +135,19 @@ def test_a_quantization_that_is_not_there_is_named(
     assert "is not in the repository, which has Q8_0, Q4_K_M, Q2_K" in err
 
 
+@pytest.mark.parametrize("file", ["Some-Q8_0.gguf", "some-q8_0.gguf", "Some.Q8_0.gguf"])
+def test_a_mirror_that_lists_nothing_is_asked_for_usual_names(
+    hub: HubServer, models: dict[str, bytes], file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quantization is found if its file is called as most are."""
+    hub.put("org/Some-GGUF", file, models["draft"])
+    hub.has_api = False
+    assert main(["pull", "org/Some-GGUF:q8_0"]) == 0
+    assert Path(capsys.readouterr().out.splitlines()[0]).name == file
+    assert main(["pull", "org/Some-GGUF:Q4_0"]) == 1
+    assert main(["pull", "org/Some-GGUF"]) == 1
+
+
 def test_a_name_with_spaces_and_accents_is_pulled(
     hub: HubServer, models: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
