@@ -16,6 +16,7 @@ from pathlib import Path
 from scripts.setup_env.exact_kernels import add_switch
 from scripts.setup_env.recipes import Backend, Recipe
 from scripts.setup_env.running import SetUpFailed
+from scripts.setup_env.unused_parts import leave_out
 from specchat.doctor.toolchains import DEFINITIONS
 
 ANY_CPU = Recipe(
@@ -51,23 +52,18 @@ SYSTEM_LIBRARIES = {
 
 VARIANTS = Path("vendor", "llama.cpp", "ggml", "src", "CMakeLists.txt")
 WITH_AMX = "            ggml_add_cpu_backend_variant(sapphirerapids "
-PROJECT = Path("CMakeLists.txt")
-COMMON = 'set(LLAMA_BUILD_COMMON ON CACHE BOOL "Build llama.cpp common library" FORCE)'
-"""Builds a library that llama-cpp-python does not install where it would look for it."""
 PACKAGE = ("llama_cpp/", "llama_cpp_python-")
 """The folders of a wheel that belong to the package."""
 
 
 def prepare(source: Path) -> None:
     """Change an unpacked source of llama-cpp-python; raises SetUpFailed where it does not fit."""
-    variants, project = source / VARIANTS, source / PROJECT
+    variants = source / VARIANTS
     lines = variants.read_text("utf-8").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(WITH_AMX)]
-    about = project.read_text("utf-8")
-    if len(lines) - len(kept) != 1 or about.count(COMMON) != 1 or not add_switch(source):
+    if len(lines) - len(kept) != 1 or not leave_out(source) or not add_switch(source):
         raise SetUpFailed(f"{source} is a release that these changes are not written for")
     variants.write_text("".join(kept), "utf-8")
-    project.write_text(about.replace(COMMON, COMMON.replace(" ON ", " OFF ")), "utf-8")
 
 
 def keep_package_only(wheel: Path, out: Path) -> Path:

@@ -30,6 +30,7 @@ from scripts.setup_env.recipes import (
     user_choices,
 )
 from scripts.setup_env.running import BuildSteps, SetUpFailed, run_pip, say
+from scripts.setup_env.unused_parts import WITHOUT_COMMON, leave_out
 
 BUILD = Path(fast.RECORDS) / "build"
 
@@ -101,6 +102,7 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
         recipe.name,
         *DEFINITIONS,
         *(new for _, new in CHANGES),
+        WITHOUT_COMMON,
         *user_choices(),
     ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
@@ -184,6 +186,7 @@ def source(version: str) -> Path:
     shutil.rmtree(place.parent, ignore_errors=True)
     if not add_switch(next(half.iterdir())):
         say("this llama.cpp has no place for the switch of exact kernels: see `specchat doctor`")
+    leave_out(next(half.iterdir()))
     half.replace(place.parent)
     return place
 

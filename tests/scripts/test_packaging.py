@@ -17,7 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 
 import specchat
-from scripts.setup_env import exact_kernels, portable
+from scripts.setup_env import exact_kernels, portable, unused_parts
 from scripts.setup_env.recipes import build_environment
 from scripts.setup_env.running import SetUpFailed
 
@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Path:
     texts = {
         exact_kernels.SOURCE: "\nbool llamafile_sgemm(int n) {\n    if (n < 2)\n        return;\n}",
         portable.VARIANTS: WITHOUT_AMX + WITH_AMX,
-        portable.PROJECT: portable.COMMON,
+        unused_parts.PROJECT: unused_parts.COMMON,
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -48,12 +48,12 @@ def test_no_variant_with_amx_is_built(source: Path) -> None:
     portable.prepare(source)
 
     assert (source / portable.VARIANTS).read_text() == WITHOUT_AMX
-    assert "(LLAMA_BUILD_COMMON OFF CACHE" in (source / portable.PROJECT).read_text()
+    assert "(LLAMA_BUILD_COMMON OFF CACHE" in (source / unused_parts.PROJECT).read_text()
     assert "specchat_min_columns" in (source / exact_kernels.SOURCE).read_text()
 
 
 @pytest.mark.parametrize(
-    "name", [exact_kernels.SOURCE, portable.VARIANTS, portable.PROJECT], ids=str
+    "name", [exact_kernels.SOURCE, portable.VARIANTS, unused_parts.PROJECT], ids=str
 )
 def test_a_release_that_the_changes_do_not_fit_is_refused(source: Path, name: Path) -> None:
     """A wheel with AMX, or without the switch, would be published otherwise."""
