@@ -19,6 +19,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from scripts.setup_env.archives import extract
 from scripts.setup_env.recipes import DEFINITIONS
 from scripts.support.llama_tools import PACKAGE, find_tool, installed_version
 from specchat.doctor.toolchains import WITHOUT_AMX
@@ -84,7 +85,7 @@ def unpack(archive: Path, folder: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
+                extract(tar, Path(scratch))
             Path(scratch).replace(folder)
             Path(scratch).mkdir()  # for the context manager to remove
     return project_root(next(folder.iterdir()))

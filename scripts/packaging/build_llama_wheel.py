@@ -15,6 +15,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts.setup_env.archives import extract
 from scripts.setup_env.portable import (
     ANY_CPU,
     BACKENDS,
@@ -79,7 +80,7 @@ def unpacked_source(sdist: Path | None, work: Path) -> Path:
     half = work / "half-unpacked"
     shutil.rmtree(half, ignore_errors=True)
     with tarfile.open(sdist) as archive:
-        archive.extractall(half, filter="data")
+        extract(archive, half)
     prepare(half / place.name)
     (half / place.name).replace(place)
     return place

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.setup_env import fast
+from scripts.setup_env.archives import extract
 from scripts.setup_env.exact_kernels import CHANGES, add_switch
 from scripts.setup_env.machine import lack_of_compilers, num_cores, num_jobs
 from scripts.setup_env.recipes import (
@@ -182,7 +183,7 @@ def source(version: str) -> Path:
     half = BUILD / "half-unpacked"
     shutil.rmtree(half, ignore_errors=True)
     with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
-        archive.extractall(half, filter="data")
+        extract(archive, half)
     shutil.rmtree(place.parent, ignore_errors=True)
     if not add_switch(next(half.iterdir())):
         say("this llama.cpp has no place for the switch of exact kernels: see `specchat doctor`")
