@@ -95,7 +95,13 @@ def build(source: Path, backend: str, jobs: int, work: Path) -> Path:
     shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # of another backend
     place = work / backend
     options = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
-    folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(source))
+    folders = (
+        "--wheel-dir",
+        str(place),
+        "--config-settings",
+        f"build-dir={place / 'objects'}",
+        str(source),
+    )
     pip("wheel", *options, *folders, environment=environment)
     return newest(place)
 

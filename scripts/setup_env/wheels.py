@@ -146,7 +146,8 @@ def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> Non
     root = source(version)
     shutil.rmtree(root / "llama_cpp" / "lib", ignore_errors=True)  # built by another recipe
     options = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
-    folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(root))
+    setting = ("--config-settings", f"build-dir={place / 'objects'}")  # pip 23.0 has no -C
+    folders = ("--wheel-dir", str(place), *setting, str(root))
     environment = build_environment(recipe, backend, jobs, os.environ)
     run_pip("wheel", *options, *folders, environment=environment, steps=steps)
 
