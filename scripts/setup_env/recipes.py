@@ -44,7 +44,7 @@ class Backend:
 
     name: str
     definitions: tuple[str, ...] = ()
-    core_minutes: int = 7
+    core_minutes: int = 3
     toolkit: str = ""
     """The version of the toolkit it is linked with: another version needs another wheel."""
     compiler: str = ""

@@ -213,7 +213,8 @@ def test_the_build_says_how_long_it_takes(
 ) -> None:
     """Before it begins: the device, the cores, and the minutes for what is left to do."""
     monkeypatch.setattr(wheels, "num_cores", lambda: 32 if jobs == 16 else jobs)
-    assert text in wheels._announcement(CPU, NATIVE, jobs, share_left)
+    backend = Backend("CPU", core_minutes=7)
+    assert text in wheels._announcement(backend, NATIVE, jobs, share_left)
 
 
 def test_progress_continues_where_a_build_was_stopped(
