@@ -226,6 +226,7 @@ FILES: dict[str, Foreign] = {
     # what servers and programs for versions leave in place of a file
     "LFS pointer": of_bytes(POINTER, "LFS pointer"),
     "LFS pointer of Windows": of_bytes(POINTER.replace(b"\n", b"\r\n"), "LFS pointer"),
+    "LFS pointer after a mark": of_bytes(b"\xef\xbb\xbf" + POINTER, "of 1.23 GB itself"),
     "LFS pointer without size": of_bytes(POINTER[:40], "LFS pointer"),
     "Xet pointer": of_bytes(b"# xet version 0\nfilesize = 1234567\n", "Xet pointer"),
     "web page": of_bytes(PAGE, "web page"),
@@ -238,6 +239,8 @@ FILES: dict[str, Foreign] = {
     "JSON error": of_bytes(b'{"error": "Repository not found"}', "JSON"),
     "JSON error in lines": of_bytes(b'\n {\n "error":\n  "Invalid token"\n}\n', "JSON"),
     "deep JSON": of_bytes(b"[" * 100_000, "is a text file that begins with"),
+    "text cut in a character": of_bytes(b"a" + "é".encode() * 40_000, "a text file that begins"),
+    "broken UTF-8": of_bytes("aé".encode()[:-1], "is not a GGUF file"),
     "text error": of_bytes(b"Entry not found", "text"),
     "empty": of_bytes(b"", "empty"),
     "zeros": of_bytes(bytes(100_000), "unfinished"),

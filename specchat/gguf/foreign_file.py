@@ -1,5 +1,6 @@
 """Recognizes files that are not GGUF by their first bytes, and advises what to do."""
 
+import codecs
 import json
 import re
 import struct
@@ -96,13 +97,14 @@ def _kind(path: Path, beginning: bytes, end: bytes, size: int) -> str:
         unfinished = describe_unfinished(path, "" if is_begun else "it begins with zeros")
         is_empty = not beginning and unfinished.endswith(f": {AGAIN}")
         return f"is empty: {AGAIN}" if is_empty else unfinished
-    if beginning.startswith(POINTERS):
+    text = beginning.removeprefix(codecs.BOM_UTF8)
+    if text.startswith(POINTERS):
         stated = POINTER_SIZE.search(beginning[:LONGEST_TEXT])
         of_size = f" of {size_text(int(stated[1]))}" if stated else ""
         what = f"is a Git LFS pointer, not the file{of_size} itself"
         return f"{what}: `git lfs pull` fetches that, {OR_PULL}"
     for magics, what in KINDS:
-        if beginning.startswith(magics):
+        if text.startswith(magics):
             return what
     return (
         _kind_of_archive(beginning, end)
@@ -160,15 +162,16 @@ def _kind_of_text(beginning: bytes, size: int) -> str:
 
     Servers send pages and messages in place of a file.
     """
-    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         beginning = beginning.decode("utf-16", "replace").encode()
-    text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = beginning.removeprefix(codecs.BOM_UTF8).lstrip()
     is_xml = text.startswith(XML)
     is_page = PAGE_INSIDE.search(text) if is_xml else text[:SHOWN_TEXT].lower().startswith(PAGES)
     if is_page:
         return f"is a web page, not the model: use the page's download link, {OR_PULL}"
+    is_cut = size > SAMPLED_BYTES  # perhaps within a character
     try:
-        words = beginning.decode("utf-8-sig")
+        words = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning, not is_cut)
     except UnicodeDecodeError:
         return ""
     if size > LONGEST_TEXT or not all(each.isprintable() or each.isspace() for each in words):
@@ -176,7 +179,7 @@ def _kind_of_text(beginning: bytes, size: int) -> str:
     found = _json_of(words)
     if isinstance(found, dict) and "weight_map" in found:
         return f"is the index of a safetensors model: {LOOK}"
-    shown = ascii(" ".join(words.split())[:SHOWN_TEXT])
+    shown = repr(" ".join(words.split())[:SHOWN_TEXT])
     what = "an XML" if is_xml else "a text" if found is None else "a JSON"
     return f"is {what} file that begins with {shown}, not a GGUF file: {AGAIN}, or {LOOK}"
 
