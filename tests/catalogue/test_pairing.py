@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -268,6 +269,24 @@ def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: P
     for nonsense in (b"", b"[1]", b'{"x": [[1, 2], 7]}', b"\xff", b"[" * 90_000):
         header_cache_path().write_bytes(nonsense)
         assert best(target) is None
+
+
+@pytest.mark.parametrize("is_older", [True, False], ids=["older", "without a number"])
+def test_facts_of_another_version_are_read_again(place: Place, *, is_older: bool) -> None:
+    """It may have read the same header differently, as one did for files without their end."""
+    model = place("m.gguf")
+    with HeaderCache() as cache:
+        cache.of(model)
+    kept = json.loads(header_cache_path().read_text())
+    kept["models"][str(model)][1]["kind"] = "projector"
+    header_cache_path().write_text(json.dumps(kept))
+    with HeaderCache() as cache:
+        assert cache.of(model).kind == "projector"
+
+    kept["format"] -= 1
+    header_cache_path().write_text(json.dumps(kept if is_older else kept["models"]))
+    with HeaderCache() as cache:
+        assert cache.of(model).kind == "chat"
 
 
 @pytest.mark.parametrize(
