@@ -6,12 +6,12 @@ from pathlib import Path
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header, Value
+from specchat.gguf.unfinished_file import AGAIN
 
 MOST_PARTS = 999
 PART_NAME = re.compile(
     r"(?P<stem>.*)-\d{5}-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE | re.DOTALL
 )
-AGAIN = "pull the model again"
 
 
 def split_names(file: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from specchat.errors import ModelWontLoad, OutOfMemory
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.gguf.unfinished_file import AGAIN
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
 from specchat.llama.remote_devices import devices_for
@@ -154,7 +155,7 @@ def is_no_memory(errors: str) -> bool:
 def _reason(path: Path, errors: str) -> str:
     """Return one line for llama.cpp's last errors, with advice."""
     if "not within the file bounds" in errors or "failed to read" in errors:
-        return f"{path} is damaged or incomplete: download it again"
+        return f"{path} is damaged or incomplete: {AGAIN}"
     for what, name in UNKNOWN.items():
         if what in errors:
             found = errors.split(f"{what}:")[1].split("'")[1:2]
