@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
 from specchat.errors import DownloadFailed
-from specchat.hub.hub_errors import WEB_PAGE, not_the_hub
+from specchat.hub.hub_errors import HTML, WEB_PAGE, content_type, not_the_hub
 from specchat.hub.hub_request import (
     UNAUTHORIZED,
     NoticeCallback,
-    content_type,
     ignore,
     origin,
     request,
@@ -165,7 +164,7 @@ def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, s
             hf_raise_for_status(response)
         headers = response.headers
         describes = any(headers.get(name) for name in OF_A_FILE)
-        if response.is_success and not describes and content_type(response) == "text/html":
+        if response.is_success and not describes and content_type(response) == HTML:
             raise not_the_hub(url, reference)
         if not response.has_redirect_location:
             return headers
@@ -179,9 +178,14 @@ def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, s
 
 def _checksum(headers: Mapping[str, str], commit: str) -> str:
     """Return the checksum that the headers state; empty if there is none."""
-    tag = headers.get("X-Linked-ETag") or headers.get("ETag", "")
-    tag = tag.strip().removeprefix("W/").strip('"')
-    return tag if CHECKSUM.fullmatch(tag) and tag != commit else ""
+    checksum = _unquoted(headers.get("X-Linked-ETag") or headers.get("ETag", ""))
+    return checksum if checksum != commit else ""
+
+
+def _unquoted(tag: str) -> str:
+    """Return the checksum in a tag; empty for a tag of another kind."""
+    text = tag.strip().removeprefix("W/").strip('"')
+    return text if CHECKSUM.fullmatch(text) else ""
 
 
 def _commit(reference: Reference) -> str:
@@ -249,8 +253,9 @@ def read_from(
             raise Restarted
         hf_raise_for_status(response)
         pieces = response.iter_raw()
-        first = next(pieces, b"") if content_type(response) == "text/html" or not start else b""
-        is_page = content_type(response) == "text/html" and (start or not first.startswith(b"GGUF"))
+        is_html = content_type(response) == HTML
+        first = next(pieces, b"") if is_html or not start else b""
+        is_page = is_html and (start or not first.startswith(b"GGUF"))
         if is_page or (not start and WEB_PAGE.match(first)):
             raise not_the_hub(str(response.url), found.reference)
         _require_range(response, found, start)
@@ -262,14 +267,9 @@ def _require_range(response: httpx2.Response, found: HubFile, start: int) -> Non
     found_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     begins = int(found_range[1]) if found_range and response.status_code == 206 else 0
     total = found_range[2] if found_range else "*"
-    tags = [
-        each.headers.get("X-Linked-Etag", "").removeprefix("W/").strip('"')
-        for each in (*response.history, response)
-    ]
-    is_other = any(
-        CHECKSUM.fullmatch(tag) and len(tag) == len(found.etag) and tag != found.etag
-        for tag in tags
-    )
+    answers = (*response.history, response)
+    checksums = [_unquoted(each.headers.get("X-Linked-ETag", "")) for each in answers]
+    is_other = any(len(each) == len(found.etag) and each != found.etag for each in checksums)
     if begins != start or is_other or (start and total not in {"*", str(found.size)}):
         raise Restarted
 

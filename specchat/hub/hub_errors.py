@@ -37,9 +37,16 @@ PROGRESS_BYTES = 1 << 18
 LONGEST_WAIT = 300.0
 """Seconds; the hub counts requests over so long. If it asks for more, the user decides."""
 
+MOST_DIGITS = 9
+"""Of a number of seconds to wait; more are taken for 30 years."""
+
+MOST_MINUTES = 24 * 60
+"""The longest wait to show as a number."""
+
 REFUSED = "refused"
 """The extension of a response that names the place of a token which was refused before it."""
 
+HTML = "text/html"
 WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
 LONGEST_REASON = 160
 
@@ -136,13 +143,19 @@ def seconds_to_wait(error: Exception) -> float | None:
     headers = error.response.headers
     asked = headers.get("Retry-After", "").strip()
     if asked.isascii() and asked.isdigit():
-        return float(asked)
+        return _seconds(asked)
     try:
         until = parsedate_to_datetime(asked)
         return max(0.0, (until - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError, OverflowError):  # not a date, or one without a time zone
-        limit = re.search(r";\s*r=0\s*;\s*t=(\d{1,9})\b", headers.get("RateLimit", ""), re.ASCII)
-        return float(limit[1]) if limit else None
+        limit = re.search(r";\s*r=0\s*;\s*t=(\d+)\b", headers.get("RateLimit", ""), re.ASCII)
+        return _seconds(limit[1]) if limit else None
+
+
+def _seconds(digits: str) -> float:
+    """Return a number of seconds of any length, which may be more than a float can hold."""
+    digits = digits.lstrip("0")
+    return float(digits or 0) if len(digits) <= MOST_DIGITS else 10.0**MOST_DIGITS
 
 
 def _cause(error: Exception) -> str:
@@ -252,13 +265,14 @@ def _refused(error: Exception, reference: Reference | HubName) -> str:
             f"{host}, the hub's storage of {reference}, refused it ({status}):"
             " try again later, or check whether a proxy or firewall blocks that host"
         )
-    if status == 403 and "X-Error-Code" not in response.headers and _is_page(response):
+    if status == 403 and "X-Error-Code" not in response.headers and content_type(response) == HTML:
         return str(not_the_hub(url, reference))
     if code in messages:
         return messages[code]
     if status == TOO_MANY:
         asked = math.ceil((seconds_to_wait(error) or 0) / 60)
         wait = f"{asked} min" if asked else "a few minutes"
+        wait = wait if asked <= MOST_MINUTES else "more than a day"
         token = "" if response.request.headers.get("Authorization") else ", or log in for more"
         return f"{hub} limits requests (429): wait {wait}{token}; {RESUMES}"
     if status >= 500:
@@ -294,9 +308,10 @@ def _messages(reference: Reference | HubName, response: "httpx2.Response") -> di
     }
 
 
-def _is_page(response: "httpx2.Response") -> bool:
+def content_type(response: "httpx2.Response") -> str:
+    """Return the content type of a response."""
     kind: str = response.headers.get("Content-Type", "")
-    return kind.partition(";")[0].strip().lower() == "text/html"
+    return kind.partition(";")[0].strip().lower()
 
 
 def _is_untrusted(error: BaseException) -> bool:

@@ -129,12 +129,6 @@ def _headers(headers: Mapping[str, str] | None, *, with_token: bool) -> dict[str
     return sent
 
 
-def content_type(response: httpx2.Response) -> str:
-    """Return the content type of a response."""
-    kind: str = response.headers.get("Content-Type", "")
-    return kind.partition(";")[0].strip().lower()
-
-
 def origin(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port."""
     parts = urlsplit(url)

@@ -66,9 +66,13 @@ def in_seconds(seconds: float) -> str:
     [
         ({"Retry_After": "17"}, 17),
         ({"RateLimit": '"api";r=0;t=55'}, 55),
+        ({"Retry_After": "000000000000017"}, 17),
+        ({"Retry_After": "9" * 400}, 1e9),
+        ({"Retry_After": "9" * 5000}, 1e9),
+        ({"RateLimit": f'"api";r=0;t={"9" * 400}'}, 1e9),
         ({"RateLimit": '"resolvers"; r=0; t=7', "Retry_After": "3"}, 3),
     ],
-    ids=["seconds", "limit", "both"],
+    ids=["seconds", "limit", "zeros", "far too long", "no int", "far too long limit", "both"],
 )
 def test_what_the_hub_asks_to_wait_is_read(headers: dict[str, str], seconds: float) -> None:
     """In seconds, or as the hub itself writes it."""
@@ -116,9 +120,10 @@ def test_a_wait_is_bounded(hub: HubServer) -> None:
     retries = RetryPolicy(FILE, (1.0,), stop, lambda note: None)
     with pytest.raises(DownloadFailed, match=r"limits requests \(429\): wait 6 min"):
         retries.wait(limited(Retry_After=str(int(LONGEST_WAIT) + 1)))
-    for headers in ({"Retry-After": "9" * 30}, {"Retry-After": in_seconds(9e5)}):
+    longer = ("9" * 30, "9" * 400, in_seconds(9e5))
+    for headers in (*({"Retry-After": text} for text in longer), {"RateLimit": "r=0;;r=0;t=86401"}):
         hub.faults = [Fault("HEAD", status=429, headers=headers)]
-        assert "limits requests" in refusal()
+        assert "limits requests (429): wait more than a day" in refusal()
 
 
 def test_ctrl_c_ends_a_wait(hub: HubServer) -> None:
