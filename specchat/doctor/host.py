@@ -131,9 +131,9 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
-    from specchat.hub.web_client import web_client
+    from specchat.hub.web_client import keep_client, take_client
 
-    session = web_client()  # before the timeout starts, so that the import does not count
+    session = take_client()  # before the timeout starts, so that the import does not count
     try:
         endpoint()
     except SpecchatError as error:
@@ -142,6 +142,10 @@ def check_network() -> Finding:
     request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
+    if request.is_alive():
+        session.cut()
+    else:
+        keep_client(session)
     return found[-1]
 
 

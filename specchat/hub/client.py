@@ -26,6 +26,7 @@ from specchat.hub.hub_errors import HTML, WEB_PAGE, content_type, not_the_hub
 from specchat.hub.hub_request import (
     UNAUTHORIZED,
     NoticeCallback,
+    answer,
     ignore,
     origin,
     request,
@@ -47,6 +48,9 @@ UNCHECKED = "unchecked-"
 
 OF_A_FILE = ("X-Repo-Commit", "X-Linked-Size", "X-Linked-ETag")
 """The headers of a redirect that describe the file; its others describe the redirect."""
+
+LONGEST_ANSWER = 60.0
+"""Seconds for the metadata of a file; longer where HF_HUB_ETAG_TIMEOUT is."""
 
 MOST_REDIRECTS = 20
 CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
@@ -154,18 +158,19 @@ def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, s
     """
     import httpx2
     from huggingface_hub import constants
-    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
     url, seconds = _address(reference), constants.HF_HUB_ETAG_TIMEOUT
     is_pinned = is_commit(reference.revision) and reference.sha256 and reference.size
     for _ in range(MOST_REDIRECTS):
         sent = {"Accept-Encoding": "identity"}  # the size of a compressed answer differs
-        with request(url, seconds, sent, "HEAD", on_notice, follow=False) as response:
-            hf_raise_for_status(response)
+        response = answer(
+            url, max(seconds, LONGEST_ANSWER), _checked, sent, "HEAD", on_notice,
+            timeout=seconds, follow=False,
+        )  # fmt: skip
         headers = response.headers
         describes = any(headers.get(name) for name in OF_A_FILE)
         if response.is_success and not describes and content_type(response) == HTML:
-            raise not_the_hub(url, reference)
+            raise not_the_hub(url, str(reference))
         if not response.has_redirect_location:
             return headers
         target = urljoin(url, headers["Location"])
@@ -174,6 +179,14 @@ def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, s
             return httpx2.Headers({name: headers[name] for name in OF_A_FILE if name in headers})
         url = target
     raise httpx2.TooManyRedirects(f"more than {MOST_REDIRECTS} redirects")
+
+
+def _checked(response: httpx2.Response) -> httpx2.Response:
+    """Return a response. Raises HfHubHTTPError for a refusal."""
+    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
+
+    hf_raise_for_status(response)
+    return response
 
 
 def _checksum(headers: Mapping[str, str], commit: str) -> str:
@@ -242,22 +255,21 @@ def read_from(
     every download. The URL names the commit, and the sha256 is checked at the end.
     """
     from huggingface_hub import constants
-    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
     headers = {"Accept-Encoding": "identity"}  # byte ranges of a compressed answer differ
     if start or end:
         headers["Range"] = f"bytes={start}-{end - 1 if end else ''}"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-    with request(_address(found.reference), timeout, headers, "GET", on_notice) as response:
+    with request(_address(found.reference), timeout, headers, on_notice) as response:
         if response.status_code == 416:
             raise Restarted
-        hf_raise_for_status(response)
+        _checked(response)
         pieces = response.iter_raw()
         is_html = content_type(response) == HTML
         first = next(pieces, b"") if is_html or not start else b""
         is_page = is_html and (start or not first.startswith(b"GGUF"))
         if is_page or (not start and WEB_PAGE.match(first)):
-            raise not_the_hub(str(response.url), found.reference)
+            raise not_the_hub(str(response.url), str(found.reference))
         _require_range(response, found, start)
         yield chain([first], pieces)
 

@@ -174,15 +174,20 @@ def _cause(error: Exception) -> str:
 def explain(
     error: Exception, reference: Reference | HubName, *, has_begun: bool = False
 ) -> DownloadFailed:
-    """Return the error to show the user; with `has_begun` a part of the file is here."""
+    """Return the error to show the user; with `has_begun` a part of the file is here.
+
+    A HubName stands for the list of a repository's files, of which nothing is kept.
+    """
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     hub, proxy = shown_endpoint(), _proxy_of(error)
+    is_list = isinstance(reference, HubName)
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):
-        message = f"{reference} is not installed and HF_HUB_OFFLINE is set: unset it to download"
+        state = "cannot be listed" if is_list else "is not installed"
+        message = f"{reference} {state} and HF_HUB_OFFLINE is set: unset it to download"
     elif isinstance(error, httpx2.ProxyError):
         message = refused_by_proxy(proxy, reason(error))
     elif _is_untrusted(error):
@@ -195,13 +200,14 @@ def explain(
     elif isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return _unreachable(error, hub, proxy, has_begun=has_begun)
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
-        message = f"{reference}: the connection failed repeatedly ({reason(error)}): {RESUMES}"
+        why = f"the connection failed repeatedly ({reason(error)})"
+        message = f"{_shown(reference)}: {why}: {'try again later' if is_list else RESUMES}"
     elif isinstance(error, OSError) and error.errno in FULL:
         message = f"the disk is full ({cache_root()}): free some space; {RESUMES}"
     elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
         message = f"{error.filename or cache_root()}: {error.strerror or error}"
     else:
-        message = f"{reference} cannot be fetched from {hub}: {reason(error)}"
+        message = f"{_shown(reference)} cannot be fetched from {hub}: {reason(error)}"
     return DownloadFailed(message)
 
 
@@ -237,12 +243,12 @@ def refused_by_proxy(proxy: Proxy | None, why: str) -> str:
     return f"the proxy {proxy.shown} refused ({why}): check {proxy.variable} and NO_PROXY"
 
 
-def not_the_hub(url: str, reference: Reference | HubName) -> DownloadFailed:
-    """Return the error for a web page in place of metadata or of a file's bytes."""
+def not_the_hub(url: str, what: str) -> DownloadFailed:
+    """Return the error for a web page in place of metadata, of a file's bytes or of a list."""
     parts = urlsplit(url)
     page = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return DownloadFailed(
-        f"{page} sent a web page instead of {reference}: this network may ask for a login first"
+        f"{page} sent a web page instead of {what}: this network may ask for a login first"
         " (open any page in a browser), or a proxy blocks the download; then pull again"
     )
 
@@ -251,6 +257,7 @@ def _refused(error: Exception, reference: Reference | HubName) -> str:
     """Return the error for a refused request; the hub answers 401 for missing repositories too."""
     response: httpx2.Response = error.response  # type: ignore[attr-defined]
     hub, status = shown_endpoint(), response.status_code
+    shown, resumes = _shown(reference), f"; {RESUMES}" * isinstance(reference, Reference)
     repository, page = reference.repository, f"{hub}/{reference.repository}"
     host, url = response.request.url.host, str(response.request.url)
     messages = _messages(reference, response)
@@ -262,11 +269,11 @@ def _refused(error: Exception, reference: Reference | HubName) -> str:
     is_hub = url.startswith(endpoint()) or "X-Error-Code" in response.headers
     if not is_hub and status < 500 and status != TOO_MANY:
         return (
-            f"{host}, the hub's storage of {reference}, refused it ({status}):"
+            f"{host}, the hub's storage of {shown}, refused it ({status}):"
             " try again later, or check whether a proxy or firewall blocks that host"
         )
     if status == 403 and "X-Error-Code" not in response.headers and content_type(response) == HTML:
-        return str(not_the_hub(url, reference))
+        return str(not_the_hub(url, shown))
     if code in messages:
         return messages[code]
     if status == TOO_MANY:
@@ -274,10 +281,16 @@ def _refused(error: Exception, reference: Reference | HubName) -> str:
         wait = f"{asked} min" if asked else "a few minutes"
         wait = wait if asked <= MOST_MINUTES else "more than a day"
         token = "" if response.request.headers.get("Authorization") else ", or log in for more"
-        return f"{hub} limits requests (429): wait {wait}{token}; {RESUMES}"
+        return f"{hub} limits requests (429): wait {wait}{token}{resumes}"
     if status >= 500:
-        return f"{hub} has a server error ({status}): try again later; {RESUMES}"
-    return f"{hub} refused {reference} ({status}): check HF_ENDPOINT, and {repository} at {page}"
+        return f"{hub} has a server error ({status}): try again later{resumes}"
+    return f"{hub} refused {shown} ({status}): check HF_ENDPOINT, and {repository} at {page}"
+
+
+def _shown(reference: Reference | HubName) -> str:
+    """Return what was asked for: a file, or the list of a repository's files."""
+    is_list = isinstance(reference, HubName)
+    return f"the list of {reference.repository}" if is_list else str(reference)
 
 
 def _login(url: str, status: int) -> str:
@@ -296,16 +309,20 @@ def _messages(reference: Reference | HubName, response: "httpx2.Response") -> di
         log_in = f"a new token (the one in {refused} is wrong or expired)"
     elif response.request.headers.get("Authorization"):
         log_in = "the account of your token"
-    absent = f"there is no {repository} at {hub}, "
-    if endpoint() != HUB:  # mirrors answer in the same way for a missing file
+    absent, is_file = f"there is no {repository} at {hub}, ", isinstance(reference, Reference)
+    if is_file and endpoint() != HUB:  # mirrors answer in the same way for a missing file
         absent += f"it has no file {reference.file}, "
-    return {
+    no_revision = f"{repository} has no revision {reference.revision}: see {page}"
+    messages = {
         "GatedRepo": f"{repository} is gated: accept its terms at {page}, then use {log_in}",
-        "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
-        f" `specchat rm {reference}` removes its pin",
-        "EntryNotFound": f"{repository} no longer has a file {reference.file}: see {page}",
+        "RevisionNotFound": no_revision,
         "RepoNotFound": f"{absent}or it is private: check the name; a private one needs {log_in}",
     }
+    if is_file:
+        messages["RevisionNotFound"] += f"; `specchat rm {reference}` removes its pin"
+        missing = f"{repository} no longer has a file {reference.file}: see {page}"
+        messages["EntryNotFound"] = missing
+    return messages
 
 
 def content_type(response: "httpx2.Response") -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from specchat import __version__
@@ -16,6 +18,8 @@ from specchat.hub.references import HUB, endpoint, shown_endpoint
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
+
+    from specchat.hub.web_client import WebClient
 
 # Set before huggingface_hub is imported, which would otherwise send facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -37,29 +41,99 @@ NoticeCallback: TypeAlias = Callable[[str], None]
 """Gets what the user should know although the download goes on."""
 
 
+Result = TypeVar("Result")
+
+
 def ignore(notice: str) -> None:
     """Drop a notice."""
+
+
+def answer(
+    address: str,
+    seconds: float,
+    read: Callable[[httpx2.Response], Result],
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    on_notice: NoticeCallback = ignore,
+    *,
+    timeout: httpx2.Timeout | float | None = None,
+    follow: bool = True,
+) -> Result:
+    """Return what `read` returns for the response to a request.
+
+    Raises httpx2.ReadTimeout if that takes longer than `seconds` in all. A timeout of single steps
+    would not notice a server that sends a byte now and then, nor the resolver of names, so the
+    request has a thread of its own, and its connections are cut when the time is over.
+    """
+    import httpx2
+
+    from specchat.hub.web_client import keep_client, take_client
+
+    client, future = take_client(), Future[Result]()
+
+    def run() -> None:
+        try:
+            steps = seconds if timeout is None else timeout
+            with _response(client, address, steps, headers, method, on_notice, follow) as response:
+                result = read(response)
+        except BaseException as error:  # noqa: BLE001 -- raised where it is waited for
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        if is_late.is_set():
+            client.close()
+
+    is_late = threading.Event()
+    threading.Thread(target=run, name="hub request", daemon=True).start()
+    try:
+        is_done = bool(wait([future], seconds).done)
+    except BaseException:  # Ctrl+C
+        is_late.set()
+        client.cut()
+        raise
+    if is_done:
+        keep_client(client)
+        return future.result()
+    is_late.set()
+    client.cut()
+    raise httpx2.ReadTimeout(
+        f"no whole answer within {seconds:.3g} s", request=httpx2.Request(method, address)
+    )
 
 
 @contextmanager
 def request(
     address: str,
-    seconds: float,
+    timeout: float,
     headers: Mapping[str, str] | None = None,
-    method: str = "GET",
     on_notice: NoticeCallback = ignore,
-    *,
-    follow: bool = True,
 ) -> Iterator[httpx2.Response]:
     """Yield the response to a request, whose body can be read as it arrives.
 
     The user's token goes to the hub alone. If the hub refuses it, the request is made once more
-    without: a public file needs none.
+    without: a public file needs none. `timeout` are the seconds without a byte.
     """
+    from specchat.hub.web_client import web_client
+
+    with (
+        web_client() as client,
+        _response(client, address, timeout, headers, "GET", on_notice, follow=True) as response,
+    ):
+        yield response
+
+
+@contextmanager
+def _response(
+    client: WebClient,
+    address: str,
+    timeout: httpx2.Timeout | float,
+    headers: Mapping[str, str] | None,
+    method: str,
+    on_notice: NoticeCallback,
+    follow: bool,
+) -> Iterator[httpx2.Response]:
     from huggingface_hub import constants
     from huggingface_hub.errors import OfflineModeIsEnabled
-
-    from specchat.hub.web_client import web_client
 
     if constants.is_offline_mode():
         raise OfflineModeIsEnabled
@@ -68,16 +142,16 @@ def request(
     token = sent.get("authorization", "")
     refusal = None
     if token not in _refused_tokens:
-        with web_client().stream(
-            method, address, headers=sent, timeout=seconds, follow_redirects=follow
+        with client.stream(
+            method, address, headers=sent, timeout=timeout, follow_redirects=follow
         ) as response:
             if not token or response.status_code != UNAUTHORIZED or response.history:
                 yield response
                 return
             refusal = response
     sent = _headers(headers, with_token=False)
-    with web_client().stream(
-        method, address, headers=sent, timeout=seconds, follow_redirects=follow
+    with client.stream(
+        method, address, headers=sent, timeout=timeout, follow_redirects=follow
     ) as response:
         if refusal is None or _is_token_wrong(refusal, response):
             _refused_tokens.add(token)

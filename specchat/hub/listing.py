@@ -5,20 +5,26 @@ Lists are untrusted and bounded: in bytes, in seconds, and in pages.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from specchat.errors import DownloadFailed
-from specchat.hub.hub_request import request
-from specchat.hub.references import Reference, endpoint, shown_endpoint
+from specchat.hub.hub_errors import HTML, WEB_PAGE, content_type, not_the_hub
+from specchat.hub.hub_request import NoticeCallback, answer, ignore, origin
+from specchat.hub.references import HUB, Reference, endpoint, shown_endpoint
+
+if TYPE_CHECKING:  # slow to import
+    import httpx2
 
 LISTING_SECONDS, LARGEST_LISTING, MOST_PAGES = 20.0, 1 << 23, 20
 HINT_SECONDS = 5.0
 """For a list that only improves an error message."""
+CONNECT_SHARE = 4
+"""A host may have several addresses, of which some do not answer."""
 NEXT_PAGE = re.compile(r'<([^<>\s]+)>;\s*rel="next"')
 CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """A file's SHA-256; for a small file, git's SHA-1."""
@@ -38,9 +44,14 @@ class ListedFile:
     checksum: str = ""
 
 
-def list_files(repository: str, revision: str) -> list[ListedFile]:
-    """Return a repository's GGUF files in the hub's order; raises as a request does."""
-    return _files(repository, revision, LISTING_SECONDS)
+def list_files(
+    repository: str, revision: str, on_notice: NoticeCallback = ignore
+) -> list[ListedFile]:
+    """Return a repository's GGUF files in the hub's order; raises as a request does.
+
+    A list that goes on where it is not followed is cut there, with a notice.
+    """
+    return _files(repository, revision, LISTING_SECONDS, on_notice)
 
 
 def files_soon(repository: str, revision: str) -> list[ListedFile]:
@@ -50,9 +61,12 @@ def files_soon(repository: str, revision: str) -> list[ListedFile]:
     return []
 
 
-def _files(repository: str, revision: str, seconds: float) -> list[ListedFile]:
+def _files(
+    repository: str, revision: str, seconds: float, on_notice: NoticeCallback = ignore
+) -> list[ListedFile]:
     address = f"{endpoint()}/api/models/{repository}/tree/{quote(revision, '')}?recursive=true"
-    return [file for each in _listed(address, seconds) if (file := _file(each))]
+    found = _listed(address, repository, seconds, on_notice)
+    return [file for each in found if (file := _file(each))]
 
 
 def list_repositories(author: str, words: str, most: int) -> list[str]:
@@ -63,7 +77,7 @@ def list_repositories(author: str, words: str, most: int) -> list[str]:
     query = {"author": author, "search": words, "filter": "gguf", "sort": "downloads",
              "direction": "-1", "limit": str(most)}  # fmt: skip
     address = f"{endpoint()}/api/models?{urlencode(query)}"
-    found = _listed(address, HINT_SECONDS, most_pages=1)
+    found = _page(address, author, monotonic() + HINT_SECONDS)[0]
     return [name for each in found if isinstance(name := each.get("id"), str)][:most]
 
 
@@ -85,44 +99,86 @@ def _file(listed: dict[str, Any]) -> ListedFile | None:
 def answer_soon(path: str) -> Any:
     """Return what the hub's API answers at a path of its models; None after any error."""
     with suppress(Exception):  # what is missing is only known less well
-        return _answer(f"{endpoint()}/api/models/{path}", monotonic() + HINT_SECONDS)[0]
+        address = f"{endpoint()}/api/models/{path}"
+        return _answer(address, path, monotonic() + HINT_SECONDS)[0]
     return None
 
 
-def _listed(address: str, seconds: float, most_pages: int = MOST_PAGES) -> Iterator[dict[str, Any]]:
+def _listed(
+    address: str, what: str, seconds: float, on_notice: NoticeCallback
+) -> Iterator[dict[str, Any]]:
     """Yield the entries of a list, which may have several pages."""
     deadline = monotonic() + seconds
-    for _ in range(most_pages):
-        entries, following = _page(address, deadline)
-        yield from (each for each in entries if isinstance(each, dict))
-        if not following.startswith(endpoint() + "/"):
+    for _ in range(MOST_PAGES):
+        entries, link = _page(address, what, deadline)
+        yield from entries
+        if not link:
             return
-        address = following
+        address = _next_page(address, link)
+        if not address:
+            break
+    on_notice(
+        f"{shown_endpoint()} did not list all files of {what}: name a missing one by its path"
+    )
 
 
-def _page(address: str, deadline: float) -> tuple[Sequence[Any], str]:
-    """Return the entries of one page, and the address of the next one, empty if it is the last."""
-    entries, following = _answer(address, deadline)
+def _next_page(address: str, link: str) -> str:
+    """Return the address of the page that a link of this page names; empty if it is elsewhere.
+
+    Mirrors may pass on the hub's own links, whose pages they have as well.
+    """
+    try:
+        target, base = urlsplit(urljoin(address, link)), urlsplit(endpoint())
+        place = origin(target.geturl())
+    except ValueError:  # a port out of range, or half an IPv6 address
+        return ""
+    if place != origin(endpoint()) and place != origin(HUB):
+        return ""
+    root = base.path if place != origin(endpoint()) else ""
+    return base._replace(path=root + target.path, query=target.query).geturl()
+
+
+def _page(address: str, what: str, deadline: float) -> tuple[list[dict[str, Any]], str]:
+    """Return the entries of one page, and the link to the next one, empty if it is the last."""
+    entries, link = _answer(address, what, deadline)
     if not isinstance(entries, list):
         raise DownloadFailed(
             f"{shown_endpoint()} does not list files as the hub does: check HF_ENDPOINT, or name"
             " a file (org/repo/file.gguf)"
         )
-    return entries, following
+    return [each for each in entries if isinstance(each, dict)], link
 
 
-def _answer(address: str, deadline: float) -> tuple[Any, str]:
-    """Return an answer of the hub's API, None if it is not JSON, and where it goes on."""
+def _answer(address: str, what: str, deadline: float) -> tuple[Any, str]:
+    """Return an answer of the hub's API, None if it is not JSON, and the link to what follows.
+
+    Raises DownloadFailed for a web page in place of it, such as a network's login.
+    """
+    import httpx2
+
+    seconds = max(0.1, deadline - monotonic())
+    timeout = httpx2.Timeout(seconds, connect=seconds / CONNECT_SHARE)
+    try:
+        content, link, is_html = answer(address, seconds, _content, timeout=timeout)
+    except httpx2.ReadTimeout:
+        slow = f"{shown_endpoint()} takes too long to send the list of {what}"
+        raise DownloadFailed(f"{slow}: try again later") from None
+    if is_html or WEB_PAGE.match(content):
+        raise not_the_hub(address, f"the list of {what}")
+    with suppress(ValueError, RecursionError):
+        return json.loads(content), link
+    return None, ""
+
+
+def _content(response: "httpx2.Response") -> tuple[bytes, str, bool]:
+    """Return the body of a response, the link to its next page, and whether it is a web page."""
     from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
+    hf_raise_for_status(response)
     content = b""
-    with request(address, max(0.1, deadline - monotonic())) as response:
-        hf_raise_for_status(response)
-        for piece in response.iter_bytes():
-            content += piece
-            if len(content) > LARGEST_LISTING or monotonic() > deadline:
-                raise DownloadFailed(f"{shown_endpoint()} sends a list of files that does not end")
-        following = NEXT_PAGE.search(response.headers.get("Link", ""))
-    with suppress(ValueError, RecursionError):
-        return json.loads(content), following[1] if following else ""
-    return None, ""
+    for piece in response.iter_bytes():
+        content += piece
+        if len(content) > LARGEST_LISTING:
+            raise DownloadFailed(f"{shown_endpoint()} sends a list of files that does not end")
+    following = NEXT_PAGE.search(response.headers.get("Link", ""))
+    return content, following[1] if following else "", content_type(response) == HTML

@@ -53,7 +53,7 @@ def test_what_a_hub_lists_is_not_trusted(
     assert list_files("org/model", "main") == [expected] * (expected is not None)
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"<html>", b'"x"', b"[" * 5000, b"\xff\xfe"])
+@pytest.mark.parametrize("body", [b"", b"{}", b'"x"', b"[" * 5000, b"\xff\xfe"])
 def test_what_is_no_list_is_one_line(hub: HubServer, body: bytes) -> None:
     """It names the hub and the way out."""
     hub.put("org/model", "m.gguf", CONTENT)
