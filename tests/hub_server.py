@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass
 class Fault:
-    """A fault of the next few answers to HEAD, GET or at the storage."""
+    """A fault of the next few answers to HEAD, GET, at the storage or for a list."""
 
     on: str
     status: int | None = None
@@ -273,6 +273,10 @@ class _HubHandler(_Handler):
     def _list(self) -> None:
         if self.hub.listing:
             self.hub.listing.wait(60)
+        fault = self.hub.take_fault("list")
+        if fault.status:
+            self.answer(fault.status, {}, b"{}", fault)
+            return
         page = self.path.removesuffix("?recursive=true")
         if page in self.hub.lists:
             link = self.hub.links.get(page)

@@ -256,3 +256,26 @@ def test_the_command_fits_how_specchat_was_installed(
     monkeypatch.setattr("sys.prefix", prefix)
     monkeypatch.setenv("ALL_PROXY", f"socks5://{DEAD}")
     assert command in refusal()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.9.9.9", "[::1]"])
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+def test_this_machine_is_reached_without_a_proxy(
+    host: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though NO_PROXY does not name it."""
+    monkeypatch.setenv(variable, f"http://{DEAD}")
+    assert find_proxy(f"http://{host}:8080/x") is None
+    assert find_proxy(f"http://{NAME}/x") is not None
+
+
+def test_a_hub_on_this_machine_is_not_asked_through_a_proxy(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy could not reach it."""
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    with proxying(hub.address) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address)
+        monkeypatch.setenv("http_proxy", proxy.address)
+        assert get()[0].read_bytes() == CONTENT
+    assert proxy.asked == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,32 @@ def test_a_gated_repository_names_the_page_and_how_to_log_in(
     hub.faults = [Fault("HEAD", status=403, headers={"X-Error-Code": "GatedRepo"}, times=9)]
     with pytest.raises(DownloadFailed, match=f"{page} the account of your token"):
         get()
+
+
+def test_a_refusal_by_the_storage_does_not_count_against_the_token(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub took it and sent on; its signed link may have expired."""
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    hub.faults = [Fault("storage", status=401, times=9)]
+    with pytest.raises(DownloadFailed, match="the hub's storage of"):
+        get()
+    hub.faults = []
+    assert notices_of(FILE) == []
+    of_hub = {seen.authorization for seen in hub.seen if "signed" not in seen.path}
+    assert of_hub == {"Bearer hf_right"}
+
+
+def test_a_token_does_not_go_to_the_storage(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where the storage alone knows the size, as behind some mirrors."""
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    hub.left_out = {"x-repo-commit", "x-linked-size", "x-linked-etag"}
+    assert notices_of(replace(FILE, revision=hub.branches[FILE.repository])) == []
+    of_storage = [seen for seen in hub.seen if "signed" in seen.path]
+    assert {seen.method for seen in of_storage} == {"HEAD", "GET"}
+    assert {seen.authorization for seen in of_storage} == {None}
 
 
 def test_a_token_with_odd_characters_is_not_sent(
