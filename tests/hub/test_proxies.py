@@ -267,15 +267,3 @@ def test_this_machine_is_reached_without_a_proxy(
     monkeypatch.setenv(variable, f"http://{DEAD}")
     assert find_proxy(f"http://{host}:8080/x") is None
     assert find_proxy(f"http://{NAME}/x") is not None
-
-
-def test_a_hub_on_this_machine_is_not_asked_through_a_proxy(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The proxy could not reach it."""
-    monkeypatch.setenv("HF_ENDPOINT", hub.address)
-    with proxying(hub.address) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.address)
-        monkeypatch.setenv("http_proxy", proxy.address)
-        assert get()[0].read_bytes() == CONTENT
-    assert proxy.asked == []
