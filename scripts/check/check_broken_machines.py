@@ -407,10 +407,20 @@ def noexec_temporary(world: World) -> str:
 def odd_path(world: World) -> str:
     """A path with spaces, accents and quotes, and LANG=C."""
     world.fresh('it\'s a "föld$er"; 日本')
-    plain = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    plain = {"LANG": "C", "LC_ALL": "C"}
     first = world.answers(variables=plain)
     world.chats(variables=plain)
     return first
+
+
+@machine()
+def other_encoding(world: World) -> str:
+    """A path with a byte that is not UTF-8."""
+    clone = world.fresh(os.fsdecode(b"f\xf6lder"))
+    line = world.fails("has a byte in its name that is not UTF-8: rename that folder, then run")
+    world.clone = clone.rename(world.folder / "renamed")
+    world.answers()
+    return line
 
 
 # --- damaged environments -----------------------------------------------------------------------

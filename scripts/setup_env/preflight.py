@@ -33,6 +33,12 @@ def require_machine(*, has_environment: bool, builds: bool) -> None:
     compiled.
     """
     folder = Path(fast.RECORDS)
+    try:
+        fast.ROOT.encode("utf-8")
+    except UnicodeEncodeError:
+        raise SetUpFailed(
+            f"{fast.ROOT} has a byte in its name that is not UTF-8: rename that folder, {AGAIN}"
+        ) from None
     if sys.platform != "win32" and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
         raise SetUpFailed(
             f"{fast.ROOT} is on a disk that is mounted noexec, so programs cannot run there:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -32,6 +33,8 @@ TESTING = ROOT / "scripts" / "requirements-dev.txt"
 BUILT_BY = [ROOT / name for name in fast.INPUTS if name.endswith(".py")]
 """The files that say how llama.cpp is built."""
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+IS_OURS = "import os, pip, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]))"
+"""Exits with 0 in an environment that lies in a folder and has pip."""
 BUILD_INSTEAD = "name another wheel, or set SPECCHAT_LLAMA_WHEEL= to build one"
 
 Build = Callable[[str, Backend, Recipe], Path]
@@ -135,7 +138,7 @@ def _has_venv() -> bool:
         return False
     try:
         done = subprocess.run(
-            [fast.venv_python(), "-c", "import pip"], capture_output=True, check=False
+            [fast.venv_python(), "-c", IS_OURS, fast.VENV], capture_output=True, check=False
         )
     except OSError:
         return False
@@ -174,6 +177,9 @@ def _install_packages() -> None:
 
 def _install_specchat() -> None:
     run_pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    for path in VENV.rglob("site-packages/*_specchat.pth"):
+        # with LC_ALL=C, Python does not start if a path in it has an accent
+        path.write_text(f"{os.path.relpath(ROOT, path.parent)}\n", "ascii")
 
 
 def _install_dev_packages() -> None:

@@ -301,6 +301,10 @@ def test_what_a_machine_lacks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     def nowhere() -> str:
         raise FileNotFoundError
 
+    with monkeypatch.context() as odd:
+        odd.setattr(fast, "ROOT", "/f\udcf6lder")
+        with pytest.raises(SetUpFailed, match="a byte in its name that is not UTF-8: rename"):
+            preflight.require_machine(has_environment=True, builds=False)
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
     with pytest.raises(SetUpFailed, match="set TMPDIR to one that you can write to"):
         preflight.require_machine(has_environment=True, builds=False)
@@ -308,6 +312,36 @@ def test_what_a_machine_lacks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
         with pytest.raises(SetUpFailed, match="mounted noexec, so programs cannot run there: move"):
             preflight.require_machine(has_environment=True, builds=False)
+
+
+def test_the_way_to_the_package_has_no_accents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With LC_ALL=C, Python 3.11 does not start where a .pth file has one."""
+    root = tmp_path / "Bücher"
+    packages = root / ".venv" / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    link, other = packages / "_editable_impl_specchat.pth", packages / "other.pth"
+    other.write_text(str(root))
+    monkeypatch.setattr(stages, "ROOT", root)
+    monkeypatch.setattr(stages, "VENV", root / ".venv")
+    monkeypatch.setattr(stages, "run_pip", lambda *_: link.write_text(str(root)))
+    stages._install_specchat()
+    assert (packages / link.read_text("ascii").strip()).resolve() == root
+    assert other.read_text() == str(root)
+
+
+def test_an_environment_of_another_place_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python runs and has pip, but would install elsewhere."""
+    monkeypatch.setattr(stages, "RECORDS", tmp_path)
+    (tmp_path / "venv").write_text(fast.ROOT)
+    monkeypatch.setattr(fast, "venv_python", lambda: sys.executable)
+    monkeypatch.setattr(fast, "VENV", sys.prefix)
+    assert stages._has_venv()
+    monkeypatch.setattr(fast, "VENV", str(tmp_path))
+    assert not stages._has_venv()
 
 
 # --- cores and memory ---------------------------------------------------------------------------
