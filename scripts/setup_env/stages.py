@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -65,6 +66,12 @@ def run_set_up(*, with_dev: bool) -> int:
         with suppress(OSError):  # the terminal may be gone
             say("terminated; the next call continues from here")
         return TERMINATED
+    except Exception as failure:  # noqa: BLE001  # a user gets a line, not a traceback
+        with suppress(OSError), LOG.open("a", encoding="utf-8", errors="replace") as log:
+            log.writelines(traceback.format_exception(failure))
+        summary = f"{type(failure).__name__}: {failure}".splitlines()[0]
+        say(f"set-up failed: internal error (please report): {summary} (log: {LOG})")
+        return FAILED
     return 0
 
 

@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -342,6 +342,25 @@ def test_an_environment_of_another_place_is_not_ours(
     assert stages._has_venv()
     monkeypatch.setattr(fast, "VENV", str(tmp_path))
     assert not stages._has_venv()
+
+
+def test_an_error_of_the_set_ups_own_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its traceback is in the log."""
+
+    def wrong(**_: bool) -> None:
+        raise TypeError("of our own\nmaking")
+
+    log = tmp_path / "setup.log"
+    monkeypatch.setattr(stages, "LOG", log)
+    monkeypatch.setattr(stages, "_exit_on_signals", lambda: None)
+    monkeypatch.setattr(stages, "only_one", nullcontext)
+    monkeypatch.setattr(stages, "_set_up", wrong)
+    assert stages.run_set_up(with_dev=False) == 1
+    said = "specchat: set-up failed: internal error (please report): TypeError: of our own"
+    assert capsys.readouterr().err == f"{said} (log: {log})\n"
+    assert "Traceback" in log.read_text()
 
 
 # --- cores and memory ---------------------------------------------------------------------------
