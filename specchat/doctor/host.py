@@ -133,20 +133,21 @@ def check_network() -> Finding:
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
     from specchat.hub.web_client import keep_client, take_client
 
-    session = take_client()  # before the timeout starts, so that the import does not count
     try:
         endpoint()
     except SpecchatError as error:
         return Finding("network", "problem", str(error), ("unset HF_ENDPOINT",))
+    session = take_client()  # before the timeout starts, so that the import does not count
     found = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
     request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
+    finding = found[-1]  # before what the cut makes of it
     if request.is_alive():
         session.cut()
     else:
         keep_client(session)
-    return found[-1]
+    return finding
 
 
 def _fix_own_catalogue() -> tuple[str, ...]:
