@@ -18,6 +18,7 @@ from specchat.errors import DownloadFailed, ModelNotFound
 from specchat.gguf.split_files import split_names
 from specchat.hub.client import find, is_offline
 from specchat.hub.hub_errors import RetryPolicy
+from specchat.hub.hub_request import NoticeCallback, ignore
 from specchat.hub.listing import ListedFile, list_files
 from specchat.hub.names import TAG, HubName
 from specchat.hub.references import MAIN, Reference, is_mirror
@@ -60,6 +61,7 @@ def find_remote(
     machine: Machine,
     on_note: Callable[[str], None],
     choose: Callable[[Sequence[RemoteModel]], RemoteModel] | None = None,
+    on_notice: NoticeCallback = ignore,
 ) -> RemoteModel:
     """Return the model on the hub that a name names, or the best of a repository for a machine.
 
@@ -67,7 +69,7 @@ def find_remote(
     models, and DownloadFailed.
     """
     try:
-        models = list_models(wanted, on_note)
+        models = list_models(wanted, on_note, on_notice)
     except DownloadFailed as error:
         if is_mirror() and error.__cause__ and (found := _by_usual_name(wanted)):
             return found
@@ -122,7 +124,9 @@ def _label(model: RemoteModel, models: Sequence[RemoteModel]) -> str:
     return model.quantisation if _is_unique(model, models) else model.reference.file
 
 
-def list_models(name: HubName, on_note: Callable[[str], None]) -> list[RemoteModel]:
+def list_models(
+    name: HubName, on_note: Callable[[str], None], on_notice: NoticeCallback = ignore
+) -> list[RemoteModel]:
     """Return the models of a repository, from the hub. Raises ModelNotFound and DownloadFailed."""
     if is_offline():
         raise DownloadFailed(
@@ -130,7 +134,8 @@ def list_models(name: HubName, on_note: Callable[[str], None]) -> list[RemoteMod
             " (`specchat list`), or pull again without --offline"
         )
     policy = RetryPolicy(name, LIST_WAITS, threading.Event(), on_note)
-    models = models_of(name, policy.run(lambda: list_files(name.repository, name.revision)))
+    files = policy.run(lambda: list_files(name.repository, name.revision, on_notice))
+    models = models_of(name, files)
     if not models:
         where = f"{name.repository}/{name.folder}" if name.folder else name.repository
         raise ModelNotFound(

@@ -105,7 +105,7 @@ def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Refer
         return _chosen(wanted, models, machine)
 
     try:
-        return known(find_remote(wanted, machine, show_line, choose).reference)
+        return known(find_remote(wanted, machine, show_line, choose, say).reference)
     finally:
         show_line()
 

@@ -4,7 +4,7 @@ import argparse
 
 import specchat
 from specchat.cli.terminal import print_exactly, print_json, say
-from specchat.doctor.installation import find_installation
+from specchat.doctor.install_method import find_installation
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import specchat
-from specchat.doctor.installation import find_installation
+from specchat.doctor.install_method import find_installation
 from specchat.llama.build_facts import ask, library_folder, names_in
 
 LABELS = {"cuda": "CUDA", "vulkan": "Vulkan", "metal": "Metal", "hip": "ROCm", "sycl": "SYCL"}

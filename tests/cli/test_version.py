@@ -13,7 +13,7 @@ import specchat
 from local_folders import put
 from pseudo_terminal import ROOT
 from specchat.cli import main, version
-from specchat.doctor.installation import find_installation
+from specchat.doctor.install_method import find_installation
 from specchat.llama.build_facts import ask, library_folder, names_in
 from specchat.llama.child_process import ask_for_build
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from local_folders import put
-from specchat.doctor import installation
-from specchat.doctor.installation import find_installation
+from specchat.doctor import install_method
+from specchat.doctor.install_method import find_installation
 
 PIP = f"{shlex.quote(sys.executable)} -m pip install --upgrade"
 
@@ -33,7 +33,7 @@ class Record:
 
 @pytest.fixture(autouse=True)
 def _no_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "CONTAINER_MARKS", ())
+    monkeypatch.setattr(install_method, "CONTAINER_MARKS", ())
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
 
