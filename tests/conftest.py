@@ -66,6 +66,10 @@ def smollm2() -> Path:
     return path
 
 
+CURRENT_TEST = "PYTEST_CURRENT_TEST"
+"""Set by pytest, in each phase of a test."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep all tests, and the processes they start, out of the user's folders and settings."""
@@ -87,6 +91,16 @@ def _own_hub(_own_folders: None) -> None:
         os.environ.pop(name, None)
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     importlib.import_module("huggingface_hub.file_download")
+
+
+@pytest.fixture(autouse=True)
+def _same_environment(_own_folders: None) -> Iterator[None]:
+    """Undo what a test changes in the environment, or a command in its process, as `--offline`."""
+    before = {name: text for name, text in os.environ.items() if name != CURRENT_TEST}
+    yield
+    for name in [name for name in os.environ if name not in before and name != CURRENT_TEST]:
+        del os.environ[name]
+    os.environ.update(before)
 
 
 class NetworkTrap:

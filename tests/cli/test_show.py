@@ -223,7 +223,7 @@ def test_what_a_file_says_cannot_command_the_terminal(
             "qwen3-8b-q4_k_m.gguf",
             "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",
         ),
-        ("{home}", "is a folder"),
+        ("{home}/empty", "is a folder without a GGUF model"),
         ("{home}/text.gguf", "is a text file that begins with 'text', not a GGUF file"),
     ],
 )
@@ -232,6 +232,7 @@ def test_a_model_that_cannot_be_shown_is_one_line(
 ) -> None:
     """The error includes the next step."""
     put(home / "text.gguf", b"text")
+    (home / "empty").mkdir()
     assert main(["show", name.format(home=home)]) == 1
     out, err = capsys.readouterr()
 
