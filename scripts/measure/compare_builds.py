@@ -25,6 +25,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,8 +151,8 @@ def main() -> int:
     parser.add_argument("builds", type=Path, nargs="*", metavar="LIB", help="two folders")
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--draft", type=Path)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=positive, default=12)
+    parser.add_argument("--tokens", type=positive, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--exact", choices=("on", "auto", "off"), default="auto")
     parser.add_argument(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -134,18 +135,28 @@ def starting() -> Iterator[StartServer]:
         yield start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start_server() -> Iterator[StartServer]:
-    """Return a function that starts a server; none goes on evaluating beside other modules."""
+    """Return a function that starts a server; all end with the session."""
     with starting() as start:
         yield start
 
 
-@pytest.fixture(scope="session")
-def demo_server() -> Iterator[Running]:
-    """Return a server with the demo pair, whose engine is a process of its own."""
+@pytest.fixture(scope="module")
+def start_here() -> Iterator[StartServer]:
+    """Return a function that starts a server whose engine is in this process.
+
+    It ends with the module: an engine measures while it is idle, and would be counted beside those
+    of other tests.
+    """
     with starting() as start:
-        yield start()
+        yield partial(start, process=False)
+
+
+@pytest.fixture(scope="session")
+def demo_server(start_server: StartServer) -> Running:
+    """Return a server with the demo pair, whose engine is a process of its own."""
+    return start_server()
 
 
 def until(holds: Callable[[], object], what: str) -> None:

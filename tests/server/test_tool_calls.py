@@ -267,11 +267,11 @@ each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "strea
 
 
 @pytest.fixture(scope="module")
-def caller(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
+def caller(start_here: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
     """Return a server whose model reads a file."""
     path = tmp_path_factory.mktemp("caller") / "caller.gguf"
     write_agent_parrot(path, {"read": PATH}, WORD)
-    return start_server("caller", target=path, process=False)
+    return start_here("caller", target=path)
 
 
 @each_agent
@@ -408,7 +408,7 @@ def test_a_call_without_its_result_is_refused(caller: Running, agent: Any) -> No
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(
     request: pytest.FixtureRequest,
-    start_server: StartServer,
+    start_here: StartServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Running, str, Text]:
     """Return a server whose model utters calls in the form of a family, and what it utters."""
@@ -416,7 +416,7 @@ def family(
     text = next(each for each in families()[name].texts if each.kind == FAMILIES[name])
     path = tmp_path_factory.mktemp("family") / "parrot.gguf"
     path = parrot_of(name, text, path, is_whole=True)
-    return start_server(name, target=path, process=False, ctx=8192), name, text
+    return start_here(name, target=path, ctx=8192), name, text
 
 
 @needs_templates
@@ -461,11 +461,11 @@ def test_a_result_is_in_the_next_prompt_whatever_the_api(
 
 
 @pytest.fixture(scope="module")
-def muddled(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
+def muddled(start_here: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
     """Return a server whose model utters a call that cannot be read."""
     text = Text("call", "auto", f"<think>\n\n</think>\n\n{MUDDLED}")
     path = parrot_of("Qwen-Qwen3-0.6B", text, tmp_path_factory.mktemp("muddled") / "parrot.gguf")
-    return start_server("muddled", target=path, process=False, ctx=8192)
+    return start_here("muddled", target=path, ctx=8192)
 
 
 @needs_templates

@@ -25,7 +25,7 @@ from connection.scripted_server import (
     text_answer,
 )
 from scripted_chat import Script, chat
-from server.conftest import Running, StartServer, start_server  # noqa: F401  # a fixture
+from server.conftest import Running, StartServer, start_here  # noqa: F401  # a fixture
 from specchat.chat.conversation import Message
 from specchat.chat.preset import Preset
 from specchat.cli.arguments import parse
@@ -860,9 +860,9 @@ async def test_a_server_that_may_not_be_used_is_not_switched_to(
 
 
 @pytest.fixture(scope="module")
-def serve(start_server: StartServer) -> Running:  # noqa: F811  # the fixture
+def serve(start_here: StartServer) -> Running:  # noqa: F811  # the fixture
     """Return `specchat serve` with the demo pair."""
-    return start_server(process=False)
+    return start_here()
 
 
 async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> None:
