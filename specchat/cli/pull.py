@@ -63,8 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     if model and model.tool == "hub":
         arguments.name = model.name
     elif model:
-        _require_alone(arguments, f"a model of {model.tool}")
-        say(f"{model.name} is already here, from {model.tool}")
+        is_derived = model.tool == "derived"
+        _require_alone(arguments, "a derived draft" if is_derived else f"a model of {model.tool}")
+        origin = "derived on this machine" if is_derived else f"from {model.tool}"
+        say(f"{model.name} is already here, {origin}")
         print_exactly(str(model.path))
         say(f"ready: specchat ask --target {shlex.quote(arguments.name)}")
         return DONE

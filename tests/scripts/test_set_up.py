@@ -598,16 +598,7 @@ def test_a_user_whom_the_system_does_not_know_needs_home(clone: Clone) -> None:
     open_for_others(clone.folder)
     environment = clone.environment()
     del environment["HOME"]
-    command = [SYSTEM_PYTHON, str(clone.root / "scripts" / "specchat")]
-    done = subprocess.run(
-        command,
-        env=environment,
-        user=12345,
-        group=12345,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call_as_other(clone, environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("specchat: no home folder: set HOME")
     assert done.stderr.count("\n") == 1
@@ -617,21 +608,25 @@ def test_a_user_whom_the_system_does_not_know_needs_home(clone: Clone) -> None:
 def test_a_folder_that_cannot_be_written_is_named(clone: Clone) -> None:
     """With what to do about it."""
     open_for_others(clone.folder)
-    command = [SYSTEM_PYTHON, str(clone.root / "scripts" / "specchat")]
-    done = subprocess.run(
-        command,
-        env=clone.environment(),
+    done = call_as_other(clone, clone.environment())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        f"set-up failed: {clone.venv}: Permission denied; make {clone.root} writable" in done.stderr
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def call_as_other(clone: Clone, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Call the script as a user whom the system does not know."""
+    return subprocess.run(
+        [SYSTEM_PYTHON, str(clone.root / "scripts" / "specchat")],
+        env=environment,
         user=12345,
         group=12345,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        f"set-up failed: {clone.venv}: Permission denied; make {clone.root} writable" in done.stderr
-    )
-    assert done.stderr.count("\n") == 1
 
 
 def open_for_others(folder: Path) -> None:
