@@ -17,7 +17,13 @@ from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.names import HubName
 from specchat.hub.proxies import SYSTEM, Proxy, find_proxy
-from specchat.hub.references import HUB, Reference, endpoint, shown_endpoint, without_password
+from specchat.hub.references import (
+    Reference,
+    endpoint,
+    is_mirror,
+    shown_endpoint,
+    without_password,
+)
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -310,7 +316,7 @@ def _messages(reference: Reference | HubName, response: "httpx2.Response") -> di
     elif response.request.headers.get("Authorization"):
         log_in = "the account of your token"
     absent, is_file = f"there is no {repository} at {hub}, ", isinstance(reference, Reference)
-    if is_file and endpoint() != HUB:  # mirrors answer in the same way for a missing file
+    if is_file and is_mirror():  # mirrors answer in the same way for a missing file
         absent += f"it has no file {reference.file}, "
     no_revision = f"{repository} has no revision {reference.revision}: see {page}"
     messages = {
