@@ -6,7 +6,7 @@ from pathlib import Path
 from real_templates import template_of
 from scripts.support.template_cases import BOS, QUESTION, Text, families, tools
 from scripts.support.tiny_gguf import Words, bytes_of, pieces_of, write_parrot
-from specchat.chat.formats import format_of
+from specchat.formats.families import format_of
 
 BAR = "[|\uff5c]"
 MARK = re.compile(

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 COPIED = (
     "pyproject.toml",
     "specchat/__init__.py",
-    "specchat/control_groups.py",
-    "specchat/installation.py",
+    "specchat/system/control_groups.py",
+    "specchat/system/installation.py",
     "specchat/doctor",
     "scripts",
 )

@@ -21,12 +21,12 @@ from urllib.request import Request, urlopen
 from scripts.support.llama_server import running_server
 from scripts.support.server_process import ServerProcess
 from specchat.bench.tasks import TASKS
-from specchat.chat.conversation import ChatMessage
 from specchat.connection.address import ServerAddress, parse_address
 from specchat.connection.connected_engine import ConnectedEngine
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import ChatRequest
 from specchat.errors import ContextFull, ServerFailed
+from specchat.formats.chat_message import ChatMessage
 from specchat.structured.structure import Structure
 
 KEY = "a-key-of-this-check"

@@ -42,8 +42,8 @@ from scripts.support.worker_process import (
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Loading
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
+from specchat.sharing.process_engine import ProcessEngine
 
 MOST_SECONDS = 10.0
 QUESTION = "Write a long story about a fox."

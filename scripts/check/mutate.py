@@ -2,7 +2,7 @@
 
     python scripts/check/mutate.py [--number 80] [--seed 40] [--minutes 20] [--tree FOLDER]
 
-Covers specchat/decoding, specchat/drafting and specchat/chat/formats, each with the tests of its
+Covers specchat/decoding, specchat/drafting and specchat/formats, each with the tests of its
 room. Comparisons, arithmetic, `and` and `or`, numbers, truth values and returned values are
 swapped; texts are not. Works on a copy of the tree. The sample is drawn by a hash of the statement,
 so that two commits are measured by the same mutants wherever the code is the same. Mutants run in
@@ -32,7 +32,7 @@ from scripts.support.mutants import Mutant, find_mutants
 ROOMS = {
     "specchat/decoding": "tests/decoding",
     "specchat/drafting": "tests/drafting",
-    "specchat/chat/formats": "tests/chat",
+    "specchat/formats": "tests/formats",
 }
 """The code to change, and the tests that should notice."""
 PYTEST = (

@@ -19,8 +19,8 @@ from specchat.bench.race_picture import animate, draw
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
-from specchat.chat.conversation import ChatMessage
 from specchat.engine import Engine
+from specchat.formats.chat_message import ChatMessage
 
 ROUNDS = 3
 """The median of these races is drawn."""

@@ -24,11 +24,11 @@ from typing import NamedTuple
 from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES
 
-from specchat.chat.safe_text import harmless
-from specchat.tui.widgets.growing_text import GrowingMarkdown, markdown_parser
-from specchat.tui.widgets.prose import has_mark
-from specchat.tui.widgets.style_marks import COPY, MARGIN, TITLE
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.safe_text import harmless
+from specchat.tui.markdown.growing_text import GrowingMarkdown, markdown_parser
+from specchat.tui.markdown.prose import has_mark
+from specchat.tui.markdown.style_marks import COPY, MARGIN, TITLE
+from specchat.tui.markdown.typesetter import Typesetter
 
 WIDTHS = (20, 40, 100)
 SIZES = (3, 10**6)

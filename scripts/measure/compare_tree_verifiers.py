@@ -45,13 +45,13 @@ from scripts.support.tree_verifiers import (
     verify_trunk,
 )
 from specchat.catalogue.pairs import find_pair
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding import request
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.formats.chat_message import ChatMessage
 
 VOCABULARY, CANDIDATES, TIMED_NODES = 150_000, 40, 16
 TIMED_STEPS = 400

@@ -31,8 +31,8 @@ from scripts.support.held_out_prompts import held_out_prompts
 from scripts.support.tree_record import Place, hit_rates, recording
 from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding import fixed_pacer
+from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
 

@@ -17,7 +17,7 @@ from scripts.support.counts import positive
 from scripts.support.demo_questions import QUESTIONS
 from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.chat.conversation import ChatMessage
+from specchat.formats.chat_message import ChatMessage
 
 
 def measure(

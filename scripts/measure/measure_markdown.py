@@ -20,8 +20,8 @@ from textual.widgets.markdown import MarkdownStream
 
 from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
-from specchat.tui.widgets.prose import Prose
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.markdown.prose import Prose
+from specchat.tui.markdown.typesetter import Typesetter
 
 SIZE = (120, 40)
 TOKEN = 4

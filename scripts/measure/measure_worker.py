@@ -22,7 +22,7 @@ from scripts.support.slow_network import SlowNetwork
 from scripts.support.worker_process import WorkerProcess, free_ports
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, Loading
-from specchat.engine.process_engine import ProcessEngine
+from specchat.sharing.process_engine import ProcessEngine
 
 MILLISECOND = 1e-3
 PROMPTS = [prompt for prompts in held_out_prompts().values() for prompt in prompts]

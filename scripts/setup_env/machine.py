@@ -14,8 +14,8 @@ from pathlib import Path
 
 from scripts.setup_env import fast
 from scripts.setup_env.recipes import Backend
-from specchat.control_groups import cpu_quotas, memory_limits
 from specchat.doctor.toolchains import command_for, distribution
+from specchat.system.control_groups import cpu_quotas, memory_limits
 
 COMPILERS = {
     "C": ("CC", ("cc", "gcc", "clang"), "c"),

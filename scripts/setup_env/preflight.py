@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.setup_env import fast
 from scripts.setup_env.machine import lack_of_compilers
 from scripts.setup_env.running import SetUpFailed
-from specchat.installation import NO_HOME, has_home
+from specchat.system.installation import NO_HOME, has_home
 
 ENVIRONMENT_BYTES = 300 << 20
 """What the environment takes, and pip's temporary files besides."""

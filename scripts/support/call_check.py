@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scripts.support.template_cases import BOS, QUESTION, families, tools
-from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.call_grammar import OfferedTool, call_grammar
-from specchat.chat.formats.messages import with_object, with_text
-from specchat.chat.formats.probes import MADE_UP, marks_in
-from specchat.chat.template import render
 from specchat.errors import InvalidOption, TemplateError
+from specchat.formats.call_grammar import OfferedTool, call_grammar
+from specchat.formats.chat_format import ChatFormat
+from specchat.formats.families import format_of
+from specchat.formats.messages import with_object, with_text
+from specchat.formats.probes import MADE_UP, marks_in
+from specchat.formats.template import render
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.grammar_vocabulary import GrammarVocabulary

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from specchat.chat.template import render
 from specchat.errors import SpecchatError, TemplateError
+from specchat.formats.template import render
 from specchat.gguf.model_files import read_whole_model
 from specchat.llama.child_process import child_python
 from specchat.planning.memory import Sizes

@@ -14,10 +14,10 @@ import psutil
 from scripts.support.chat_terminal import Failed
 from scripts.support.faults.engine_faults import engines
 from scripts.support.tiny_gguf import write_with_head
-from specchat.chat.template import TEMPLATES
 from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading, Stage
+from specchat.formats.template import TEMPLATES
 from specchat.tui.controllers.session import Question, Session
 
 KINDS = ("qwen35", "glm4moe", "qwen35moe")

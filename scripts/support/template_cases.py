@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
+from specchat.formats.chat_message import ChatMessage
 
 TEXTS = Path(__file__).with_name("template_texts.toml")
 RECORD = Path(__file__).with_name("llama_server_templates.json")

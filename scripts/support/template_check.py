@@ -22,9 +22,10 @@ from scripts.support.template_cases import (
     unpacked,
     without_date,
 )
-from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.errors import SpecchatError
+from specchat.formats.answer_reader import AnswerReader
+from specchat.formats.chat_format import ChatFormat
+from specchat.formats.families import format_of
 
 Verdict: TypeAlias = Literal["same", "better", "differs"]
 """better: specchat does what is meant, and llama-server does not."""

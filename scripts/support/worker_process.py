@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from specchat.llama.child_process import child_python
-from specchat.loopback import LOOPBACK
+from specchat.network.loopback import LOOPBACK
 from specchat.options.worker_address import WorkerAddress
 
 SECONDS_TO_START = 60

@@ -12,7 +12,7 @@ from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import Task
 from specchat.engine.api import Engine
 from specchat.errors import ContextFull
-from specchat.private_files import read_text
+from specchat.system.private_files import read_text
 
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the total, and the estimated seconds left."""

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from specchat.bench.code_colours import code_colours
 from specchat.bench.race_record import Lane, Race
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
+from specchat.safe_text import harmless, in_one_line
 from specchat.wording import rate_text
 
 Shades: TypeAlias = Mapping[str, tuple[str, str]]

@@ -7,13 +7,13 @@ from math import exp, log
 from statistics import fmean, stdev
 from typing import Any, Self
 
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk, pieces_of
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, StepTimes, compared, judged
 from specchat.drafter_registry import DRAFTERS, GRAMMAR, PLAIN, TARGET
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
+from specchat.formats.chat_message import ChatMessage
 from specchat.wording import drafting_text, rate_text, speedup_text
 
 MAX_TOKENS = 256

@@ -13,7 +13,7 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.entry_schema import read_entry, read_file_table, read_table
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
-from specchat.private_files import FOLDERS
+from specchat.system.private_files import FOLDERS
 
 DEMO = "demo"
 """The pair that ships with specchat."""

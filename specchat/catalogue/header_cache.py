@@ -18,7 +18,7 @@ from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_header
 from specchat.gguf.unfinished_file import why_unwritten
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
-from specchat.private_files import FOLDERS, read_json, write_json
+from specchat.system.private_files import FOLDERS, read_json, write_json
 
 FORMAT = 2
 """Of the cache file. Raise it where the same header gives other facts: all are read anew then."""

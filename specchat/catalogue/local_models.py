@@ -19,7 +19,7 @@ import msgspec
 
 from specchat.gguf.split_files import split_names
 from specchat.hub.cache import cache_root
-from specchat.private_files import FOLDERS, read_json, read_text
+from specchat.system.private_files import FOLDERS, read_json, read_text
 
 Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama", "derived"]
 

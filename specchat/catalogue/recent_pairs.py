@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
-from specchat.private_files import FOLDERS, read_json, updating
+from specchat.system.private_files import FOLDERS, read_json, updating
 
 MAX_PAIRS = 50
 """The most pairs that are remembered; the one loaded longest ago is forgotten."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specchat import drafter_registry
-from specchat.private_files import FOLDERS, read_json, updating
+from specchat.system.private_files import FOLDERS, read_json, updating
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Conversations and chat templates."""
+"""Conversations: their tree, their store, export."""

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from specchat.decoding.chunk import Piece, ToolCall
+from specchat.formats.chat_message import ChatMessage
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -17,22 +18,6 @@ summary, whose answer replaces all messages before it in the prompt."""
 MARKS: frozenset[str] = frozenset(get_args(Mark))
 WHOLE = frozenset({"stop", "length"})
 """How a summary ends that may replace the messages before it."""
-
-
-class ChatMessage(TypedDict):
-    """One message of a conversation, with the field names of OpenAI's API.
-
-    `reasoning_content` is the reasoning before `content`. `tool_calls` have the form
-    `{"id": ..., "type": "function", "function": {"name": ..., "arguments": JSON text}}`; a message
-    with the role "tool" is the result of the call whose id is its `tool_call_id`.
-    """
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str
-    reasoning_content: NotRequired[str]
-    tool_calls: NotRequired[list[dict[str, Any]]]
-    tool_call_id: NotRequired[str]
-    name: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)

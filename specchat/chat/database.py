@@ -12,7 +12,7 @@ from typing import Any
 
 from specchat.chat.stored_reasoning import separate_reasoning
 from specchat.errors import StoreBusy, StoreFailed
-from specchat.private_files import make_private
+from specchat.system.private_files import make_private
 
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
 """The scripts that migrate the file from each version to the next."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.conversation import Conversation, Message, Tree, fenced, with_attachments
-from specchat.chat.safe_text import in_one_line, safe_json
 from specchat.errors import StoreFailed
-from specchat.private_files import open_private
+from specchat.safe_text import in_one_line, safe_json
+from specchat.system.private_files import open_private
 from specchat.wording import answer_line
 
 NAMES = {"user": "User", "assistant": "Assistant"}

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from specchat.chat.safe_text import in_one_line
 from specchat.chat.text_files import LARGEST_FILE, decoded
 from specchat.errors import InvalidOption
+from specchat.safe_text import in_one_line
 
 WILDCARDS = frozenset("*?[")
 ANY_DEPTH = "**"

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from specchat.private_files import FOLDERS, write_private
+from specchat.system.private_files import FOLDERS, write_private
 
 SUFFIX, HALF = ".memory", ".half"
 MARK = "deleted"

@@ -10,8 +10,8 @@ from typing import Any
 
 from specchat import drafter_registry
 from specchat.chat.conversation import MARKS, Attachment, Message
-from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind, Piece, ToolCall
+from specchat.safe_text import harmless
 
 COLUMNS = [each.name for each in fields(Message)]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours

@@ -3,7 +3,7 @@
 import re
 
 from specchat.chat.message_rows import MAX_TITLE_LENGTH
-from specchat.chat.safe_text import harmless
+from specchat.safe_text import harmless
 
 REQUEST = (
     "Write a title for this conversation, in its language: at most six words, without quotation"

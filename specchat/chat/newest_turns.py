@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
 from itertools import pairwise
 
-from specchat.chat.conversation import ChatMessage
-from specchat.chat.formats.messages import SYSTEM_ROLES
+from specchat.formats.chat_message import ChatMessage
+from specchat.formats.messages import SYSTEM_ROLES
 
 TURNS_AT_ONCE = 4
 """Turns left out at a time; each time, the model must evaluate the others again."""

@@ -34,7 +34,7 @@ from specchat.chat.preset import ADD_PRESET, PRESETS, Preset, preset_of
 from specchat.chat.stored_steps import MAX_TOTAL_BYTES, StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
-from specchat.private_files import FOLDERS
+from specchat.system.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
 """How long a deletion can be undone, in seconds."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from specchat.cli.arguments import parse, run
 from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, USAGE_ERROR, say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
-from specchat.installation import NO_HOME, has_home, missing_package
+from specchat.system.installation import NO_HOME, has_home, missing_package
 
 __all__ = ["main"]
 
@@ -60,7 +60,9 @@ def _prepare_streams() -> None:
 
 
 def _log(error: Exception) -> str:
-    from specchat.logs import log_internal_error  # it needs packages, and only errors need it
+    from specchat.system.logs import (
+        log_internal_error,  # it needs packages, and only errors need it
+    )
 
     return log_internal_error(error)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
-from specchat.chat.safe_text import harmless
 from specchat.chat.text_files import decoded
 from specchat.cli import pull
 from specchat.cli.model_arguments import (
@@ -43,6 +42,7 @@ from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
+from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
 from specchat.wording import answer_line, speculation_line
 

@@ -9,7 +9,7 @@ from specchat.cli.terminal import print_exactly, print_result, say
 from specchat.settings.editor import create_settings
 from specchat.settings.sources import read_settings, settings_path
 from specchat.settings.toml_file import as_toml
-from specchat.text_editor import edit_file
+from specchat.system.text_editor import edit_file
 
 
 def run(arguments: argparse.Namespace) -> None:

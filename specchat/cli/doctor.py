@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from specchat import __version__
-from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import DONE, FAILED, has_colours, print_json, show_line
 from specchat.doctor import Finding, backend, host
 from specchat.doctor.system_gpus import find_system_gpus
@@ -20,6 +19,7 @@ from specchat.hub.client import go_offline, is_offline
 from specchat.llama.child_process import ask_for_build
 from specchat.options.worker_address import WorkerAddress, worker_address
 from specchat.planning.device import gpus_of, keep_gpus
+from specchat.safe_text import harmless
 from specchat.settings.sources import read_settings
 
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.export import EXPORTS, as_json, date_text, write_export
-from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import (
     confirm,
@@ -20,6 +19,7 @@ from specchat.cli.terminal import (
     table_lines,
 )
 from specchat.errors import InvalidOption
+from specchat.safe_text import harmless
 from specchat.wording import positions_text
 
 NAMES = {"user": "You", "assistant": "Answer"}

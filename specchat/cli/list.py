@@ -11,7 +11,6 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import judge, need_of, need_of_size, size_of_pair
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models
-from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import print_result, say, table_lines
 from specchat.errors import SpecchatError
 from specchat.gguf.purpose import purpose_text
@@ -20,6 +19,7 @@ from specchat.hub.cache import find_present
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
 from specchat.planning.device import Machine, find_machine
+from specchat.safe_text import in_one_line
 from specchat.wording import percent, size_text
 
 Row = Mapping[str, Any]

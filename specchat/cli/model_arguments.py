@@ -19,7 +19,6 @@ from specchat.catalogue.pairs import (
     save_pair,
 )
 from specchat.catalogue.tuned_settings import find_tuned
-from specchat.chat.conversation import ChatMessage
 from specchat.cli.server_argument import (
     ignored_options,
     is_connected,
@@ -32,8 +31,8 @@ from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage, StageClock
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
 from specchat.options.declarations import (
@@ -44,6 +43,7 @@ from specchat.options.declarations import (
     think_values,
 )
 from specchat.settings.sources import wrong_setting
+from specchat.sharing.process_engine import ProcessEngine
 from specchat.wording import percent, waited
 
 DEMO_NOTICE = (

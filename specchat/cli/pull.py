@@ -15,7 +15,6 @@ from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.pairs import file_of, find_supported
-from specchat.chat.safe_text import in_one_line
 from specchat.cli.pull_names import (
     NothingPulled,
     local_path,
@@ -35,6 +34,7 @@ from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
+from specchat.safe_text import in_one_line
 from specchat.wording import size_text
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0

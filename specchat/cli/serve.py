@@ -18,12 +18,12 @@ from specchat.cli.serve_picture import Line, Style
 from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
 from specchat.engine.api import ProgressCallback
-from specchat.engine.process_engine import ProcessEngine
-from specchat.engine.shared_engine import SharedEngine
 from specchat.hub.client import is_offline
 from specchat.options.declarations import ServerOptions
 from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.server.packages import require_packages
+from specchat.sharing.process_engine import ProcessEngine
+from specchat.sharing.shared_engine import SharedEngine
 
 if TYPE_CHECKING:
     from specchat.server.port import Port

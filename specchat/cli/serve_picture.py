@@ -6,7 +6,7 @@ from enum import Enum
 from time import time
 from typing import TYPE_CHECKING
 
-from specchat.chat.safe_text import in_one_line
+from specchat.safe_text import in_one_line
 from specchat.wording import duration_text, percent, speedup_cell
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from specchat.connection.address import ServerAddress, is_key, parse_address
 from specchat.connection.dialects import Dialect
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.hub.client import is_offline
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 from specchat.options.declarations import GenerateOptions, LoadOptions, PairOptions
 from specchat.settings.sources import Settings
 

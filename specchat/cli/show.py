@@ -13,9 +13,9 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
-from specchat.chat.formats import format_of
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
+from specchat.formats.families import format_of
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.model_files import read_pair

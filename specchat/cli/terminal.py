@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from specchat.chat.safe_text import harmless, in_one_line, safe_json
 from specchat.errors import InvalidOption
+from specchat.safe_text import harmless, in_one_line, safe_json
 
 DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 

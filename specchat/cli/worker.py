@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from specchat import __version__
 from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, say
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.loopback import LOOPBACK, is_loopback
+from specchat.network.loopback import LOOPBACK, is_loopback
 from specchat.options.declarations import WorkerOptions
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import Device

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
 from specchat.errors import InvalidOption
-from specchat.hub.proxies import Proxy, find_proxy
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
+from specchat.network.proxies import Proxy, find_proxy
 from specchat.options.declarations import ServerOptions
 
 UNIX = "unix:"

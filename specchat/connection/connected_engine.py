@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.newest_turns import newest_turns
 from specchat.connection.address import ServerAddress
 from specchat.connection.counter_watch import CounterWatch
@@ -31,6 +30,7 @@ from specchat.engine.api import (
     PromptSize,
 )
 from specchat.errors import Cancelled, ContextFull, ServerFailed
+from specchat.formats.chat_message import ChatMessage
 from specchat.structured.structure import NAMES, Structure
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

@@ -26,9 +26,9 @@ from specchat.connection.server_errors import (
     unusable,
 )
 from specchat.errors import ServerFailed, SpecchatError
-from specchat.hub.certificates import trusted_context
-from specchat.hub.proxies import NetworkMisconfigured
-from specchat.keep_alive import keep_alive_options
+from specchat.network.certificates import trusted_context
+from specchat.network.keep_alive import keep_alive_options
+from specchat.network.proxies import NetworkMisconfigured
 
 if TYPE_CHECKING:  # slow to import
     import httpx2

@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specchat.chat.safe_text import in_one_line
 from specchat.connection import dialects
 from specchat.connection.dialects import Dialect
 from specchat.connection.http_session import HttpSession
 from specchat.connection.prometheus_counters import read_counters
 from specchat.connection.server_errors import not_an_api
 from specchat.errors import ServerFailed, SpecchatError, nearest
+from specchat.safe_text import in_one_line
 
 OWNERS = {
     "specchat": dialects.SPECCHAT,

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from specchat.chat.safe_text import in_one_line
 from specchat.connection.prometheus_counters import Counts
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, judged
 from specchat.drafter_registry import PLAIN
+from specchat.safe_text import in_one_line
 
 DRAFTS = ("drafted", "accepted", "acceptance_rate")
 STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_position")

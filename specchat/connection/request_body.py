@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
 from specchat.connection.dialects import Dialect
 from specchat.engine.api import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.errors import InvalidOption
+from specchat.formats.chat_message import ChatMessage
 
 OFF = {"top_k": 0}
 """The values that switch an option off here."""

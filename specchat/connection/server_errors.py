@@ -7,10 +7,10 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from specchat.chat.safe_text import in_one_line
 from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
 from specchat.hub.hub_errors import refused_by_proxy
+from specchat.safe_text import in_one_line
 
 if TYPE_CHECKING:  # slow to import
     import httpx2

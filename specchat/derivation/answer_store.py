@@ -15,7 +15,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from specchat.llama.batch_sampling import LIKELIEST, Answer
-from specchat.private_files import write_private
+from specchat.system.private_files import write_private
 
 HELD_OUT = 40
 """One answer in this many is held out to measure agreement."""

@@ -25,7 +25,7 @@ from specchat.options.declarations import LoadOptions, Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes.pass_costs import PLAIN
 from specchat.planning.context_shape import ModelOptions
-from specchat.private_files import make_private
+from specchat.system.private_files import make_private
 
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH, NEW = ".writing", ".scratch", ".new"

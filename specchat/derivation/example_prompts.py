@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
+from specchat.formats.chat_message import ChatMessage
 
 LEAST_PASSAGE, LONGEST_PASSAGE = 120, 700
 """The most characters of a text quoted in a prompt."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from specchat.chat.conversation import ChatMessage
 from specchat.drafter_registry import PLAIN
 from specchat.engine.api import ChatRequest, GenerateRequest
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import SpecchatError
+from specchat.formats.chat_message import ChatMessage
 
 QUESTIONS = (
     "Explain in a few sentences why the sky is blue.",

@@ -30,7 +30,6 @@ from specchat.derivation.sampled_texts import Text, sample_texts
 from specchat.derivation.simulated_pair import ORIGIN
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.process_engine import try_out
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
@@ -42,6 +41,7 @@ from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.model_layout import BLOCK, blocks_of, layout_of
+from specchat.sharing.process_engine import try_out
 from specchat.wording import percent, speedup_text
 
 METHOD = "skip"

@@ -38,7 +38,7 @@ from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling
 from specchat.planning.host_resources import available_bytes, num_cores
 from specchat.planning.model_layout import layout_of
-from specchat.private_files import FOLDERS, make_private, open_private, write_private
+from specchat.system.private_files import FOLDERS, make_private, open_private, write_private
 from specchat.wording import percent, speedup_text
 
 if TYPE_CHECKING:

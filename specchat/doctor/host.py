@@ -24,8 +24,8 @@ from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import reason
 from specchat.hub.references import endpoint, shown_endpoint
 from specchat.planning.device import find_machine
-from specchat.private_files import DAMAGED, FOLDERS
 from specchat.settings.sources import read_settings, settings_path
+from specchat.system.private_files import DAMAGED, FOLDERS
 from specchat.wording import size_text
 
 if TYPE_CHECKING:  # slow to import
@@ -131,7 +131,7 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
-    from specchat.hub.web_client import keep_client, take_client
+    from specchat.network.web_client import keep_client, take_client
 
     try:
         endpoint()

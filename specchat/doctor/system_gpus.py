@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.planning.device import Device, DeviceKind
-from specchat.private_files import read_text
+from specchat.system.private_files import read_text
 
 TIMEOUT_SECONDS = 15
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")

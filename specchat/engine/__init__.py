@@ -15,7 +15,7 @@ def _open(request: LoadRequest) -> Engine:
     draft = Path(request.draft) if request.draft else None
     loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
     if request.process or loading.workers:  # a lost worker ends the process that uses it
-        from specchat.engine.process_engine import ProcessEngine
+        from specchat.sharing.process_engine import ProcessEngine
 
         return ProcessEngine(loading, request.on_progress)
     from specchat.engine.local_engine import LocalEngine

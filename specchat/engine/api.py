@@ -7,10 +7,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import Cancelled, EngineFailed, InvalidOption
+from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import (
     AUTO_THINK,
     THINK_NUMBER,

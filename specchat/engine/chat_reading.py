@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from specchat.chat.formats.answer_reader import AnswerReader, Part
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import TARGET
+from specchat.formats.answer_reader import AnswerReader, Part
 
 
 def read_parts(

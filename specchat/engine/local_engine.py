@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from specchat import drafter_registry
-from specchat.chat.formats.answer_reader import AnswerReader
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.distribution import Logits
@@ -48,6 +47,7 @@ from specchat.engine.prompts import (
     tokenize_request,
 )
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
+from specchat.formats.answer_reader import AnswerReader
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
@@ -56,7 +56,7 @@ from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
 from specchat.workers.worker_watch import LostCallback, end_process
 
 if TYPE_CHECKING:
-    from specchat.engine.answer_constraint import AnswerConstraints
+    from specchat.constraints.answer_constraint import AnswerConstraints
 
 MIB = 2**20
 NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
@@ -315,7 +315,7 @@ class LocalEngine(Engine):
     @cached_property
     def _constraints(self) -> "AnswerConstraints":
         """What makes the constraints of answers: few answers have one, so it is loaded late."""
-        from specchat.engine.answer_constraint import AnswerConstraints
+        from specchat.constraints.answer_constraint import AnswerConstraints
 
         return AnswerConstraints(self.model.vocabulary)
 

@@ -24,7 +24,7 @@ from specchat.engine.loader import LoadedPair
 from specchat.llama.hidden_state_feed import FeedSnapshot
 from specchat.llama.library import build
 from specchat.llama.memory_image import Checkpoint, MemoryImage
-from specchat.private_files import make_private
+from specchat.system.private_files import make_private
 
 FORMAT = 1
 LEAST_TOKENS = 512

@@ -10,10 +10,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
-from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.marks import State
-from specchat.chat.formats.messages import checked, with_objects
 from specchat.chat.newest_turns import newest_turns
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import (
@@ -24,6 +20,11 @@ from specchat.engine.api import (
     PromptSize,
 )
 from specchat.errors import InvalidOption, TemplateError
+from specchat.formats.chat_format import ChatFormat
+from specchat.formats.chat_message import ChatMessage
+from specchat.formats.families import format_of
+from specchat.formats.marks import State
+from specchat.formats.messages import checked, with_objects
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
 from specchat.options.declarations import AUTO_THINK

@@ -15,7 +15,7 @@ from specchat.errors import DownloadFailed
 from specchat.gguf.split_files import split_names
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
-from specchat.private_files import read_text
+from specchat.system.private_files import read_text
 from specchat.wording import size_text
 
 PART = ".specchat-part"

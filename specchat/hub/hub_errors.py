@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.names import HubName
-from specchat.hub.proxies import SYSTEM, Proxy, find_proxy
 from specchat.hub.references import (
     Reference,
     endpoint,
@@ -24,6 +23,7 @@ from specchat.hub.references import (
     shown_endpoint,
     without_password,
 )
+from specchat.network.proxies import SYSTEM, Proxy, find_proxy
 
 if TYPE_CHECKING:  # slow to import
     import httpx2

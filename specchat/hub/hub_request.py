@@ -19,7 +19,7 @@ from specchat.hub.references import HUB, endpoint, shown_endpoint
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-    from specchat.hub.web_client import WebClient
+    from specchat.network.web_client import WebClient
 
 # Set before huggingface_hub is imported, which would otherwise send facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -67,7 +67,7 @@ def answer(
     """
     import httpx2
 
-    from specchat.hub.web_client import keep_client, take_client
+    from specchat.network.web_client import keep_client, take_client
 
     client, future = take_client(), Future[Result]()
 
@@ -113,7 +113,7 @@ def request(
     The user's token goes to the hub alone. If the hub refuses it, the request is made once more
     without: a public file needs none. `timeout` are the seconds without a byte.
     """
-    from specchat.hub.web_client import web_client
+    from specchat.network.web_client import web_client
 
     with (
         web_client() as client,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from specchat.hub.references import Reference, is_commit
-from specchat.private_files import FOLDERS, read_json, set_aside, updating
+from specchat.system.private_files import FOLDERS, read_json, set_aside, updating
 
 
 @dataclass(frozen=True, slots=True)

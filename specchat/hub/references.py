@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from specchat.errors import DownloadFailed
 from specchat.gguf.split_files import split_names
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 
 HUB = "https://huggingface.co"
 MAIN = "main"

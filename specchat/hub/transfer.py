@@ -27,9 +27,9 @@ from specchat.hub.hub_errors import RetryPolicy, Unreachable
 from specchat.hub.hub_request import NoticeCallback
 from specchat.hub.partial_file import PIECE_BYTES, Checksums, PartialFile
 from specchat.hub.pins import keep_pin
-from specchat.hub.proxies import NetworkMisconfigured
 from specchat.hub.references import Reference, Wheel, shown_endpoint
 from specchat.hub.wheel import fetched_wheel, read_member
+from specchat.network.proxies import NetworkMisconfigured
 
 REPORT_SECONDS = 0.05
 """Seconds between two reports about a file."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from specchat.llama import native_libraries
-from specchat.logs import open_log
+from specchat.system.logs import open_log
 
 api = native_libraries.api
 DEBUG, WARNING, ERROR, CONTINUED = 1, 3, 4, 5

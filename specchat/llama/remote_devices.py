@@ -14,7 +14,7 @@ from specchat.errors import WorkerUnavailable
 from specchat.llama.device_list import call_backend, gpu_handles
 from specchat.llama.library import start
 from specchat.llama.rpc_library import on_abort, require_rpc
-from specchat.loopback import LOOPBACK
+from specchat.network.loopback import LOOPBACK
 from specchat.options.worker_address import WorkerAddress, worker_address
 from specchat.workers.tcp_relay import Relay
 from specchat.workers.worker_probe import WorkerReport

@@ -16,10 +16,10 @@ from contextlib import suppress
 from time import monotonic
 
 from specchat.errors import InvalidOption
-from specchat.keep_alive import keep_alive
 from specchat.llama.device_list import offered_handles
 from specchat.llama.library import listen, start
 from specchat.llama.rpc_library import require_rpc
+from specchat.network.keep_alive import keep_alive
 from specchat.planning.device import Device, gpus_of
 from specchat.workers.rpc_protocol import NotRpc, RpcVersion, rpc_connection
 from specchat.workers.tensor_cache import TensorCache

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 
 USUAL_PORT = 50052
 """llama.cpp's port for its RPC backend."""

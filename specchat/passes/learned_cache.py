@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from specchat.passes.exactness import Exactness
-from specchat.private_files import FOLDERS, read_json, read_text, write_json
+from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
 
 FORMAT = 9
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600

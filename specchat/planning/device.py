@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from specchat.options.worker_address import USUAL_PORT
 from specchat.planning.host_resources import available_bytes
-from specchat.private_files import FOLDERS, read_json, write_json
+from specchat.system.private_files import FOLDERS, read_json, write_json
 from specchat.workers.worker_probe import WorkerReport
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated", "other"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from specchat.control_groups import cpu_quotas, memory_limits
-from specchat.private_files import read_text
+from specchat.system.control_groups import cpu_quotas, memory_limits
+from specchat.system.private_files import read_text
 
 PROCESSORS = Path("/sys/devices/system/cpu")
 FAST_PROCESSORS = Path("/sys/devices/cpu_core/cpus")

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.engine.tickets import QueueFull
 from specchat.errors import (
     Cancelled,
     ContextFull,
@@ -13,6 +12,7 @@ from specchat.errors import (
     SpecchatError,
     TemplateError,
 )
+from specchat.sharing.tickets import QueueFull
 
 RETRY_AFTER_SECONDS = 5
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.safe_text import in_one_line
 
 NO_KEY = "none"
 """What clients send that insist on a key, where the server needs none."""

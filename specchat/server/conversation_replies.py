@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 from starlette.requests import Request
 
 from specchat.engine.api import ChatRequest
-from specchat.engine.tickets import Update
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.reply_parts import Part, PartEvent, ReplyParts
 from specchat.server.service import Answer, Api, Service, client_of
+from specchat.sharing.tickets import Update
 
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 from specchat.server.api_errors import (
     FORBIDDEN,
     TOO_LARGE,

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Self
 
 from specchat.errors import InvalidOption
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 from specchat.options.declarations import ServerOptions
 from specchat.server.endpoints import make_app
 from specchat.server.guard import Access

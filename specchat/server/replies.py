@@ -13,8 +13,8 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from specchat.errors import SpecchatError
-from specchat.logs import log_internal_error
 from specchat.server.api_errors import INTERNAL, ApiError, body_for, of_exception
+from specchat.system.logs import log_internal_error
 
 SILENT_SECONDS = 10.0
 """A stream sends a comment after this long without an event, and a whole answer its first space."""

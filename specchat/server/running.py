@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.logs import log_internal_error
 from specchat.server.api_errors import BAD_REQUEST, ApiError, openai_body
 from specchat.server.replies import JSON_HEADERS, LOG, encode
+from specchat.system.logs import log_internal_error
 
 SECONDS_TO_END = 3
 """How long open connections may take to end."""

@@ -11,14 +11,14 @@ from time import time
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from specchat import __version__, drafter_registry
-from specchat.chat.formats.call_syntax import NUMBERED_ID
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, EngineFacts
-from specchat.engine.shared_engine import SharedEngine
-from specchat.engine.tickets import Ticket, Update
 from specchat.errors import Cancelled
+from specchat.formats.call_syntax import NUMBERED_ID
 from specchat.server.activity import Activity
+from specchat.sharing.shared_engine import SharedEngine
+from specchat.sharing.tickets import Ticket, Update
 
 Result = TypeVar("Result")
 ENDING = "the answer was stopped: the server is shutting down"

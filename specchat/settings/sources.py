@@ -10,10 +10,10 @@ from typing import Any, Literal, Self, TypeAlias
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.options.option import PREFIX, Option
 from specchat.options.option_fields import Options
-from specchat.private_files import FOLDERS
 from specchat.settings.positions import KeyPath, find_lines
 from specchat.settings.schema import KEYS, SERVERS, SETTINGS, TABLES, find_setting, nearest_setting
 from specchat.settings.toml_file import load_file, read_file
+from specchat.system.private_files import FOLDERS
 
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 

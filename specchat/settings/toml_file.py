@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from specchat.errors import SettingsError
-from specchat.private_files import write_private
 from specchat.settings.positions import parsed, unfinished_line
+from specchat.system.private_files import write_private
 
 LARGEST_FILE = 1 << 20
 DOTTED = re.compile(r"[\w.\"' \t-]+")

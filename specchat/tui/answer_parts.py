@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from specchat.chat.conversation import ChatMessage, Message
+from specchat.chat.conversation import Message
 from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall, pieces_of
 from specchat.decoding.statistics import Statistics
+from specchat.formats.chat_message import ChatMessage
 from specchat.tui.figures import stored_origins
 
 

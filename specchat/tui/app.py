@@ -25,12 +25,12 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store
 from specchat.connection.opening import Load
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import SpecchatError
-from specchat.logs import log_internal_error
+from specchat.safe_text import harmless
+from specchat.sharing.process_engine import ProcessEngine
+from specchat.system.logs import log_internal_error
 from specchat.tui.actions.chat_actions import ChatActions
 from specchat.tui.clipboard import copy_by_program
 from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
@@ -49,6 +49,7 @@ from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
 from specchat.tui.controllers.titles import Titles
 from specchat.tui.main_view import MainView
+from specchat.tui.markdown.prose import Prose
 from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.click_line import ClickLine
@@ -57,7 +58,6 @@ from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.notice_line import NoticeLine
 from specchat.tui.widgets.panel import FigureView, Panel
-from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.suggestions import Suggestions

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from textual.content import Content
 
 from specchat import drafter_registry
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.engine.api import EngineFacts
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.figures import Figures, spark
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
 

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.content import Content
 
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.wording import percent, size_text
 

@@ -6,8 +6,8 @@ from rich.text import Text
 from textual.content import Content
 from textual.style import Style
 
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.options.declarations import AUTO_THINK
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_state import ChatState
 

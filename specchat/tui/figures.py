@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple, Self
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import MIN_SECONDS, GainKind, judged
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
 from specchat.wording import (
     answer_line,

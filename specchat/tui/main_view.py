@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
+from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.arrangement import Arrangement
 from specchat.tui.chat_header import header
@@ -22,6 +22,7 @@ from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.figures import Figures, stored_figures
+from specchat.tui.markdown.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.composer import Composer
@@ -37,7 +38,6 @@ from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
-from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.widgets.welcome import Welcome
 
 NUM_LISTED = 500

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from specchat.chat.conversation import Attachment
 from specchat.chat.folder_files import has_wildcards, read_files
-from specchat.chat.safe_text import harmless
 from specchat.chat.text_files import LARGEST_FILE, decoded
 from specchat.errors import InvalidOption
+from specchat.safe_text import harmless
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
 """A file name, in quotation marks if it contains spaces."""

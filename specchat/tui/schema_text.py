@@ -3,8 +3,8 @@
 import re
 
 from specchat.chat.conversation import ChatSchema
-from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.safe_text import in_one_line
 from specchat.structured.structure import Structure
 
 MENTION = re.compile(r'^@(?:"([^"\n]+)"|(\S+))$')

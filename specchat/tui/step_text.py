@@ -10,9 +10,9 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 from textual.style import Style
 
-from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
+from specchat.safe_text import harmless
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.step_tokens import (

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from textual.content import Content
 
-from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET
+from specchat.safe_text import harmless
 from specchat.tui.cards import MUTED
 from specchat.wording import percent
 

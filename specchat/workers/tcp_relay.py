@@ -4,7 +4,7 @@ import socket
 import threading
 from contextlib import suppress
 
-from specchat.keep_alive import keep_alive
+from specchat.network.keep_alive import keep_alive
 
 CHUNK = 1 << 18
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.private_files import FOLDERS, make_private, open_private
+from specchat.system.private_files import FOLDERS, make_private, open_private
 from specchat.wording import size_text
 
 ENTRY = re.compile(r"[0-9a-f]{16}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
 from specchat.engine.api import AnswerRequest, EngineFacts, ProgressCallback
 from specchat.errors import ContextFull
+from specchat.formats.chat_message import ChatMessage
 
 
 class FakeEngine(Engine):

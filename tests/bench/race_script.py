@@ -7,10 +7,10 @@ from typing import Any
 
 from bench.fake_engine import FakeEngine
 from specchat.bench.race_record import Lane, Race
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import ProgressCallback
+from specchat.formats.chat_message import ChatMessage
 
 TEXTS = ("One", " two", " three")
 PLAIN = tuple(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.newest_turns import TURNS_AT_ONCE, newest_turns
-from specchat.chat.safe_text import harmless
+from specchat.formats.chat_message import ChatMessage
+from specchat.safe_text import harmless
 
 
 def conversation(num_turns: int) -> list[ChatMessage]:

@@ -21,19 +21,19 @@ from pseudo_terminal import on_terminal
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
-from specchat.chat.safe_text import harmless
 from specchat.cli import check, main, model_arguments
 from specchat.cli.ask import AnswerPainter
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
-from specchat.engine.engine_process import start_process
 from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
 from specchat.passes import exact_costs, exact_passes
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
+from specchat.safe_text import harmless
+from specchat.sharing.engine_process import start_process
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -538,7 +538,7 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
         start_process(process)
         os.kill(process.pid or 0, signal.SIGSEGV)
 
-    monkeypatch.setattr("specchat.engine.process_engine.start_process", crash)
+    monkeypatch.setattr("specchat.sharing.process_engine.start_process", crash)
     assert main(["check", *pair]) == 1
     assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 

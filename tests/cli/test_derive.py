@@ -26,12 +26,12 @@ from specchat.derivation import derived_files, sampled_texts, skip_method
 from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import Costs
 from specchat.engine.api import Loading
-from specchat.engine.engine_process import start_process
-from specchat.engine.process_engine import try_out
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
-from specchat.private_files import make_private
 from specchat.settings.sources import read_settings
+from specchat.sharing.engine_process import start_process
+from specchat.sharing.process_engine import try_out
+from specchat.system.private_files import make_private
 
 QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512", "--exact", "off")
 SHORT = ("--max-tokens", "4", *QUICK[2:])
@@ -176,7 +176,7 @@ def test_a_crash_of_llama_cpp_is_one_line(
         os.kill(process.pid or 0, signal.SIGSEGV)
 
     monkeypatch.setattr(skip_method, "try_out", try_out)
-    monkeypatch.setattr("specchat.engine.process_engine.start_process", crash)
+    monkeypatch.setattr("specchat.sharing.process_engine.start_process", crash)
     assert main(["derive", str(target), *QUICK]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "was ended by SIGSEGV while loading" in line

@@ -22,7 +22,7 @@ from local_folders import put
 from pseudo_terminal import ROOT, on_terminal
 from specchat.cli.arguments import parse
 from specchat.engine.api import Loading
-from specchat.engine.process_engine import try_out
+from specchat.sharing.process_engine import try_out
 
 FAST = ("--threads", "1", "--ctx", "1024", "--offline", "--max-tokens", "16")
 

@@ -20,7 +20,6 @@ from connection.scripted_server import (
     json_answer,
     text_answer,
 )
-from specchat.chat.conversation import ChatMessage
 from specchat.connection.address import parse_address
 from specchat.connection.connected_engine import ConnectedEngine
 from specchat.connection.dialects import LLAMA_SERVER, OTHER, SGLANG, SPECCHAT, VLLM, Dialect
@@ -29,6 +28,7 @@ from specchat.connection.request_body import chat_body
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import ChatRequest
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
+from specchat.formats.chat_message import ChatMessage
 from specchat.structured.structure import Kind, Structure
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]

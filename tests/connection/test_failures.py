@@ -17,12 +17,12 @@ from connection.scripted_server import (
     text_answer,
     write_certificate,
 )
-from specchat.chat.conversation import ChatMessage
 from specchat.connection import http_session
 from specchat.connection.address import parse_address
 from specchat.connection.connected_engine import ConnectedEngine
 from specchat.decoding.chunk import Chunk
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
+from specchat.formats.chat_message import ChatMessage
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "hi"}]
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"

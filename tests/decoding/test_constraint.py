@@ -27,7 +27,6 @@ from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.toy import ToyGrammar, random_logits
 from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafter_registry import GRAMMAR
 from specchat.drafting.combined import CombinedDrafter
@@ -37,6 +36,7 @@ from specchat.errors import InvalidOption, NothingAllowed
 from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
+from specchat.testing.toy import ToyGrammar, random_logits
 
 RULES = (
     {0: 1, 1: 2, 2: 2, 4: 6},

@@ -16,7 +16,6 @@ from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.toy import ToyGrammar, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
 from specchat.drafting.head_drafter import HeadDrafter
@@ -24,6 +23,7 @@ from specchat.drafting.suffix import SuffixDrafter
 from specchat.drafting.token_map import TokenMap
 from specchat.errors import Cancelled, EngineFailed
 from specchat.options.declarations import Sampling
+from specchat.testing.toy import ToyGrammar, ToyLanguageModel, random_logits, scripted_logits
 
 PROMPT = (1, 2)
 RULES = [{1: 1, 3: 1}, {2: 2}, {0: 3, 3: 3}, {1: 3, 2: 3}]

@@ -24,7 +24,6 @@ from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verdict, Verifier, verify_by_block
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
@@ -33,6 +32,7 @@ from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.pass_costs import PassCosts
+from specchat.testing.toy import LogitsAfter, random_logits, scripted_logits
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
 

@@ -15,13 +15,13 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.request import Request
-from specchat.decoding.toy import LogitsAfter, random_logits
 from specchat.decoding.verification import Verifier, verify_by_block, verify_by_noise
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
+from specchat.testing.toy import LogitsAfter, random_logits
 
 DRAFTERS: dict[str, Callable[[Drafter], Drafter]] = {
     "model": lambda drafter: drafter,

@@ -12,7 +12,7 @@ from specchat.decoding import loop
 from specchat.decoding import statistics as timing
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.toy import random_logits
+from specchat.testing.toy import random_logits
 
 
 def test_rates_follow_from_counted_steps() -> None:

@@ -18,10 +18,10 @@ from specchat.decoding.distribution import Distribution, Random, excess_of
 from specchat.decoding.draft_tree import DraftTree, some_of, valid_branches
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import Branch, DraftToken
-from specchat.decoding.toy import LogitsAfter, ToyGrammar, random_logits
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.options.declarations import Sampling
+from specchat.testing.toy import LogitsAfter, ToyGrammar, random_logits
 
 WIDE: dict[str, Any] = {"most_branches": 40, "draft_branches": 16}
 

@@ -19,13 +19,13 @@ from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
 from specchat.drafting.token_map import TokenMap
 from specchat.options.declarations import Sampling
 from specchat.passes.padded_target import PaddedTarget, PaddingCosts
+from specchat.testing.toy import LogitsAfter, ToyLanguageModel
 
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

@@ -19,7 +19,7 @@ from specchat.engine.api import Loading
 from specchat.engine.prompts import tokenize_chat
 from specchat.gguf.reader import read_header
 from specchat.planning.memory import Sizes
-from specchat.private_files import make_private
+from specchat.system.private_files import make_private
 
 SECONDS, AT_ONCE = 60, 5
 

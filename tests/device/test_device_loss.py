@@ -12,11 +12,11 @@ from scipy import stats
 
 from conftest import WriteModel
 from device_options import ALL, EXACT, PROMPT, WritePair
-from specchat.engine import process_engine as remote
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.sharing import process_engine as remote
+from specchat.sharing.process_engine import ProcessEngine
 
 SAMPLED: dict[str, Any] = {"temperature": 1.0, "top_k": 4, "top_p": 1.0, "min_p": 0.0}
 NUM_ANSWERS = 300

@@ -16,7 +16,6 @@ import pytest
 from conftest import WriteModel
 from hub_server import HubServer
 from local_folders import put_in_hub
-from specchat import control_groups
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.pairs import save_pair
 from specchat.doctor import backend as llama
@@ -25,6 +24,7 @@ from specchat.doctor import repairs
 from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, ask_for_build
 from specchat.planning.device import Device
+from specchat.system import control_groups
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
 IRIS = Device("", "Iris", "integrated", backend="Vulkan")

@@ -16,11 +16,11 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.request import Request
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.token_map import TokenMap
 from specchat.errors import InvalidOption
 from specchat.options.declarations import Sampling
+from specchat.testing.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 
 DRAFTERS = list(drafter_registry.DRAFTERS)
 GREEDY = Sampling(temperature=0.0)

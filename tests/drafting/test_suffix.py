@@ -13,9 +13,9 @@ from decoding.toy_answers import WHOLE, ToyPair, tokens_of
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import DraftTask
-from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
 from specchat.options.declarations import Sampling
+from specchat.testing.toy import random_logits, scripted_logits
 
 
 def automaton(text: list[int]) -> SuffixAutomaton:

@@ -14,10 +14,10 @@ from decoding.test_loop import transition_p_value
 from decoding.toy_answers import WHOLE, ToyPair, verify_by_rejection
 from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.token_map import STAND_IN, CommonTokenMap
+from specchat.testing.toy import LogitsAfter, ToyLanguageModel
 
 # --- the map ------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from specchat.decoding.distribution import Logits
-from specchat.decoding.toy import LogitsAfter, random_logits
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
+from specchat.testing.toy import LogitsAfter, random_logits
 
 TARGET = [b"a", b"b", b"c", b"ab", b"bc"]
 DRAFT = [b"cc", b"c", b"a", b"ba", b"b"]

@@ -6,11 +6,11 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
-from specchat.chat.conversation import ChatMessage
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import InvalidOption
+from specchat.formats.chat_message import ChatMessage
+from specchat.sharing.process_engine import ProcessEngine
 
 ASKED: list[ChatMessage] = [{"role": "user", "content": "w1 w2 w3 w4 w5 w6 w7 w8"}]
 ASIDE = {"is_aside": True, "temperature": 0, "max_tokens": 6, "drafter": "none"}

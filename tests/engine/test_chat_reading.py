@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from specchat.chat.formats.answer_reader import AnswerReader
-from specchat.chat.formats.call_syntax import CallSyntax, read_json
-from specchat.chat.formats.chat_format import ChatFormat, Wrapping
-from specchat.chat.formats.marks import usual_marks
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.chat_reading import read_parts
+from specchat.formats.answer_reader import AnswerReader
+from specchat.formats.call_syntax import CallSyntax, read_json
+from specchat.formats.chat_format import ChatFormat, Wrapping
+from specchat.formats.marks import usual_marks
 
 BARE = ChatFormat(
     "",

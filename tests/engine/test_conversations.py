@@ -18,11 +18,11 @@ from scripts.support.tiny_gguf import (
     pieces_of,
     write_parrot,
 )
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
+from specchat.formats.chat_message import ChatMessage
 
 Load: TypeAlias = Callable[..., LocalEngine]
 ASKED: list[ChatMessage] = [{"role": "user", "content": "Hi"}]

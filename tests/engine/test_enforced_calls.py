@@ -15,11 +15,11 @@ import pytest
 from real_templates import needs_templates, template_of
 from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
+from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstraints
+from specchat.constraints.call_constraint import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
-from specchat.engine.answer_constraint import CALLS_INSTEAD, AnswerConstraints
 from specchat.engine.api import ChatRequest
-from specchat.engine.call_constraint import UNBOUNDED
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption

@@ -19,7 +19,6 @@ from conftest import WriteModel
 from scripts.support.processes import is_running
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.process_engine import ProcessEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import (
     ContextFull,
@@ -30,6 +29,7 @@ from specchat.errors import (
     ModelWontLoad,
     SpecchatError,
 )
+from specchat.sharing.process_engine import ProcessEngine
 
 EXACT: dict[str, Any] = {
     "ctx": 512,

@@ -17,9 +17,9 @@ from conftest import WriteModel
 from specchat.cli import main
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import IncompatibleDraft
 from specchat.gguf import draft_kinds
+from specchat.sharing.process_engine import ProcessEngine
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "draft_length": 3}

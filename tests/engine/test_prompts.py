@@ -8,12 +8,13 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
-from specchat.chat.conversation import ChatMessage, Tree
+from specchat.chat.conversation import Tree
 from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import _QuotedNames, tokenize_chat
 from specchat.errors import TemplateError
+from specchat.formats.chat_message import ChatMessage
 
 STRICT = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"

@@ -24,12 +24,13 @@ from scripts.support.worker_process import (
     saying,
     silence,
 )
-from specchat.engine import Engine, Loading, loader, process_engine
+from specchat.engine import Engine, Loading, loader
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
+from specchat.sharing import process_engine
 from specchat.tui.controllers.session import Session
 from specchat.workers import health, tcp_relay, worker_probe, worker_watch
 from specchat.workers.health import HealthReport

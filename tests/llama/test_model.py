@@ -17,8 +17,8 @@ from specchat.errors import (
     ModelWontLoad,
 )
 from specchat.llama.model import Model
-from specchat.logs import log_path
 from specchat.planning.context_shape import ModelOptions
+from specchat.system.logs import log_path
 
 OPTIONS = ModelOptions(threads=1)
 

@@ -9,13 +9,13 @@ import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
 from scripts.support.simulated_pair import Machine, always, best_fixed, knowledge_of
-from specchat.decoding.toy import ToyLanguageModel, random_logits
 from specchat.options.declarations import Sampling
 from specchat.pacing import pacer as pacing
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.padded_target import PaddedTarget, PaddingCosts
 from specchat.passes.padding import padded_row, padded_size
 from specchat.passes.pass_costs import PassCosts
+from specchat.testing.toy import ToyLanguageModel, random_logits
 
 BLOCKS = [0.9, 1.0, 1.5, 1.6, 1.02, 2.1, 2.0, 2.2]
 """Costs by number of tokens, the first one of plain decoding: four cost hardly more than one."""

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from specchat import control_groups
 from specchat.planning import host_resources
 from specchat.planning.host_resources import (
     SMALL_MODEL_BYTES,
@@ -20,6 +19,7 @@ from specchat.planning.host_resources import (
     num_threads,
     seconds_of_others,
 )
+from specchat.system import control_groups
 
 MIB = 2**20
 

@@ -14,13 +14,13 @@ import pytest
 from scipy import stats
 
 from real_model.near_ties import logits, require_near_tie
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.store import Store, default_path
 from specchat.cli import main
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
+from specchat.formats.chat_message import ChatMessage
 
 STORY = (
     "The fox ran over the hill. The fox saw a red barn. The fox went into the red barn and slept"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from specchat.chat.conversation import ChatMessage
 from specchat.engine import Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
+from specchat.formats.chat_message import ChatMessage
 from specchat.passes import exactness
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")

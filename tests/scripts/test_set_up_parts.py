@@ -35,8 +35,8 @@ from scripts.setup_env.archives import extract
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
 from scripts.support.old_pythons import old_pythons
-from specchat import control_groups
 from specchat.doctor import toolchains
+from specchat.system import control_groups
 
 ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")

@@ -18,11 +18,11 @@ import pytest
 
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Engine, Loading
-from specchat.engine.shared_engine import SharedEngine
 from specchat.server.endpoints import make_app
 from specchat.server.guard import Access
 from specchat.server.running import Server, listen, run
 from specchat.server.service import Service
+from specchat.sharing.shared_engine import SharedEngine
 
 SECONDS = 60
 """The longest that a test waits for something."""

@@ -19,9 +19,9 @@ import pytest
 from server.conftest import LONG, SECONDS, Running, StartServer, until
 from server.raw_http import Reply, connect, read_reply
 from specchat.engine.api import Engine
-from specchat.engine.shared_engine import MOST_IN_TURN
-from specchat.engine.tickets import Ticket
 from specchat.server.service import Progress
+from specchat.sharing.shared_engine import MOST_IN_TURN
+from specchat.sharing.tickets import Ticket
 
 FEW_STEPS = 20
 """Steps that may have been on their way to the server when an answer is given up, of 1,500."""
@@ -213,8 +213,8 @@ def test_short_requests_do_not_keep_a_long_answer_from_going_on(
     demo_server: Running, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many come one after the other, and though each goes first when it is new."""
-    monkeypatch.setattr("specchat.engine.answer_turn.SLICE_SECONDS", 0.02)
-    monkeypatch.setattr("specchat.engine.shared_engine.MOST_SECONDS_PASSED_OVER", 0.1)
+    monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.02)
+    monkeypatch.setattr("specchat.sharing.shared_engine.MOST_SECONDS_PASSED_OVER", 0.1)
     long = sent(demo_server, stream=True)
     until(lambda: watch.has_more_steps(0), "a step")
     ticket = watch.tickets[0]

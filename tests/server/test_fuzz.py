@@ -6,8 +6,8 @@ import pytest
 
 from scripts.support.server_fuzz import fuzz
 from server.conftest import Running
-from specchat.logs import log_size
 from specchat.server.replies import LOG
+from specchat.system.logs import log_size
 
 
 @pytest.mark.parametrize("seed", range(2))

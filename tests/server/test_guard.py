@@ -10,7 +10,7 @@ import pytest
 
 from server.conftest import Running, StartServer
 from server.raw_http import connect, exchange, read_reply
-from specchat.loopback import is_loopback
+from specchat.network.loopback import is_loopback
 from specchat.server.guard import LARGEST_BODY, Access, host_of
 
 PAGE = "http://app.example:3000"

@@ -8,10 +8,10 @@ import pytest
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
-from specchat.engine.tickets import Update
 from specchat.server import conversation_replies
 from specchat.server.conversation_replies import Quiet, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
+from specchat.sharing.tickets import Update
 
 CALL = ToolCall("look", '{"at": 1}', "c1")
 STEP = Chunk("", (1,))

@@ -10,8 +10,8 @@ import psutil
 
 from scripts.support.server_load import Talk, ask
 from server.conftest import Running, until
-from specchat.logs import log_size
 from specchat.server.replies import LOG
+from specchat.system.logs import log_size
 
 
 def test_conversations_edits_and_clients_that_leave_leave_nothing_behind(

@@ -19,7 +19,7 @@ from real_templates import needs_templates, template_of
 from scripts.support.agent_parrot import write_agent_parrot
 from scripts.support.template_cases import BOS, QUESTION, Message, Text, families, ideal, tools
 from server.conftest import Running, StartServer
-from specchat.chat.formats import format_of
+from specchat.formats.families import format_of
 from specchat.server import messages_api, responses_api
 from specchat.server.chat_body import ChatBody, chat_requests
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripted_chat import Script, chat
-from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
-from specchat.tui.widgets.typesetter import Typesetter, code_blocks
+from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
+from specchat.tui.markdown.typesetter import Typesetter, code_blocks
 from tui.driving import say, screen_text
 
 TEXT = """\

@@ -13,9 +13,9 @@ from scripts.support.processes import is_running
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import SettingsError
-from specchat.logs import log_path
+from specchat.sharing.process_engine import ProcessEngine
+from specchat.system.logs import log_path
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import answers, session
 from specchat.tui.setup import PairChoice, Setup
@@ -128,13 +128,13 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
     started: list[int] = []
 
     def halt(process: object) -> None:
-        from specchat.engine.engine_process import start_process
+        from specchat.sharing.engine_process import start_process
 
         start_process(process)  # type: ignore[arg-type]
         started.append(process.pid)  # type: ignore[attr-defined]
         os.kill(started[0], signal.SIGSTOP)
 
-    monkeypatch.setattr("specchat.engine.process_engine.start_process", halt)
+    monkeypatch.setattr("specchat.sharing.process_engine.start_process", halt)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(pilot, lambda: bool(started))

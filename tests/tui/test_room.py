@@ -16,13 +16,13 @@ from specchat.chat.store import Store
 from specchat.options.declarations import ScreenOptions
 from specchat.settings.sources import read_settings
 from specchat.tui.arrangement import LIST_WIDTH
+from specchat.tui.markdown.typesetter import readable_theme
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar, when
 from specchat.tui.widgets.transcript import Transcript
-from specchat.tui.widgets.typesetter import readable_theme
 from tui.driving import frame_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio

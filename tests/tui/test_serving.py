@@ -20,9 +20,9 @@ from textual.pilot import Pilot
 
 from scripted_chat import Script, ScriptedEngine, chat
 from specchat.engine.api import Loading
-from specchat.engine.queued_engine import QueuedEngine
 from specchat.options.declarations import ServerOptions
 from specchat.server import packages
+from specchat.sharing.queued_engine import QueuedEngine
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import header_text, say, until

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from scripted_chat import Script, ScriptedEngine
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
+from specchat.formats.chat_message import ChatMessage
 from specchat.tui.controllers import session
 from specchat.tui.controllers.session import Question, Session
 

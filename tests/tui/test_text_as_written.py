@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
-from specchat.tui.widgets.growing_text import GrowingMarkdown
-from specchat.tui.widgets.prose import copied, has_mark
-from specchat.tui.widgets.style_marks import COPY, SAVE, TITLE, WRAPPED
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.markdown.growing_text import GrowingMarkdown
+from specchat.tui.markdown.prose import copied, has_mark
+from specchat.tui.markdown.style_marks import COPY, SAVE, TITLE, WRAPPED
+from specchat.tui.markdown.typesetter import Typesetter
 
 TYPESETTER = Typesetter(BUILTIN_THEMES["textual-dark"].to_color_system().generate())
 WIDTHS = (40, 76, 200)

@@ -15,10 +15,10 @@ from specchat.bench.race_frame import ANSI_SHADES, shades
 from specchat.decoding.chunk import Piece
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import REJECTED
-from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
-from specchat.tui.widgets.prose import visible
-from specchat.tui.widgets.token_tint import TokenTint
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
+from specchat.tui.markdown.prose import visible
+from specchat.tui.markdown.token_tint import TokenTint
+from specchat.tui.markdown.typesetter import Typesetter
 from tui.driving import say, screen_text, until
 from tui.test_blocks import COLOURS, TEXT
 from tui.test_mouse import prose

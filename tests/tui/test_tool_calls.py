@@ -16,9 +16,9 @@ from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.markdown.prose import Prose
+from specchat.tui.markdown.typesetter import code_blocks
 from specchat.tui.widgets.call_text import calls_markdown, pretty_arguments
-from specchat.tui.widgets.prose import Prose
-from specchat.tui.widgets.typesetter import code_blocks
 from tui.driving import say, screen_text, until
 from tui.test_asking import notes
 from tui.test_reasoning import last

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from specchat.keep_alive import keep_alive_options
+from specchat.network.keep_alive import keep_alive_options
 from specchat.workers.tcp_relay import Relay
 
 

@@ -34,7 +34,7 @@ from specchat.gguf.model_files import read_whole_model
 from specchat.gguf.origin import fingerprint
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
-from specchat.private_files import make_private
+from specchat.system.private_files import make_private
 
 
 def main() -> int:

@@ -9,10 +9,10 @@ import argparse
 from pathlib import Path
 
 from scripts.support.held_out_prompts import held_out_prompts
-from specchat.chat.conversation import ChatMessage
 from specchat.derivation.derived_files import measured_costs
 from specchat.engine import Engine
 from specchat.engine.api import Loading
+from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file
 from specchat.gguf.reader import read_header
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
+from specchat.tui.markdown.typesetter import CodeBlock, code_fences
 from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen, LineScreen, ListEntry
-from specchat.tui.widgets.typesetter import CodeBlock, code_fences
 from specchat.wording import size_text
 
 PLAIN_NAME = "code.txt"

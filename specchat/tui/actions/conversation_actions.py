@@ -6,9 +6,9 @@ from typing import Literal
 
 from specchat.chat.export import NAMES
 from specchat.chat.preset import Preset
-from specchat.chat.safe_text import harmless, in_one_line
 from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers

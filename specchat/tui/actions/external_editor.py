@@ -7,11 +7,11 @@ from pathlib import Path
 
 from textual.app import SuspendNotSupported
 
-from specchat.chat.safe_text import harmless
 from specchat.chat.text_files import decoded
 from specchat.errors import EditorFailed, SpecchatError
-from specchat.private_files import open_private
-from specchat.text_editor import edit_file
+from specchat.safe_text import harmless
+from specchat.system.private_files import open_private
+from specchat.system.text_editor import edit_file
 from specchat.tui.main_view import MainView
 
 FILE_NAME = "message.md"

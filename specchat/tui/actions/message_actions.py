@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from specchat.chat.answer_statistics import measured_answers
-from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.docs import section
+from specchat.safe_text import harmless
 from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
+from specchat.tui.markdown.typesetter import code_blocks
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry, deletion
 from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import FigureView
-from specchat.tui.widgets.typesetter import code_blocks
 
 NO_STEPS_THERE = "{} wrote this answer: the steps are not known here, only its text and figures."
 NO_STEPS = "This answer has no stored steps: only those of new answers are stored, up to 64 MiB."

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.safe_text import in_one_line
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
 from specchat.tui.schema_text import read_schema

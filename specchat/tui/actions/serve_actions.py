@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from specchat.chat.safe_text import in_one_line
+from specchat.safe_text import in_one_line
 from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.serving import Serving

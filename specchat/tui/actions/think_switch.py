@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
+from specchat.safe_text import in_one_line
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.main_view import MainView

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, InvalidOption, SpecchatError
+from specchat.safe_text import harmless
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from specchat.chat.conversation import Message, exchanges, is_pinned
-from specchat.chat.safe_text import harmless, in_one_line
+from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController

@@ -8,9 +8,9 @@ from typing import Any
 
 from specchat.bench.race_record import MAX_TOKENS, Lane, Race, Rounds
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, PLAIN
+from specchat.safe_text import harmless
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from specchat.engine.api import Engine, ProgressCallback
-from specchat.engine.queued_engine import QueuedEngine
 from specchat.options.declarations import AUTO_THINK, ServerOptions
 from specchat.server.packages import require_packages
+from specchat.sharing.queued_engine import QueuedEngine
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import Exchange, Post, Session

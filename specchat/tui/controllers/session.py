@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, Protocol
 
-from specchat.chat.conversation import ChatMessage
 from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import ChatRequest, Engine, EngineFacts, PromptSize, Stage
-from specchat.engine.process_engine import ProcessEngine
 from specchat.errors import Cancelled, EngineFailed, ServerFailed, SpecchatError
-from specchat.logs import log_internal_error
+from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import AUTO_THINK
+from specchat.sharing.process_engine import ProcessEngine
+from specchat.system.logs import log_internal_error
 
 Post = Callable[..., object]
 """Schedules a call of a function with its arguments on the UI thread."""

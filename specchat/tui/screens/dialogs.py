@@ -18,8 +18,8 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.safe_text import in_one_line
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter

@@ -18,8 +18,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from specchat.chat.safe_text import in_one_line
 from specchat.hub.names import is_hub_name
+from specchat.safe_text import in_one_line
 from specchat.tui.screens.dialogs import Dialog
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.wording import size_text

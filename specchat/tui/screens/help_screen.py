@@ -11,9 +11,9 @@ from textual.widgets import Static
 
 from specchat.docs import read, topics
 from specchat.tui.commands import KeyOf
+from specchat.tui.markdown.prose import Prose
+from specchat.tui.markdown.typesetter import Typesetter
 from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry
-from specchat.tui.widgets.prose import Prose
-from specchat.tui.widgets.typesetter import Typesetter
 
 LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
 """A link to another topic; only its text is shown, because it cannot be followed here."""

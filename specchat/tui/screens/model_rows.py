@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from specchat.chat.answer_statistics import Totals
-from specchat.chat.safe_text import in_one_line
+from specchat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer, Outlook
 from specchat.wording import progress_percent, rate_text, speedup_text

@@ -12,10 +12,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.answer_statistics import Totals
-from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
+from specchat.safe_text import harmless
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
 from specchat.tui.screens.file_screen import FileScreen

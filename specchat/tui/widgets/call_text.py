@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Iterable
 
-from specchat.chat.safe_text import in_one_line, safe_json
 from specchat.decoding.chunk import ToolCall
-from specchat.tui.widgets.growing_text import TITLED
+from specchat.safe_text import in_one_line, safe_json
+from specchat.tui.markdown.growing_text import TITLED
 
 WRITING, UNFINISHED = "writing a call …", "unfinished call"
 

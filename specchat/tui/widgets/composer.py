@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from specchat.chat.safe_text import harmless
+from specchat.safe_text import harmless
 from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of, takes_lines
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions

@@ -9,7 +9,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Attachment
-from specchat.chat.safe_text import harmless
+from specchat.safe_text import harmless
 from specchat.wording import size_text
 
 MAX_SHOWN = 20_000

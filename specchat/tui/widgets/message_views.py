@@ -13,14 +13,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Mark
-from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Kind
+from specchat.safe_text import harmless
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.markdown.prose import Prose, virtual_size_alone
+from specchat.tui.markdown.token_tint import TokenTint
+from specchat.tui.markdown.typesetter import Typesetter
 from specchat.tui.widgets.call_text import calls_markdown
 from specchat.tui.widgets.fold import Fold, TextFold
-from specchat.tui.widgets.prose import Prose, virtual_size_alone
-from specchat.tui.widgets.token_tint import TokenTint
-from specchat.tui.widgets.typesetter import Typesetter
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
 """The length from which a question is folded, as in the composer, and that of the ends shown."""

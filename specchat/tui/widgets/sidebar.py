@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
-from specchat.chat.safe_text import in_one_line
+from specchat.safe_text import in_one_line
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 
 GROUPS = {0: "Today", 1: "Yesterday", 6: "This week"}

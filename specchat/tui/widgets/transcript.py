@@ -8,9 +8,9 @@ from textual.events import Click
 from textual.message import Message
 from textual.widgets import Static
 
+from specchat.tui.markdown.prose import virtual_size_alone
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import MessageView, render_alike
-from specchat.tui.widgets.prose import virtual_size_alone
 
 NUM_AT_ONCE = 30
 """The number of messages mounted at a time, enough to fill the screen."""

@@ -8,8 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import OptionList, Static
 
-from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
+from specchat.safe_text import in_one_line
 from specchat.tui.cards import UNREPORTED
 from specchat.tui.widgets.composer import Composer
 from specchat.wording import size_text

@@ -1,0 +1,1 @@
+"""Connections to other machines: proxies, certificates, and addresses of this machine."""

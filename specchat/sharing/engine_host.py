@@ -1,0 +1,283 @@
+"""The engine process: loads a pair and answers one request at a time until its client is gone.
+
+Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it. The numbers
+of requests to stop have their own connection, so that they never wait.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from time import perf_counter
+from typing import Any, Literal
+
+from specchat import drafter_registry
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import (
+    AnswerRequest,
+    Engine,
+    EngineFacts,
+    Loading,
+    Stage,
+)
+from specchat.errors import EngineFailed, SpecchatError
+from specchat.formats.template import TEMPLATES
+from specchat.gguf import draft_kinds
+from specchat.system.logs import log_internal_error, open_log
+
+LOG = "engine.log"
+FORGET, CLOSE = "forget", "close"
+"""To the process: forget every text, or exit."""
+LOSE_SECONDS = 1.0
+"""How long the last message may wait for another one."""
+LEAST_INTERVAL = 0.03
+"""Seconds between two messages of an answer. Each takes about 0.3 ms of both processes, so one per
+step would slow fast models down; text still appears within 50 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """To the process: decode an answer."""
+
+    number: int
+    request: AnswerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """To the process: measure what is not known of the pair."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """From the process: measuring has ended, with everything measured or before that.
+
+    `error` is what it failed with, if anything.
+    """
+
+    number: int
+    facts: EngineFacts
+    is_complete: bool
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """To the process: call a method of the engine that returns one value."""
+
+    number: int
+    method: Literal["size", "tokenize", "detokenize", "render", "score", "keep"]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """From the process: what a call returned, or the error it failed with."""
+
+    number: int
+    value: Any
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """From the process: progress of loading, of measuring, or of an answer's prompt."""
+
+    stage: Stage
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """From the process, its last message: why it ends, in one line that names a worker."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """From the process: the chunks of some steps and the statistics after them.
+
+    The last part of an answer has the error it failed with, if any.
+    """
+
+    number: int
+    stats: Statistics
+    chunks: tuple[Chunk, ...] = ()
+    is_last: bool = False
+    error: Exception | None = None
+
+
+def run(
+    connection: Connection,
+    stops: Connection,
+    loading: Loading,
+    drafters: Sequence[drafter_registry.DrafterDescriptor],
+    kinds: Sequence[draft_kinds.DraftKind],
+) -> None:
+    """Serve one client; the process exits when this returns.
+
+    `drafters` and `kinds` of drafts are all that the client has registered.
+    """
+    for drafter in drafters:
+        drafter_registry.register(drafter)
+    for kind in kinds:
+        draft_kinds.register(kind)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
+    _send_output_to(LOG)
+    host = _Host(connection, stops)
+    TEMPLATES.start()
+    try:
+        from specchat.engine.local_engine import LocalEngine
+
+        with LocalEngine(loading, host.report, host.lose) as engine:
+            host.send(engine.facts)
+            host.serve(engine)
+    except Exception as error:  # noqa: BLE001  # the client must receive every error
+        host.send(_readable(error))
+
+
+class _Host:
+    """Answers requests; a thread receives stops."""
+
+    def __init__(self, connection: Connection, stops: Connection) -> None:
+        self._connection, self._stops = connection, stops
+        self._sending = threading.Lock()
+        self._stopped = 0
+        self._current = 0
+        self._waiting: list[Chunk] = []
+        self._stats = Statistics()
+
+    def serve(self, engine: Engine) -> None:
+        """Answer requests until the client closes the engine."""
+        threading.Thread(target=self._listen, args=(engine,), daemon=True).start()
+        with suppress(EOFError):  # the client is gone
+            while (request := self._connection.recv()) != CLOSE:
+                if request == FORGET:
+                    engine.forget()
+                elif isinstance(request, Prepare):
+                    self._prepare(engine, request.number)
+                elif isinstance(request, Call):
+                    self._call(engine, request)
+                else:
+                    self._answer(engine, request)
+
+    def report(self, stage: Stage, share: float) -> bool:
+        """Send progress."""
+        return self.send(Progress(stage, share))
+
+    def send(self, message: object) -> bool:
+        """Send a message; return False if the client is gone."""
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:
+            return False
+        return True
+
+    def lose(self, line: str) -> None:
+        """Send the steps that wait and why the process ends, then end it: from any thread.
+
+        llama.cpp waits for a worker that will not answer, or is about to end the process itself.
+        """
+        if self._sending.acquire(timeout=LOSE_SECONDS):  # else the client does not read
+            with suppress(OSError):
+                if self._waiting:
+                    self._connection.send(Part(self._current, self._stats, tuple(self._waiting)))
+                self._connection.send(Lost(line))
+        os._exit(1)
+
+    def _answer(self, engine: Engine, asked: Decode) -> None:
+        """Send an answer's chunks, several at a time if steps are fast."""
+        self._current = number = asked.number
+        last, error = 0.0, None
+        try:
+            chunks = engine.begin(replace(asked.request, on_progress=self.report))
+            self._stats = engine.stats
+            if number == self._stopped:  # stopped before it began
+                engine.stop()
+            for chunk in chunks:
+                with self._sending:
+                    self._waiting.append(chunk)
+                if perf_counter() - last >= LEAST_INTERVAL:
+                    self._send_steps(number, engine.stats)
+                    last = perf_counter()
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self._send_steps(number, engine.stats, is_last=True, error=error)
+
+    def _send_steps(
+        self,
+        number: int,
+        stats: Statistics,
+        *,
+        is_last: bool = False,
+        error: Exception | None = None,
+    ) -> None:
+        """Send the steps that wait, which `lose` must neither send again nor miss."""
+        with self._sending, suppress(OSError):
+            self._connection.send(Part(number, stats, tuple(self._waiting), is_last, error))
+            self._waiting.clear()
+
+    def _prepare(self, engine: Engine, number: int) -> None:
+        """Measure until that is done, or stopped like an answer."""
+        self._current = number
+        is_complete, error = False, None
+
+        def report(stage: Stage, share: float) -> bool:
+            return self.report(stage, share) and self._stopped != number
+
+        try:
+            is_complete = self._stopped != number and engine.prepare(report)
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self.send(Prepared(number, engine.facts, is_complete, error))
+
+    def _call(self, engine: Engine, asked: Call) -> None:
+        """Call a method and send what it returns."""
+        self._current = asked.number
+        value, error = None, None
+        try:
+            value = getattr(engine, asked.method)(*asked.arguments, **asked.keywords)
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self.send(Returned(asked.number, value, error))
+
+    def _listen(self, engine: Engine) -> None:
+        """Stop answers; exit when the client is gone."""
+        while True:
+            try:
+                self._stopped = self._stops.recv()
+            except Exception:  # noqa: BLE001  # the client is gone
+                os._exit(0)
+            if self._stopped == self._current:
+                engine.stop()
+
+
+def _readable(error: Exception) -> SpecchatError:
+    """Return an error of this package for any error."""
+    if isinstance(error, SpecchatError):
+        return error
+    if isinstance(error, MemoryError):
+        return EngineFailed("out of memory: choose a smaller model or --ctx")
+    return EngineFailed(log_internal_error(error, LOG))
+
+
+def _send_output_to(log: str) -> None:
+    """Redirect this process's output streams, which native code also writes to, to a log."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream:  # None if the user closed it
+            stream.flush()
+    descriptor = open_log(log)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)

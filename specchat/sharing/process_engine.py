@@ -1,0 +1,422 @@
+"""The engine in a process of its own, behind the same interface.
+
+A crash in native code ends that process only, and ending it frees all memory.
+"""
+
+import multiprocessing
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from specchat import drafter_registry
+from specchat.decoding.chunk import Alternative, Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import (
+    AnswerRequest,
+    ChatRequest,
+    Engine,
+    EngineFacts,
+    Loading,
+    ProgressCallback,
+    ProgressReport,
+    PromptSize,
+    Stage,
+    stopping_report,
+)
+from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError, WorkerUnavailable
+from specchat.gguf import draft_kinds
+from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
+from specchat.planning.device import find_machine
+from specchat.planning.host_resources import private_bytes
+from specchat.sharing import engine_host
+from specchat.sharing.engine_process import start_process
+from specchat.system.logs import failed_assertion, latest_log, log_path, log_size
+from specchat.wording import duration_text
+
+LOGS = (engine_host.LOG, "llama.log")
+"""The logs of the process's output and of llama.cpp."""
+JOIN_TIMEOUT_SECONDS = 2.0
+"""A process that takes longer than this to exit is killed."""
+OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
+OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
+BAD_ADDRESS = ("SIGSEGV", "SIGBUS", "an access violation")
+"""How a process may end if the build uses AMX on a virtual machine that reports it in vain."""
+IF_AGAIN = "if it crashes again, `specchat doctor` tests the build and prints how to repair it"
+KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
+"""How a process ends if the system kills it for lack of memory."""
+POLL_SECONDS = 0.25
+"""Seconds between two calls of the progress callback while the process reports nothing."""
+WAIT_SECONDS = 5.0
+"""A process with workers that reports nothing for longer probably waits for one of them."""
+GIVE_UP_SECONDS = 600.0
+"""After this it is ended: no batch and no tensor takes that long, but a device that hangs does."""
+STOP_POLL_SECONDS = 0.03
+"""The same while it measures, which the callback may stop because of a question."""
+
+
+class ProcessEngine(Engine):
+    """A pair loaded into a process of its own, started by `spawn`."""
+
+    def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
+        """Start the process and wait until the pair is loaded; clean up on failure."""
+        self.stats = Statistics()
+        self._loading = loading
+        self._current = 0  # the request in progress
+        self._latest = 0  # the last request, which may not have begun yet
+        self._is_prepared = False
+        self._is_killed = False  # by this process, not by the system
+        self._lost = ""  # why the process ended, if a worker is lost
+        self._heard_at = monotonic()
+        self._sending = threading.Lock()
+        self._log_begins = log_size(engine_host.LOG)
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        stopped, self._stops = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=engine_host.run,
+            args=(
+                theirs,
+                stopped,
+                loading,
+                tuple(drafter_registry.DRAFTERS.values()),
+                tuple(draft_kinds.KINDS.values()),
+            ),
+            daemon=True,
+            name="specchat engine",
+        )
+        try:
+            start_process(self._process)
+            theirs.close()
+            stopped.close()
+            self._wait_until_ready(stopping_report(on_progress))
+        except BaseException:
+            self._kill()
+            raise
+
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Check a request; later stops apply to it."""
+        self._require_idle()
+        self._latest += 1
+        decode = engine_host.Decode(self._latest, replace(request, on_progress=None))
+        return self._answer(decode, request.on_progress)
+
+    def stop(self) -> None:
+        """Stop the answer in progress."""
+        with suppress(OSError):  # a process that is gone has stopped
+            self._stops.send(self._current or self._latest)
+
+    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+        """Let the process measure; the callback is also called while it reports nothing."""
+        self._require_idle()
+        if self._is_prepared:
+            return True
+        self._latest += 1
+        self._is_busy, self._current = True, self._latest
+        is_over = True
+        try:
+            self._send(engine_host.Prepare(self._latest))
+            is_over = False
+            message = self._wait_until_prepared(self._latest, on_progress)
+            is_over, self.facts = True, message.facts
+            if message.error is not None:
+                raise message.error
+            self._is_prepared = message.is_complete
+        finally:
+            self._end_request(is_over=is_over)
+        return self._is_prepared
+
+    def _wait_until_prepared(
+        self, number: int, on_progress: ProgressCallback | None
+    ) -> engine_host.Prepared:
+        latest, is_stopped = engine_host.Progress("comparing", 0.0), False
+        while True:
+            message = self._receive() if self._has_message(STOP_POLL_SECONDS) else latest
+            if isinstance(message, engine_host.Prepared) and message.number == number:
+                return message
+            if isinstance(message, engine_host.Progress):
+                latest = message
+                stage = self._stage_now(latest.stage)
+                is_wanted = on_progress is None or on_progress(stage, latest.share)
+                if is_wanted is False and not is_stopped:
+                    is_stopped = True
+                    self.stop()
+
+    def size(self, request: ChatRequest) -> PromptSize | None:
+        """Ask the process how much of the context a conversation would take."""
+        size: PromptSize | None = self._call("size", replace(request, on_progress=None))
+        return size
+
+    def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
+        """Return the tokens of a text."""
+        tokens: list[int] = self._call("tokenize", text, special=special, begins=begins)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token."""
+        texts: list[bytes] = self._call("detokenize", tokens)
+        return texts
+
+    def render(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation's prompt."""
+        tokens: list[int] = self._call("render", replace(request, on_progress=None))
+        return tokens
+
+    def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
+        """Return the likely tokens in the place of each of these."""
+        found: list[tuple[Alternative, ...]] = self._call("score", tokens, count)
+        return found
+
+    def keep(self) -> None:
+        """Let the process keep what was read on disk."""
+        if self._loading.cache_disk:
+            self._call("keep")
+
+    def _call(self, method: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Call a method in the process; return what it returns there, or raise its error."""
+        self._require_idle()
+        self._latest += 1
+        self._is_busy, self._current = True, self._latest
+        try:
+            self._send(engine_host.Call(self._latest, method, arguments, keywords))
+            while True:
+                while self._loading.workers and not self._has_message(POLL_SECONDS):
+                    pass
+                message = self._receive()
+                if isinstance(message, engine_host.Returned) and message.number == self._latest:
+                    break
+        finally:
+            self._is_busy, self._current = False, 0
+        if message.error is not None:
+            raise message.error
+        return message.value
+
+    def forget(self) -> None:
+        """Forget every text before the next answer starts."""
+        self._require_idle()
+        self._send(engine_host.FORGET)
+
+    def close(self) -> None:
+        """Stop the answer in progress and end the process."""
+        self.stop()
+        if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
+            with suppress(OSError):
+                self._connection.send(engine_host.CLOSE)
+            self._sending.release()
+            self._process.join(JOIN_TIMEOUT_SECONDS)
+        self._kill()
+
+    def check(self) -> None:
+        """Raise EngineFailed if the process has ended."""
+        if not self._process.is_alive():
+            raise self._death()
+
+    def held_bytes(self) -> int:
+        """Return the memory of the process."""
+        return private_bytes(self._process.pid or 0)
+
+    def kill(self) -> None:
+        """Kill the process; an answer in progress raises EngineFailed."""
+        self._is_killed = True
+        self._process.kill()
+
+    def _answer(
+        self, request: engine_host.Decode, on_progress: ProgressCallback | None
+    ) -> Iterator[Chunk]:
+        self._require_idle()
+        self._is_busy, self._current = True, request.number
+        self.stats = Statistics()
+        is_over = True
+        latest: engine_host.Progress | None = None  # of the prompt, while it is read
+        report = on_progress or (lambda *_: None)
+        try:
+            self._send(request)
+            is_over = is_waiting = False
+            while not is_over:
+                if (latest or self._loading.workers) and not self._has_message(POLL_SECONDS):
+                    stage = self._stage_now("prompt")
+                    if latest or stage == "worker":
+                        report(stage, latest.share if latest else 0.0)
+                        is_waiting = stage == "worker" and latest is None
+                    continue
+                message = self._receive()
+                if is_waiting:
+                    report("worker", 1.0)
+                    is_waiting = False
+                if isinstance(message, engine_host.Part) and message.number == request.number:
+                    is_over = message.is_last
+                    if message.error is not None:
+                        raise message.error
+                    self.stats, latest = message.stats, None
+                    yield from message.chunks
+                elif isinstance(message, engine_host.Progress) and on_progress:
+                    report(message.stage, message.share)
+                    latest = message if message.share < 1 else None
+        finally:
+            self._end_request(is_over=is_over)
+
+    def _end_request(self, *, is_over: bool) -> None:
+        """End the request in progress, at once if it is not over."""
+        try:
+            if not is_over and self._process.is_alive():
+                self._abandon(self._current)
+        finally:
+            self._is_busy, self._current = False, 0
+
+    def _abandon(self, number: int) -> None:
+        """Stop a request that is no longer wanted, and discard its last messages.
+
+        If that takes too long the process is killed, which the next request reports.
+        """
+        self.stop()
+        deadline = monotonic() + JOIN_TIMEOUT_SECONDS
+        while self._connection.poll(max(0.0, deadline - monotonic())):
+            message = self._receive()
+            is_end = isinstance(message, engine_host.Prepared) and message.number == number
+            if isinstance(message, engine_host.Part) and message.number == number:
+                is_end = message.is_last
+            if is_end:
+                return
+        self._kill()
+
+    def _wait_until_ready(self, report: ProgressReport) -> None:
+        latest = engine_host.Progress("target", 0.0)
+        while True:  # while nothing arrives, the latest progress is reported again: it may hang
+            message = self._receive() if self._has_message(POLL_SECONDS) else latest
+            if isinstance(message, EngineFacts):
+                self.facts = message
+                return
+            if isinstance(message, SpecchatError):
+                raise message
+            if isinstance(message, engine_host.Progress):
+                latest = message
+                report(self._stage_now(latest.stage), latest.share)
+
+    def _has_message(self, seconds: float) -> bool:
+        """Wait some seconds for a message; return whether there is one.
+
+        Raises EngineFailed or WorkerUnavailable if a worker is waited for in vain.
+        """
+        if self._connection.poll(seconds):
+            self._heard_at = monotonic()
+            return True
+        if self._loading.workers and monotonic() - self._heard_at > GIVE_UP_SECONDS:
+            names = " or ".join(self._loading.workers)
+            self._lost = (
+                f"the worker {names} stopped answering: nothing came for"
+                f" {duration_text(GIVE_UP_SECONDS)}; restart it there, or go on without --worker"
+            )
+            self._process.kill()
+            raise self._death()
+        return False
+
+    def _stage_now(self, stage: Stage) -> Stage:
+        """Return a stage of work, or "worker" if the process has been silent in it for long."""
+        is_long = monotonic() - self._heard_at > WAIT_SECONDS
+        return "worker" if self._loading.workers and is_long else stage
+
+    def _send(self, message: object) -> None:
+        self._heard_at = monotonic()
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:
+            raise self._death() from None
+        except KeyboardInterrupt:  # half a message may be sent: no other can follow
+            self._kill()
+            raise
+
+    def _receive(self) -> object:
+        try:
+            message: object = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._death() from None
+        if isinstance(message, engine_host.Lost):
+            self._lost = message.line
+            raise self._death()
+        return message
+
+    def _death(self) -> SpecchatError:
+        self._require_open()
+        self._process.join(JOIN_TIMEOUT_SECONDS)
+        if self._lost or self._was_lost():
+            error = EngineFailed if hasattr(self, "facts") else WorkerUnavailable
+            return error(self._lost)
+        how = _ending(self._process.exitcode)
+        if assertion := failed_assertion(engine_host.LOG, self._log_begins):
+            how = f"{how} ({assertion}, see {log_path(engine_host.LOG)})"
+        advice = _advice(self._loading, has_log=not assertion)
+        if how.endswith(ILLEGAL_INSTRUCTION):
+            advice = OTHER_CPU
+        elif how.endswith(BAD_ADDRESS) and not _may_be_on_gpus(self._loading):
+            advice = f"{advice}; {IF_AGAIN}"
+        elif how in KILLED and not self._is_killed:
+            if "lack of memory" not in how:
+                how = f"{how}, probably because memory ran out"
+            advice = _memory_advice(self._loading)
+        if hasattr(self, "facts"):
+            return EngineFailed(f"the engine process {how}: {advice}")
+        if assertion:
+            advice = advice.replace("try again", OTHER_FILE)
+        return ModelWontLoad(f"the engine process {how} while loading: {advice}")
+
+    def _was_lost(self) -> bool:
+        """Look for the process's last message among those that were not read."""
+        with suppress(EOFError, OSError):
+            while self._connection.poll():
+                message = self._connection.recv()
+                if isinstance(message, engine_host.Lost):
+                    self._lost = message.line
+        return bool(self._lost)
+
+    def _kill(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._is_closed = True
+        self._connection.close()
+        self._stops.close()
+
+
+def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> None:
+    """Decode in another process, where a crash of llama.cpp is only an error.
+
+    The next engine need not measure the pair again; pacing learns nothing from fixed draft lengths.
+    """
+    with ProcessEngine(loading, on_progress) as engine:
+        engine.prepare(on_progress)
+        for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):
+            pass
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "closed its connection"
+    death = death_of(code)
+    return f"was ended by {death}" if death else f"ended with exit code {code}"
+
+
+def _advice(loading: Loading, *, has_log: bool = True) -> str:
+    """Return advice: the log that says why a process ended, and what may help."""
+    log = latest_log(*LOGS) if has_log else None
+    where = f"see {log}; " if log else ""
+    if not _may_be_on_gpus(loading):
+        return f"{where}try again"
+    or_without = "" if loading.flash_attention == "off" else "--flash-attention off or "
+    return f"{where}try again, or use {or_without}--gpu-layers 0"
+
+
+def _memory_advice(loading: Loading) -> str:
+    """Return advice on how to use less of the host's memory."""
+    without = "" if loading.draft is None else ", --draft none"
+    mlock = ", no --mlock" if loading.mlock else ""
+    # layers on an integrated GPU are in the host's memory, too
+    fewer = ", or fewer --gpu-layers" if _may_be_on_gpus(loading) else ""
+    return f"try a smaller --ctx or a smaller model{without}{mlock}{fewer}"
+
+
+def _may_be_on_gpus(loading: Loading) -> bool:
+    of_draft = loading.draft_layers if loading.draft else 0
+    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

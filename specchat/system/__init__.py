@@ -1,0 +1,1 @@
+"""What the operating system has and wants: private files, logs, limits, editors."""

@@ -1,0 +1,1 @@
+"""Markdown and formulas, drawn while they are written."""

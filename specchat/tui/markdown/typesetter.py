@@ -1,0 +1,167 @@
+"""Lays out blocks of Markdown as screen lines, tinted by the origins of their tokens."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.theme import Theme as RichTheme
+from textual.app import App
+from textual.strip import Strip
+from textual.theme import Theme
+
+from specchat import drafter_registry
+from specchat.tui.markdown.growing_text import markdown_parser
+
+if TYPE_CHECKING:
+    from specchat.tui.markdown.markdown_elements import ThemedMarkdown
+
+LINE_ENDS = dict.fromkeys(map(ord, "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+"""Characters that end a line for Rich, but not in Markdown."""
+STYLES = {
+    "h1": "bold {primary}",
+    "h2": "bold {primary}",
+    "h3": "bold {primary}",
+    "h4": "bold",
+    "code": "bold {primary} on {code}",
+    "code_block": "on {code}",
+    "block_quote": "italic",
+    "item.bullet": "bold {primary}",
+    "item.number": "{primary}",
+    "hr": "dim",
+    "math": "italic",
+    "link": "{primary} underline",
+    "link_url": "dim underline",
+    "table.border": "dim",
+    "table.header": "bold {primary}",
+}
+"""Rich's Markdown styles, with placeholders for the theme's colours."""
+
+
+class Typesetter:
+    """Lays out Markdown in the colours of a theme."""
+
+    def __init__(
+        self, colours: Mapping[str, str], *, is_dark: bool = True, has_colours: bool = True
+    ) -> None:
+        """Create the styles from the theme's colours, which are keyed by Textual's names.
+
+        Without `has_colours` tokens are underlined instead of tinted.
+        """
+        colours = {name: _rich_colour(colour) for name, colour in colours.items()}
+        self._code_theme = "monokai" if is_dark else "default"
+        self._code_background = colours["surface-lighten-1"]
+        self._origins = {
+            each.name: Style.parse(_tint(each, colours, has_colours=has_colours))
+            for each in drafter_registry.origins()
+        }
+        names = {"primary": colours["text-primary"], "code": self._code_background}
+        styles = {
+            f"markdown.{name}": Style.parse(style.format(**names)) for name, style in STYLES.items()
+        }
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system="truecolor",
+            theme=RichTheme(styles),
+            legacy_windows=False,
+        )
+
+    @cached_property
+    def _rendering(self) -> ThemedMarkdown:
+        from specchat.tui.markdown.markdown_elements import ThemedMarkdown
+
+        return ThemedMarkdown(self._code_theme, self._code_background)
+
+    def markdown(self, block: str, width: int) -> list[Strip]:
+        """Return the lines of one block, followed by an empty line."""
+        tokens = markdown_parser().parse(block.translate(LINE_ENDS))
+        if not tokens:
+            return []
+        options = self._console.options.update(width=max(1, width), height=None)
+        rendered = self._console.render_lines(self._rendering.of(tokens), options, pad=False)
+        lines = [Strip(line) for line in rendered]
+        # empty lines in a code block belong to the code
+        if len(tokens) > 1 or tokens[0].type != "fence":
+            while lines and not lines[0].text.strip():
+                lines.pop(0)
+            while lines and not lines[-1].text.strip():
+                lines.pop()
+        return [*lines, Strip.blank(0)]
+
+    def origin_style(self, origin: str) -> Style:
+        """Return the style to add to tokens of an origin."""
+        return self._origins.get(origin, Style())
+
+    def tinted(self, line: Strip, origins: Sequence[str]) -> Strip:
+        """Return a line with the style of its origin added to each character."""
+        segments, start = [], 0
+        for text, style, _ in line:
+            here = origins[start : start + len(text)]
+            for origin, run in groupby(zip(text, here, strict=True), itemgetter(1)):
+                own = (style or Style()) + self.origin_style(origin)
+                segments.append(Segment("".join(character for character, _ in run), own))
+            start += len(text)
+        return Strip(segments)
+
+
+def _tint(
+    origin: drafter_registry.TokenOrigin, colours: Mapping[str, str], *, has_colours: bool
+) -> str:
+    """Return the style of an origin: a background, or a text style if there are few colours."""
+    colour = colours.get(origin.colour, "")
+    background = colours.get(f"{origin.colour.removeprefix('text-')}-muted", "")
+    if has_colours and colour.startswith("#") and background:
+        return f"on {background}"
+    return f"{colour} {origin.mark}".strip()
+
+
+def _rich_colour(colour: str) -> str:
+    """Return Rich's name of a colour; Textual prefixes the terminal's colours with "ansi_"."""
+    return "default" if colour == "transparent" else colour.removeprefix("ansi_")
+
+
+class CodeBlock(NamedTuple):
+    """A fenced block of code, and its language as the fence names it."""
+
+    content: str
+    language: str
+
+
+def code_fences(text: str) -> list[CodeBlock]:
+    """Return all fenced blocks; the last one may still be open."""
+    return [
+        CodeBlock(token.content, token.info.strip().partition(" ")[0])
+        for token in markdown_parser().parse(text)
+        if token.type == "fence"
+    ]
+
+
+def code_blocks(text: str) -> list[str]:
+    """Return the contents of all fences; the last one may still be open."""
+    return [block.content for block in code_fences(text)]
+
+
+def colours_of(app: App[None]) -> str | None:
+    """Return Rich's name of the terminal's colour system; None without colours."""
+    return None if os.environ.get("NO_COLOR") else app.console.color_system
+
+
+def readable_theme(theme: Theme, colours: str | None) -> str:
+    """Return the name of a theme that is readable with this colour system (see `colours_of`).
+
+    Without colours, ANSI themes would be black on black; with only 16 colours, all other themes
+    would be grey.
+    """
+    is_ansi, brightness = "ansi" in theme.name, "dark" if theme.dark else "light"
+    if colours is None and is_ansi:
+        return f"textual-{brightness}"
+    return f"ansi-{brightness}" if colours == "standard" and not is_ansi else theme.name

@@ -1,0 +1,167 @@
+"""A shared engine: who is served when, and that sharing changes no text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from engine.test_lossless import EXACT
+from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat.engine import Engine, Loading
+from specchat.engine.api import GenerateRequest
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import InvalidOption
+from specchat.sharing.shared_engine import SharedEngine
+from specchat.sharing.tickets import QueueFull, Ticket
+
+PROMPTS = [[3 + (7 * place + 31 * number) % 240 for place in range(90)] for number in range(4)]
+SEEDED: dict[str, Any] = {"temperature": 0.9, "seed": 5, "max_tokens": 60, "ignore_end": True}
+
+
+class Waiter:
+    """A client's side of a request: collects its steps until it is over."""
+
+    def __init__(
+        self, engine: SharedEngine, prompt: list[int], client: str, **options: Any
+    ) -> None:
+        """Submit a request."""
+        self._changed = threading.Event()
+        request = GenerateRequest(prompt=prompt, **SEEDED | options)
+        self.ticket: Ticket = engine.submit(request, client, self._changed.set)
+        self.tokens: list[int] = []
+        self.update = self.ticket.take()
+
+    def wait(self, until: Callable[[], bool] = lambda: False) -> Waiter:
+        """Wait for the end, or until something holds."""
+        while not (self.update.is_over or until()):
+            assert self._changed.wait(60)
+            self._changed.clear()
+            self.update = self.ticket.take()
+            self.tokens += [token for step in self.update.chunks for token in step.tokens]
+        return self
+
+
+@contextmanager
+def shared(loading: Loading, **options: Any) -> Iterator[SharedEngine]:
+    """Share an engine in this process."""
+    engine = SharedEngine(lambda _: LocalEngine(loading), **options)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def loading_of(write: WriteModel, architecture: str) -> Loading:
+    """Return how to load a target and a draft with enough room for the texts."""
+    draft = write(architecture, "half right")
+    return Loading(write(architecture), draft, **{**EXACT, "ctx": 1024})
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_answers_that_take_turns_are_those_they_would_be_alone(
+    shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With turns of one step, drafts and a seed; all of the prompt is read once."""
+    with shared(loading_of(shallow, architecture)) as engine:
+        alone = [Waiter(engine, each, "a", draft_length=3).wait().tokens for each in PROMPTS]
+        engine.call(lambda owned: owned.forget())
+        monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.0)
+        waiters = [Waiter(engine, each, str(each[0]), draft_length=3) for each in PROMPTS]
+        for waiter, tokens in zip(waiters, alone, strict=True):
+            waiter.wait()
+            assert waiter.tokens == tokens
+            assert waiter.update.finish == "length"
+            stats = waiter.update.statistics
+            assert (
+                stats.generated_tokens
+                == len(tokens)
+                == sum(
+                    kept * count + count for kept, count in enumerate(stats.acceptance_histogram)
+                )
+            )
+            assert (stats.prompt_tokens, stats.cached_tokens) == (len(PROMPTS[0]), 0)
+        assert engine.facts.takes_turns == (architecture != "gemma3")
+
+
+def test_what_cannot_be_kept_is_not_interrupted_again(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room to set texts aside, long prompts still get on, one after the other."""
+    long = [[3 + (7 * place + 31 * number) % 240 for place in range(900)] for number in range(2)]
+    loading = replace(loading_of(shallow, "llama"), batch=32)
+    monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.0)
+    with shared(loading) as engine:
+
+        def leave_no_room(owned: Engine) -> None:
+            assert isinstance(owned, LocalEngine)
+            owned.parked.limit = 1
+
+        engine.call(leave_no_room)
+        waiters = [Waiter(engine, each, str(each[0]), max_tokens=20) for each in long]
+        for waiter in waiters:
+            assert waiter.wait().update.finish == "length"
+            assert len(waiter.tokens) == 20
+        assert not all(each.ticket.may_be_interrupted for each in waiters)
+
+
+def test_clients_are_served_in_turn(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with many requests does not hold up another with one, and places say who is next."""
+    monkeypatch.setattr("specchat.sharing.shared_engine.MOST_IN_TURN", 1)
+    with shared(loading_of(shallow, "llama")) as engine:
+        first = Waiter(engine, PROMPTS[0], "many", max_tokens=600)
+        first.wait(lambda: bool(first.tokens))
+        others = [Waiter(engine, PROMPTS[1], "many", max_tokens=5) for _ in range(3)]
+        single = Waiter(engine, PROMPTS[2], "one", max_tokens=5)
+        assert single.ticket.place == 1
+        assert [each.ticket.place for each in others] == [2, 3, 4]
+        first.ticket.cancel()
+        assert first.wait().update.finish == "cancelled"
+        single.wait()
+        assert not others[-1].ticket.is_over or len(single.tokens) == 5
+        for each in others:
+            assert each.wait().update.finish == "length"
+
+
+def test_a_short_answer_does_not_wait_for_a_long_one(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is over while the long one goes on."""
+    monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.05)
+    with shared(loading_of(shallow, "llama")) as engine:
+        long = Waiter(engine, PROMPTS[0], "a", max_tokens=900)
+        long.wait(lambda: bool(long.tokens))
+        short = Waiter(engine, PROMPTS[1], "a", max_tokens=4).wait()
+        assert short.update.finish == "length"
+        assert not long.ticket.is_over
+        long.ticket.cancel()
+        assert long.wait().update.finish == "cancelled"
+
+
+def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> None:
+    """The queue is bounded, and a wrong request fails alone."""
+    with shared(loading_of(shallow, "llama"), most_waiting=2) as engine:
+        long = Waiter(engine, PROMPTS[0], "a", max_tokens=900)
+        long.wait(lambda: bool(long.tokens))
+        engine.call(lambda _: None)
+        wrong = Waiter(engine, [10**6], "b").wait()
+        assert isinstance(wrong.update.error, InvalidOption)
+        started = threading.Event()
+
+        def hold(_: Engine) -> None:
+            started.set()
+            threading.Event().wait(0.3)
+
+        holder = threading.Thread(target=engine.call, args=(hold,))
+        holder.start()
+        assert started.wait(10)
+        for _ in range(2):
+            Waiter(engine, PROMPTS[1], "b", max_tokens=2)
+        with pytest.raises(QueueFull):
+            Waiter(engine, PROMPTS[1], "b")
+        holder.join()
