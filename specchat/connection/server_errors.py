@@ -1,15 +1,20 @@
 """What is wrong with a server, in one line each: what happened, and what to do."""
 
 import json
-import os
 import re
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
-from specchat.hub.hub_errors import refused_by_proxy
+from specchat.network.network_errors import (
+    WEB_PAGE,
+    Kind,
+    Peer,
+    explain_failure,
+    kind_of,
+    reason,
+)
 from specchat.safe_text import in_one_line
 
 if TYPE_CHECKING:  # slow to import
@@ -29,7 +34,6 @@ CAPACITY = re.compile(
     r"context (?:length|size|window)\D{0,40}?(\d{1,9})|> (\d{1,9}) maximum", re.IGNORECASE
 )
 NUMBER = re.compile(r"\d{1,9}")
-WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
 KEYS = (401, 403)
 ABSENT, TOO_MANY, LOADING = 404, 429, 503
 BAD = (400, 413, 422)
@@ -49,43 +53,24 @@ def unreachable(
     """
     import httpx2
 
-    where, why, proxy = address.shown, _reason(error), proxy_for(address)
-    by_proxy = f" through the proxy {in_one_line(proxy.shown)}" if proxy else ""
+    where, why, proxy = address.shown, reason(error), proxy_for(address)
     if isinstance(error, httpx2.SSEError):
-        text = f"{where} sent an event that is too large: see the server's log"
-    elif isinstance(error, httpx2.ProxyError):
-        text = f"{refused_by_proxy(proxy, why)}, on the way to {where}"
-    elif _has_cause(error, ssl.SSLCertVerificationError):
-        text = (
-            f"the certificate of {where} is not trusted ({why}): set SSL_CERT_FILE to the file of"
-            " its certificate, or use ssh"
-        )
-    elif _has_cause(error, ssl.SSLError):
-        text = f"{where} does not speak TLS ({why}): is its address http:// instead of https://?"
-    elif isinstance(error, httpx2.ConnectTimeout):
-        text = (
-            f"{where} did not answer within {CONNECT_SECONDS:.0f} s{by_proxy}: check that the"
-            " machine is on, and that its firewall allows this port"
-        )
-    elif isinstance(error, httpx2.ReadTimeout):
-        text = f"{where} sent nothing for {seconds:.0f} s: it hangs, or is overloaded"
-    elif isinstance(error, TimeoutError):
-        text = f"{where} did not answer within {seconds:.0f} s: it hangs, or is overloaded"
-    elif has_begun:
-        text = f"{where} ended the answer early ({why}): its log may say why; try again"
-    elif isinstance(error, httpx2.ConnectError | ExceptionGroup):
-        text = (
-            f"{where} cannot be reached{by_proxy} ({why}): check that the server runs, and its"
-            " address"
-        )
-    elif isinstance(error, httpx2.RemoteProtocolError):
-        is_http = "disconnected" in str(error).lower() or "closed" in str(error).lower()
-        what = "closed the connection" if is_http else f"does not speak HTTP ({why})"
-        text = f"{where} {what}: check that the server still runs, and its address"
-    elif isinstance(error, httpx2.TransportError):
-        text = f"the connection to {where} was lost{by_proxy} ({why}): try again"
-    else:
-        text = f"{where}: {why}: check the address"
+        return ServerFailed(f"{where} sent an event that is too large: see the server's log")
+    match kind_of(error):
+        case Kind.SILENT:
+            is_quiet = isinstance(error, httpx2.ReadTimeout)
+            how = "sent nothing for" if is_quiet else "did not answer within"
+            text = f"{where} {how} {seconds:.0f} s: it hangs, or is overloaded"
+        case Kind.LOST | Kind.NOT_HTTP | Kind.UNREACHABLE if has_begun:
+            text = f"{where} ended the answer early ({why}): its log may say why; try again"
+        case _:
+            peer = Peer(
+                where,
+                if_unreachable="check that the server runs, its address, and its firewall",
+                if_untrusted="set SSL_CERT_FILE to the file of its certificate, or use ssh",
+                if_not_tls="is its address http:// instead of https://?",
+            )
+            text = explain_failure(error, peer, proxy) or f"{where}: {why}: check the address"
     return ServerFailed(text)
 
 
@@ -95,9 +80,9 @@ def unusable(error: Exception, address: ServerAddress) -> ServerFailed:
     if proxy:
         return ServerFailed(
             f"the proxy {in_one_line(proxy.shown)} on the way to {address.shown} cannot be used"
-            f" ({_reason(error)}): set {proxy.variable} to http://HOST:PORT, or NO_PROXY"
+            f" ({reason(error)}): set {proxy.variable} to http://HOST:PORT, or NO_PROXY"
         )
-    return ServerFailed(f"{address.shown} cannot be tried: {_reason(error)}: check SSL_CERT_FILE")
+    return ServerFailed(f"{address.shown} cannot be tried: {reason(error)}: check SSL_CERT_FILE")
 
 
 def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) -> SpecchatError:
@@ -196,26 +181,3 @@ def _later(response: "httpx2.Response") -> str:
 def _short(text: str) -> str:
     shown = in_one_line(text).strip().rstrip(".")
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-
-
-def _reason(error: BaseException) -> str:
-    """Return the innermost reason of an error."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    if isinstance(error, ExceptionGroup):
-        return _reason(error.exceptions[0])
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _short(error.verify_message)
-    if isinstance(error, OSError) and error.errno and error.errno > 0:  # asyncio has own words
-        return os.strerror(error.errno).lower()
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if "peer closed connection" in text or "Server disconnected" in text:
-        return "connection closed"
-    return _short(text or type(error).__name__)
-
-
-def _has_cause(error: BaseException, kind: type[BaseException]) -> bool:
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, kind):
-        found = found.__cause__ or found.__context__
-    return found is not None

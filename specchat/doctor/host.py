@@ -21,8 +21,8 @@ from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
-from specchat.hub.hub_errors import reason
 from specchat.hub.references import endpoint, shown_endpoint
+from specchat.network.network_errors import reason
 from specchat.planning.device import find_machine
 from specchat.settings.sources import read_settings, settings_path
 from specchat.system.private_files import DAMAGED, FOLDERS

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
 from specchat.errors import DownloadFailed
-from specchat.hub.hub_errors import HTML, WEB_PAGE, content_type, not_the_hub
+from specchat.hub.hub_errors import HTML, content_type, not_the_hub
 from specchat.hub.hub_request import (
     UNAUTHORIZED,
     NoticeCallback,
@@ -33,6 +33,7 @@ from specchat.hub.hub_request import (
 )
 from specchat.hub.listing import CHECKSUM, answer_soon, files_soon
 from specchat.hub.references import HUB, Reference, endpoint, is_commit, is_sha256, shown_endpoint
+from specchat.network.network_errors import WEB_PAGE
 
 if TYPE_CHECKING:  # slow to import
     import httpx2

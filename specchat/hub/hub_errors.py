@@ -4,14 +4,12 @@ import errno
 import math
 import os
 import re
-import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import cache_root
@@ -21,16 +19,27 @@ from specchat.hub.references import (
     endpoint,
     is_mirror,
     shown_endpoint,
-    without_password,
 )
-from specchat.network.proxies import SYSTEM, Proxy, find_proxy
+from specchat.network.network_errors import (
+    PROXY_LOGIN,
+    Kind,
+    Peer,
+    explain_failure,
+    kind_of,
+    proxy_of,
+    reason,
+    refused_by_proxy,
+    server_of,
+    url_of,
+)
+from specchat.network.proxies import find_proxy
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
 RESUMES = "the next run resumes the download"
 PASSING_STATUS = {408, 425, 429}
-NETWORK_LOGIN, PROXY_LOGIN, TOO_MANY = 511, 407, 429
+NETWORK_LOGIN, TOO_MANY = 511, 429
 LASTING_STATUS = {NETWORK_LOGIN}
 FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
@@ -53,8 +62,6 @@ REFUSED = "refused"
 """The extension of a response that names the place of a token which was refused before it."""
 
 HTML = "text/html"
-WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
-LONGEST_REASON = 160
 
 Result = TypeVar("Result")
 
@@ -127,14 +134,12 @@ class RetryPolicy:
 
 def is_passing(error: Exception) -> bool:
     """Return True if the same request may succeed later."""
-    import httpx2
     from huggingface_hub.errors import HfHubHTTPError
 
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return status in PASSING_STATUS or (status >= 500 and status not in LASTING_STATUS)
-    is_lasting = isinstance(error, (httpx2.ProxyError, httpx2.UnsupportedProtocol))
-    return isinstance(error, httpx2.TransportError) and not is_lasting and not _is_untrusted(error)
+    return kind_of(error) not in {None, Kind.PROXY, Kind.UNTRUSTED, Kind.NO_TLS}
 
 
 def seconds_to_wait(error: Exception) -> float | None:
@@ -166,15 +171,13 @@ def _seconds(digits: str) -> float:
 
 def _cause(error: Exception) -> str:
     """Return in a few words why a request has to be repeated."""
-    import httpx2
     from huggingface_hub.errors import HfHubHTTPError
 
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return "the hub limits requests" if status == TOO_MANY else f"the hub answers {status}"
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return "no connection"
-    return "the connection failed"
+    is_connected = kind_of(error) not in {Kind.UNREACHABLE, Kind.NO_TLS}
+    return "the connection failed" if is_connected else "no connection"
 
 
 def explain(
@@ -184,78 +187,53 @@ def explain(
 
     A HubName stands for the list of a repository's files, of which nothing is kept.
     """
-    import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    hub, proxy = shown_endpoint(), _proxy_of(error)
     is_list = isinstance(reference, HubName)
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):
         state = "cannot be listed" if is_list else "is not installed"
-        message = f"{reference} {state} and HF_HUB_OFFLINE is set: unset it to download"
-    elif isinstance(error, httpx2.ProxyError):
-        message = refused_by_proxy(proxy, reason(error))
-    elif _is_untrusted(error):
-        host = _host_of(error) or hub
-        message = (
-            f"the certificate of {host} is not trusted ({_verification(error)}): behind a proxy"
-            " that inspects traffic, or with a mirror of your own, set SSL_CERT_FILE to its"
-            " certificates"
+        return DownloadFailed(
+            f"{reference} {state} and HF_HUB_OFFLINE is set: unset it to download"
         )
-    elif isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return _unreachable(error, hub, proxy, has_begun=has_begun)
-    elif isinstance(error, httpx2.TransportError) and is_passing(error):
-        why = f"the connection failed repeatedly ({reason(error)})"
-        message = f"{_shown(reference)}: {why}: {'try again later' if is_list else RESUMES}"
-    elif isinstance(error, OSError) and error.errno in FULL:
-        message = f"the disk is full ({cache_root()}): free some space; {RESUMES}"
-    elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
-        message = f"{error.filename or cache_root()}: {error.strerror or error}"
-    else:
-        message = f"{_shown(reference)} cannot be fetched from {hub}: {reason(error)}"
+    message = explain_failure(error, _peer(error), proxy_of(error))
+    match kind_of(error):
+        case Kind.UNREACHABLE | Kind.NO_TLS:
+            resumes = f"; {RESUMES}" if has_begun else ""
+            return Unreachable(f"{message}{resumes}", reason(error))
+        case Kind.SILENT | Kind.NOT_HTTP | Kind.LOST:
+            why = f"the connection failed repeatedly ({reason(error)})"
+            message = f"{_shown(reference)}: {why}: {'try again later' if is_list else RESUMES}"
+        case None if isinstance(error, OSError) and error.errno in FULL:
+            message = f"the disk is full ({cache_root()}): free some space; {RESUMES}"
+        case None if isinstance(error, OSError):
+            message = f"{error.filename or cache_root()}: {error.strerror or error}"
+        case _:
+            shown = f"{_shown(reference)} cannot be fetched from {shown_endpoint()}"
+            message = message or f"{shown}: {reason(error)}"
     return DownloadFailed(message)
 
 
-def _unreachable(
-    error: Exception, hub: str, proxy: Proxy | None, *, has_begun: bool
-) -> Unreachable:
-    """Return the error for a connection that could not be made, to the proxy if there is one."""
-    why, host = reason(error), _host_of(error) or hub
-    if proxy:
-        change = f"correct or unset {proxy.variable}" if proxy.variable != SYSTEM else "correct it"
-        message = f"the proxy {proxy.shown} cannot be reached ({why}): {change}"
-    elif "WRONG_VERSION_NUMBER" in str(error):
-        message = f"{host} does not speak TLS: set HF_ENDPOINT to {host.replace('https', 'http')}"
-    else:
-        named = ", HF_ENDPOINT" if os.environ.get("HF_ENDPOINT") else ""
-        away = "" if endpoint().startswith(host) else ", where the hub sends the download,"
-        message = (
-            f"{host}{away} cannot be reached ({why}): check the network{named} and HTTPS_PROXY"
-        )
-    return Unreachable(f"{message}; {RESUMES}" if has_begun else message, why)
-
-
-def refused_by_proxy(proxy: Proxy | None, why: str) -> str:
-    """Return the error for a proxy that refuses to connect, or wants a login."""
-    if proxy is None:
-        return f"the proxy refused ({why}): check HTTPS_PROXY and NO_PROXY"
-    if str(PROXY_LOGIN) in why or "auth" in why.lower() or "password" in why.lower():
-        scheme, _, host = proxy.address.rpartition("://")
-        if proxy.has_login:
-            return f"the proxy {proxy.shown} refused the login in {proxy.variable}: correct it"
-        form = f"{scheme or 'http'}://NAME:PASSWORD@{host}"
-        return f"the proxy {proxy.shown} requires a login: set {proxy.variable}={form}"
-    return f"the proxy {proxy.shown} refused ({why}): check {proxy.variable} and NO_PROXY"
+def _peer(error: Exception) -> Peer:
+    """Return the server that a request went to: the hub, or the storage it sends downloads to."""
+    host = server_of(url_of(error)) or shown_endpoint()
+    away = "" if endpoint().startswith(host) else ", where the hub sends the download,"
+    named = ", HF_ENDPOINT" if os.environ.get("HF_ENDPOINT") else ""
+    return Peer(
+        host + away,
+        if_unreachable=f"check the network{named} and HTTPS_PROXY",
+        if_untrusted="behind a proxy that inspects traffic, or with a mirror of your own, set"
+        " SSL_CERT_FILE to its certificates",
+        if_not_tls=f"set HF_ENDPOINT to {host.replace('https', 'http')}",
+    )
 
 
 def not_the_hub(url: str, what: str) -> DownloadFailed:
     """Return the error for a web page in place of metadata, of a file's bytes or of a list."""
-    parts = urlsplit(url)
-    page = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     return DownloadFailed(
-        f"{page} sent a web page instead of {what}: this network may ask for a login first"
-        " (open any page in a browser), or a proxy blocks the download; then pull again"
+        f"{server_of(url)} sent a web page instead of {what}: this network may ask for a login"
+        " first (open any page in a browser), or a proxy blocks the download; then pull again"
     )
 
 
@@ -335,54 +313,3 @@ def content_type(response: "httpx2.Response") -> str:
     """Return the content type of a response."""
     kind: str = response.headers.get("Content-Type", "")
     return kind.partition(";")[0].strip().lower()
-
-
-def _is_untrusted(error: BaseException) -> bool:
-    """Return True if a TLS certificate is not trusted."""
-    return any(
-        isinstance(each, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(each)
-        for each in _chain(error)
-    )
-
-
-def _verification(error: BaseException) -> str:
-    """Return what is wrong with a certificate."""
-    for each in _chain(error):
-        if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_message"):
-            return each.verify_message
-    found = re.search(r"certificate verify failed: ([^(]*)", reason(error))
-    return found[1].strip() if found else reason(error)
-
-
-def _url_of(error: BaseException) -> str:
-    """Return the URL of the request that failed; empty if it is not known."""
-    try:
-        return str(error.request.url)  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):
-        return ""
-
-
-def _proxy_of(error: BaseException) -> Proxy | None:
-    url = _url_of(error)
-    return find_proxy(url) if url else None
-
-
-def _host_of(error: BaseException) -> str:
-    """Return the server that a request went to, as a URL without a path; empty if not known."""
-    parts = urlsplit(_url_of(error))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
-
-
-def reason(error: BaseException) -> str:
-    """Return the message of the outermost error that has one, in one line."""
-    texts = [str(each) for each in _chain(error) if str(each)]
-    if not texts:
-        return type(error).__name__
-    text = re.sub(r"^\[Errno -?\d+\] ", "", " ".join(texts[0].split()))
-    return without_password(text)[:LONGEST_REASON]
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__

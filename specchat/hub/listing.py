@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from specchat.errors import DownloadFailed
-from specchat.hub.hub_errors import HTML, WEB_PAGE, content_type, not_the_hub
+from specchat.hub.hub_errors import HTML, content_type, not_the_hub
 from specchat.hub.hub_request import NoticeCallback, answer, ignore, origin
 from specchat.hub.references import HUB, Reference, endpoint, shown_endpoint
+from specchat.network.network_errors import WEB_PAGE
 
 if TYPE_CHECKING:  # slow to import
     import httpx2

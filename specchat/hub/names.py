@@ -18,8 +18,8 @@ from specchat.hub.references import (
     require_path,
     require_repository,
     shown_endpoint,
-    without_password,
 )
+from specchat.network.network_errors import without_password
 
 HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 PREFIXES = ("hf:", "huggingface:")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from specchat.errors import DownloadFailed
 from specchat.gguf.split_files import split_names
 from specchat.network.loopback import is_loopback
+from specchat.network.network_errors import without_password
 
 HUB = "https://huggingface.co"
 MAIN = "main"
@@ -139,11 +140,6 @@ def is_mirror() -> bool:
 def shown_endpoint() -> str:
     """Return the URL of the hub for display, without a password."""
     return without_password(endpoint())
-
-
-def without_password(text: str) -> str:
-    """Return a text with users and passwords removed from its URLs."""
-    return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def require_repository(name: str) -> str:

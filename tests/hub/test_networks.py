@@ -271,7 +271,7 @@ def test_nothing_is_shown_before_something_is_known(
     assert done.returncode == 1
     assert shown
     assert all(line.startswith("model-Q4.gguf retrying in ") for line in shown)
-    assert error.startswith("specchat: http://127.0.0.1:9 cannot be reached (Connection refused):")
+    assert error.startswith("specchat: http://127.0.0.1:9 cannot be reached (connection refused):")
     assert "resumes" not in error
     assert len(error) < 140
 

@@ -169,7 +169,7 @@ def test_without_any_network_one_short_line_says_so(
         download([PINNED], waits=())
 
     assert str(raised.value) == (
-        "neither http://127.0.0.1:9 nor the package index can be reached (Connection refused):"
+        "neither http://127.0.0.1:9 nor the package index can be reached (connection refused):"
         " check the network, HTTPS_PROXY and NO_PROXY"
     )
 
