@@ -1,4 +1,4 @@
-"""The store's SQLite file: opening, migration, recovery from damage, one writer at a time."""
+"""The store's SQLite file: opening, recovery from damage, one writer at a time."""
 
 import os
 import sqlite3
@@ -10,14 +10,13 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep, strftime
 from typing import Any
 
-from specchat.chat.stored_reasoning import separate_reasoning
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.system.private_files import make_private
 
-MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
-"""The scripts that migrate the file from each version to the next."""
-AFTER_MIGRATION = {5: separate_reasoning}
-"""Python code that runs after a version's script, in the same transaction."""
+TABLES = Path(__file__).with_name("schema.sql").read_text("utf-8")
+"""The script that makes the tables."""
+VERSION = 1
+"""The version of the tables, which the file stores as its `user_version`; 0 is an empty file."""
 
 BUSY_TIMEOUT = 10.0
 """Default seconds to wait while another program writes."""
@@ -142,7 +141,7 @@ class Database:
         try:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
-            self._migrate()
+            self._make_tables()
             for table, columns in SCHEMA.items():
                 for statement in (f"SELECT {columns} FROM {table}", f"DELETE FROM {table}"):  # noqa: S608
                     self._connection.execute(f"EXPLAIN {statement}")
@@ -150,30 +149,32 @@ class Database:
             self._connection.close()
             raise
 
-    def _migrate(self) -> None:
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+    def _make_tables(self) -> None:
+        version = self._version()
         if version < 0:
             damage = sqlite3.DatabaseError(f"its version is {version}")
             damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise damage
-        if version > len(MIGRATIONS):
+        if version > VERSION:
             raise StoreFailed(
-                f"{self._path} was written by a newer specchat: update specchat, or use"
-                " --no-history"
+                f"{self._path} was written by another version of specchat: update specchat, move"
+                " the file away, or use --no-history"
             )
-        for number in range(version, len(MIGRATIONS)):
-            script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1};"
-            try:
-                self._connection.executescript(script)
-                if number + 1 in AFTER_MIGRATION:
-                    AFTER_MIGRATION[number + 1](self._connection)
-                self._connection.execute("COMMIT")
-            except sqlite3.OperationalError:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                (now,) = self._connection.execute("PRAGMA user_version").fetchone()
-                if now <= number:  # and no other program has migrated it in the meantime
-                    raise
+        if version == VERSION:
+            return
+        try:
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
+            )
+        except sqlite3.OperationalError:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if self._version() != VERSION:  # else another program made them in the meantime
+                raise
+
+    def _version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
 
     def _failed(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
@@ -243,8 +244,6 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
         for table in ("conversation", "message", "steps", "preset"):
             _copy(table, source, target)
-        if "reasoning" not in _columns("message", source):
-            separate_reasoning(target)
         target.execute(ADD_CONVERSATIONS)
         target.execute(CLOSE_GAPS)
         target.execute(REMOVE_ORPHANS)

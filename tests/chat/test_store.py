@@ -8,13 +8,12 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from specchat.chat.conversation import Attachment, ChatSchema, Tree
-from specchat.chat.database import MIGRATIONS
+from specchat.chat.conversation import ChatSchema, Tree
+from specchat.chat.database import VERSION
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
@@ -163,7 +162,7 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: str) -> None:
     else:
         path.unlink()
         with sqlite3.connect(path) as database:
-            database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            database.execute(f"PRAGMA user_version = {VERSION}")
             database.execute("CREATE TABLE other (x)")
         database.close()
     with Store(path) as store:
@@ -182,35 +181,6 @@ def test_an_empty_file_is_a_new_store(path: Path) -> None:
         filled(store)
 
 
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_the_file_of_every_older_version_is_migrated(path: Path, version: int) -> None:
-    """Its conversations can be read, searched and continued."""
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as database:
-        for script in MIGRATIONS[:version]:
-            database.executescript(script)
-        database.execute(f"PRAGMA user_version = {version}")
-        database.executescript(
-            "INSERT INTO conversation (id, title, created, changed, leaf)"
-            " VALUES (1, 'Old times', 1.0, 2.0, 2);"
-            "INSERT INTO message (id, conversation, parent, role, text, created)"
-            " VALUES (1, 1, NULL, 'user', 'Hello', 1.0), (2, 1, 1, 'assistant', 'Greetings', 2.0);"
-        )
-    with Store(path) as store:
-        (conversation,) = store.conversations()
-        assert (conversation.title, conversation.preset) == ("Old times", "")
-        assert [each.text for each in store.tree(1).branch(2)] == ["Hello", "Greetings"]
-        assert [found.message for found in store.search("greetings")] == [2]
-        store.add(1, "user", "Again", 2, (Attachment("a.txt", "A"),))
-        store.change(1, preset="poet")
-        store.set_schema(1, SCHEMA)
-    with Store(path) as store:
-        assert store.conversation(1).schema == SCHEMA
-        assert store.conversation(1).preset == "poet"
-        assert store.tree(1)[3].attachments == (Attachment("a.txt", "A"),)
-    assert not list(path.parent.glob("*damaged*"))
-
-
 def test_a_newer_file_is_left_alone(path: Path) -> None:
     """The error says what to do, and the file is not changed."""
     with Store(path):
@@ -218,7 +188,7 @@ def test_a_newer_file_is_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 999")
     database.close()
-    with pytest.raises(StoreFailed, match="newer specchat"):
+    with pytest.raises(StoreFailed, match="another version of specchat"):
         Store(path)
     assert [file.name for file in path.parent.glob("*damaged*")] == []
 
@@ -267,6 +237,33 @@ def test_a_result_shows_the_part_that_matches(path: Path) -> None:
         assert snippets == ["Herons fish alone.", "Storks nest together."]
         assert len(store.search("nest fish")) == 1
         assert store.search("nest owl") == []
+
+
+def test_the_words_of_both_parts_are_found(path: Path) -> None:
+    """Those of the reasoning and of the answer, until they are written over or deleted for good."""
+    with Store(path) as store:
+        number = store.begin().id
+        message = store.add(number, "assistant", "").id
+        store.write(message, "stork", reasoning="heron", finish="stop")
+        assert [bool(store.search(word)) for word in ("heron", "stork")] == [True, True]
+        store.write(message, "egret", reasoning="ibis", finish="stop")
+        words = ("heron", "stork", "egret", "ibis")
+        assert [bool(store.search(word)) for word in words] == [False, False, True, True]
+        store.delete_messages([message])
+        store.purge(0.0)
+        store.run("INSERT INTO found (found) VALUES ('integrity-check')", ())
+        assert store.search("ibis") == []
+
+
+def test_marks_of_reasoning_in_an_answer_are_text(path: Path) -> None:
+    """Opening the file again takes nothing out of a stored text."""
+    text = "</think> ends it; <think> begins it"
+    with Store(path) as store:
+        number = store.begin().id
+        message = store.add(number, "assistant", text).id
+    with Store(path) as store:
+        answer = store.tree(number)[message]
+    assert (answer.text, answer.reasoning) == (text, "")
 
 
 def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
