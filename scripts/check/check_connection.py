@@ -24,9 +24,9 @@ from specchat.bench.tasks import TASKS
 from specchat.connection.address import ServerAddress, parse_address
 from specchat.connection.connected_engine import ConnectedEngine
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import ChatRequest
 from specchat.errors import ContextFull, ServerFailed
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Structure
 
 KEY = "a-key-of-this-check"

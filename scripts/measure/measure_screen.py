@@ -24,8 +24,10 @@ from scripts.support.machine_line import machine_line
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest, Engine, EngineFacts, Loading, Stage
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.options.declarations import ScreenOptions
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import Stage
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 

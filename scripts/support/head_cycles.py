@@ -16,8 +16,9 @@ from scripts.support.faults.engine_faults import engines
 from scripts.support.tiny_gguf import write_with_head
 from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import EngineFacts, Loading, Stage
+from specchat.engine.api import EngineFacts, Loading
 from specchat.formats.template import TEMPLATES
+from specchat.requests.progress import Stage
 from specchat.tui.controllers.session import Question, Session
 
 KINDS = ("qwen35", "glm4moe", "qwen35moe")

@@ -30,7 +30,7 @@ from specchat.cli.terminal import say, show_line
 from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
-from specchat.engine.api import STAGES, EngineFacts, Loading, Stage, StageClock
+from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file
@@ -42,6 +42,7 @@ from specchat.options.declarations import (
     LoadOptions,
     think_values,
 )
+from specchat.requests.progress import STAGES, Stage, StageClock
 from specchat.settings.sources import wrong_setting
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.wording import percent, waited

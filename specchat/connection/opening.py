@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from specchat.connection.address import ServerAddress, is_key, parse_address
-from specchat.engine.api import Engine, Loading, ProgressCallback, Stage
+from specchat.engine.api import Engine, Loading
 from specchat.errors import InvalidOption
+from specchat.requests.progress import ProgressCallback, Stage
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""

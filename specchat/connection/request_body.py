@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from specchat.connection.dialects import Dialect
-from specchat.engine.api import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 
 OFF = {"top_k": 0}
 """The values that switch an option off here."""

@@ -12,7 +12,6 @@ from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstrai
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest, ChatRequest
 from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
 from specchat.formats.chat_format import ChatFormat
@@ -20,6 +19,7 @@ from specchat.formats.chat_message import ChatMessage
 from specchat.formats.messages import SYSTEM_ROLES
 from specchat.formats.probes import MARK
 from specchat.llama.tokenizer import Vocabulary
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.grammar_vocabulary import GrammarVocabulary

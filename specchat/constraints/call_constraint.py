@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 from specchat.constraints.bare_call import CallAtStart
 from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstraint
 from specchat.decoding.constraint import Constraint
-from specchat.engine.api import ChatRequest
 from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
 from specchat.formats.bare_text import without_bounds
@@ -18,6 +17,7 @@ from specchat.formats.call_pattern import CallPattern
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.grammar_rules import OPTIONS
 from specchat.formats.messages import checked_tools
+from specchat.requests.answer_request import ChatRequest
 from specchat.structured.bare_schema import bare_schema
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import Split, lark_grammar

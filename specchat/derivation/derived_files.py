@@ -11,7 +11,7 @@ from specchat.derivation.gain import Costs, Guess, Prediction, cheapest, guesses
 from specchat.derivation.head_guesses import head_guesses
 from specchat.derivation.sampled_texts import Text
 from specchat.drafter_registry import pass_origin
-from specchat.engine.api import Loading, stopping_report
+from specchat.engine.api import Loading
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
@@ -25,6 +25,7 @@ from specchat.options.declarations import LoadOptions, Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes.pass_costs import PLAIN
 from specchat.planning.context_shape import ModelOptions
+from specchat.requests.progress import stopping_report
 from specchat.system.private_files import make_private
 
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from specchat.drafter_registry import PLAIN
-from specchat.engine.api import ChatRequest, GenerateRequest
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import SpecchatError
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import ChatRequest, GenerateRequest
 
 QUESTIONS = (
     "Explain in a few sentences why the sky is blue.",

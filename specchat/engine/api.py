@@ -1,48 +1,23 @@
-"""The interface of engines: requests, facts and progress reports."""
+"""The interface of engines: what is loaded, what is known of it, and what it can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import Cancelled, EngineFailed, InvalidOption
+from specchat.errors import EngineFailed, InvalidOption
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import (
     AUTO_THINK,
     THINK_NUMBER,
-    GenerateOptions,
     LoadOptions,
 )
 from specchat.options.option_fields import takes
-from specchat.structured.structure import Structure
-
-Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt", "worker"]
-"""A stage of work: loading the target or the draft model, comparing a new target's passes,
-measuring a new pair's passes, or evaluating the prompt. Measuring waits until it is asked for. With
-workers, "worker" comes between when nothing else has been reported for some seconds."""
-
-STAGES: dict[Stage, str] = {
-    "target": "loading the target",
-    "draft": "loading the draft model",
-    "comparing": "checking which drafts are exact",
-    "measuring": "measuring this pair's speed",
-    "prompt": "reading the prompt",
-    "worker": "waiting for the worker",
-}
-"""The stages in words."""
-
-ToolChoice: TypeAlias = Literal["auto", "none", "required"]
-"""Whether an answer may call tools, may not, or must."""
-
-ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
-"""Called with the stage and the share done; return False to stop loading or measuring."""
-
-ProgressReport: TypeAlias = Callable[[Stage, float], None]
-"""Called with the stage and the share done; raises Cancelled to stop loading."""
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
+from specchat.requests.progress import ProgressCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,83 +39,6 @@ class LoadRequest(LoadOptions):
     draft: str | Path | None = None
     process: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class GenerateRequest(GenerateOptions):
-    """The keywords of `Engine.generate`; `prompt` is a text or token ids.
-
-    With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
-    prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
-    answer begins with their tokens, which are yielded first. `prediction` is a text, or its
-    tokens, that the answer is expected to be like: what it has in common with it is drafted. The
-    answer is what `structure` allows, if one is given. With `is_exact` no draft is longer than
-    those that are verified with the bits of plain decoding.
-    """
-
-    prompt: str | Sequence[int]
-    special: bool = field(default=True, kw_only=True)
-    begun: Sequence[Chunk] = field(default=(), kw_only=True)
-    prediction: str | Sequence[int] = field(default="", kw_only=True)
-    structure: Structure | None = field(default=None, kw_only=True)
-    is_exact: bool = field(default=False, kw_only=True)
-    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether the answer may not be any text."""
-        return self.structure is not None
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRequest(GenerateOptions):
-    """The keywords of `Engine.chat`; a last message from the assistant is continued.
-
-    `tools` are offered to the model, in the form of OpenAI's API. With `tool_choice` "required" the
-    answer calls some, with "none" it calls none, and they are not offered. Of the tools only those
-    in `tool_names` may be called, all if it is empty; with `parallel_tool_calls` several at once,
-    where the chat template has that. With `enforces_tools` a call that begins can only become one
-    of a tool, with arguments that follow its schema. The chat template gets
-    `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
-    earlier answer with this target: the answer begins with their tokens, which are yielded first.
-    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the
-    messages with the indices `pinned` stay, and the rest of their turns. With `is_aside` the
-    conversation will go on without the last message and the answer: the request is refused with
-    InvalidOption if the model would have to read the conversation again for that.
-    """
-
-    messages: Sequence[ChatMessage]
-    pinned: Sequence[int] = field(default=(), kw_only=True)
-    is_aside: bool = field(default=False, kw_only=True)
-    begun: Sequence[Chunk] = field(default=(), kw_only=True)
-    tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
-    tool_choice: ToolChoice = field(default="auto", kw_only=True)
-    tool_names: Sequence[str] = field(default=(), kw_only=True)
-    parallel_tool_calls: bool = field(default=True, kw_only=True)
-    enforces_tools: bool = field(default=True, kw_only=True)
-    variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    prediction: str | Sequence[int] = field(default="", kw_only=True)
-    structure: Structure | None = field(default=None, kw_only=True)
-    is_exact: bool = field(default=False, kw_only=True)
-    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
-
-    @property
-    def offered_tools(self) -> Sequence[Mapping[str, Any]]:
-        """The tools that the model learns of."""
-        return () if self.tool_choice == "none" else self.tools
-
-    @property
-    def may_call(self) -> bool:
-        """Whether the answer may call tools, in calls that are enforced."""
-        return bool(self.offered_tools) and self.enforces_tools
-
-    @property
-    def is_constrained(self) -> bool:
-        """Whether the answer may not be any text: it has a structure, or may call tools."""
-        return self.structure is not None or self.tool_choice == "required" or self.may_call
-
-
-AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,29 +118,6 @@ class PromptSize:
     num_left_out: int = 0
     is_too_long: bool = False
     prompt_tokens: int = 0
-
-
-class StageClock:
-    """Counts the seconds of the present stage of work."""
-
-    def __init__(self) -> None:
-        """Begin without a stage."""
-        self._stage, self._since = "", 0.0
-
-    def seconds(self, stage: Stage) -> float:
-        """Return for how long this stage lasts, 0.0 the first time it is named."""
-        if stage != self._stage:
-            self._stage, self._since = stage, monotonic()
-        return monotonic() - self._since
-
-    @property
-    def is_running(self) -> bool:
-        """Whether there is a present stage."""
-        return bool(self._stage)
-
-    def reset(self) -> None:
-        """End the present stage."""
-        self._stage = ""
 
 
 class Engine(ABC):
@@ -403,13 +278,3 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def stopping_report(on_progress: ProgressCallback | None) -> ProgressReport:
-    """Return a function that calls a user's callback and raises Cancelled if that returns False."""
-
-    def report(stage: Stage, share: float) -> None:
-        if on_progress is not None and on_progress(stage, share) is False:
-            raise Cancelled("loading was stopped")
-
-    return report

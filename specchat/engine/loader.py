@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from specchat.drafter_registry import resolve
-from specchat.engine.api import EngineFacts, Loading, ProgressReport
+from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.worker_access import require_allowed
 from specchat.errors import Cancelled, OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
@@ -37,6 +37,7 @@ from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner, require_whole_layers, why_chains
+from specchat.requests.progress import ProgressReport
 from specchat.workers.worker_probe import probe_worker, require_different
 from specchat.workers.worker_watch import LostCallback, WorkerWatch, end_process
 

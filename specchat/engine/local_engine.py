@@ -19,16 +19,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.prediction import PredictionDrafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
-from specchat.engine.api import (
-    AnswerRequest,
-    ChatRequest,
-    Engine,
-    Loading,
-    ProgressCallback,
-    ProgressReport,
-    PromptSize,
-    stopping_report,
-)
+from specchat.engine.api import Engine, Loading, PromptSize
 from specchat.engine.chat_reading import read_parts
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loader import LoadedPair, load_pair
@@ -53,6 +44,8 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.progress import ProgressCallback, ProgressReport, stopping_report
 from specchat.workers.worker_watch import LostCallback, end_process
 
 if TYPE_CHECKING:

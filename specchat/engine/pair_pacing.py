@@ -7,7 +7,6 @@ from typing import Any
 
 from specchat import drafter_registry
 from specchat.decoding.ports import LanguageModel
-from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
@@ -28,6 +27,7 @@ from specchat.passes.pass_measurement import (
     measure_passes,
     measure_plain,
 )
+from specchat.requests.progress import ProgressReport
 
 CHANGE_ON_GPU = 0.15
 """The share of a pass on a GPU that a change of its length costs: llama.cpp builds its graph anew,

@@ -12,13 +12,7 @@ from typing import Any
 
 from specchat.chat.newest_turns import newest_turns
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import (
-    AnswerRequest,
-    ChatRequest,
-    EngineFacts,
-    GenerateRequest,
-    PromptSize,
-)
+from specchat.engine.api import EngineFacts, PromptSize
 from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
@@ -28,6 +22,7 @@ from specchat.formats.messages import checked, with_objects
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
 from specchat.options.declarations import AUTO_THINK
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of the context if that is less."""

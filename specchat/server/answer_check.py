@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from specchat.drafter_registry import PLAIN
-from specchat.engine.api import AnswerRequest
+from specchat.requests.answer_request import AnswerRequest
 from specchat.server.answer_figures import timings_of
 from specchat.server.service import PLAIN_NAME, Answer, Service
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specchat.engine.api import ToolChoice
+from specchat.requests.answer_request import ToolChoice
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 
 FIELD = "tool_choice"

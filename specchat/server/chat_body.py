@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from specchat.engine.api import ChatRequest
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of

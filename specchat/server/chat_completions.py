@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk, ToolCall
-from specchat.engine.api import ChatRequest
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import figures_of, total_usage
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody

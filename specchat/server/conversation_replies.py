@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from starlette.requests import Request
 
-from specchat.engine.api import ChatRequest
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.api_errors import ApiError

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from starlette.requests import Request
 
-from specchat.engine.api import ChatRequest
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from specchat import __version__, drafter_registry
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest, Engine, EngineFacts
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled
 from specchat.formats.call_syntax import NUMBERED_ID
+from specchat.requests.answer_request import AnswerRequest
 from specchat.server.activity import Activity
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket, Update

@@ -10,7 +10,8 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Alternative
-from specchat.engine.api import Engine, GenerateRequest
+from specchat.engine.api import Engine
+from specchat.requests.answer_request import GenerateRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of, joint_usage
 from specchat.server.api_errors import BAD_REQUEST, ApiError

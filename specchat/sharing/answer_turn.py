@@ -5,8 +5,10 @@ from dataclasses import replace
 from time import monotonic
 
 from specchat.decoding.chunk import Finish
-from specchat.engine.api import AnswerRequest, Engine, Stage
+from specchat.engine.api import Engine
 from specchat.errors import EngineFailed
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import Stage
 from specchat.sharing.tickets import Ticket
 
 SLICE_SECONDS = 1.0

@@ -18,16 +18,12 @@ from typing import Any, Literal
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import (
-    AnswerRequest,
-    Engine,
-    EngineFacts,
-    Loading,
-    Stage,
-)
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.template import TEMPLATES
 from specchat.gguf import draft_kinds
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import Stage
 from specchat.system.logs import log_internal_error, open_log
 
 LOG = "engine.log"

@@ -15,8 +15,10 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from specchat.decoding.chunk import Finish
-from specchat.engine.api import AnswerRequest, Engine, EngineFacts, ProgressCallback
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import ProgressCallback
 from specchat.sharing.answer_turn import Turn
 from specchat.sharing.tickets import QueueFull, Ticket
 from specchat.system.logs import log_internal_error

@@ -7,8 +7,8 @@ from time import monotonic
 
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import AnswerRequest
 from specchat.errors import SpecchatError
+from specchat.requests.answer_request import AnswerRequest
 
 
 class QueueFull(SpecchatError):

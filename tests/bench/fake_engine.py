@@ -8,9 +8,11 @@ from typing import Any
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
-from specchat.engine.api import AnswerRequest, EngineFacts, ProgressCallback
+from specchat.engine.api import EngineFacts
 from specchat.errors import ContextFull
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import ProgressCallback
 
 
 class FakeEngine(Engine):

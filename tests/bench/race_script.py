@@ -9,8 +9,8 @@ from bench.fake_engine import FakeEngine
 from specchat.bench.race_record import Lane, Race
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import ProgressCallback
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.progress import ProgressCallback
 
 TEXTS = ("One", " two", " three")
 PLAIN = tuple(

@@ -26,9 +26,9 @@ from specchat.connection.dialects import LLAMA_SERVER, OTHER, SGLANG, SPECCHAT, 
 from specchat.connection.http_session import MOST_WAITING
 from specchat.connection.request_body import chat_body
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import ChatRequest
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Kind, Structure
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]

@@ -24,13 +24,14 @@ from specchat.derivation.gain import (
     predict,
 )
 from specchat.derivation.head_guesses import NUM_POSITIONS, head_guesses
-from specchat.engine.api import Loading, stopping_report
+from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
+from specchat.requests.progress import stopping_report
 
 DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
 CHEAP = DEAR.where_passes_are_cheap()

@@ -38,7 +38,7 @@ from specchat.derivation.train_method import (
     require_trainable,
     work_folder,
 )
-from specchat.engine.api import Loading, stopping_report
+from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.errors import SpecchatError
 from specchat.gguf import writer
@@ -50,6 +50,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
+from specchat.requests.progress import stopping_report
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")

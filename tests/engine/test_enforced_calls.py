@@ -19,10 +19,10 @@ from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstrai
 from specchat.constraints.call_constraint import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
-from specchat.engine.api import ChatRequest
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption
+from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Structure
 
 PLAN = {

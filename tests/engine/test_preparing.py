@@ -11,7 +11,6 @@ import pytest
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine import Engine, Loading, exact_drafts, local_engine, pair_pacing
-from specchat.engine.api import Stage
 from specchat.engine.loader import LoadedPair
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, OutOfMemory
@@ -20,6 +19,7 @@ from specchat.llama.context import Batch
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exact_costs, exact_passes, exactness
 from specchat.passes.learned_cache import LearnedCache
+from specchat.requests.progress import Stage
 
 OPTIONS: dict[str, Any] = {"ctx": 2048, "threads": 1, "gpu_layers": 0}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]

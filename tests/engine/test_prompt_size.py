@@ -8,11 +8,12 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
-from specchat.engine.api import ChatRequest, Engine, Loading
+from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.answer_request import ChatRequest
 from specchat.sharing.process_engine import ProcessEngine
 
 CONTEXT = 256

@@ -17,13 +17,14 @@ import pytest
 
 from specchat import Engine, drafter_registry
 from specchat.cli.arguments import parse
-from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
+from specchat.engine.api import LoadRequest
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.llama.model import CACHE_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions, LoadOptions
 from specchat.options.option import Option
 from specchat.options.option_fields import Options
+from specchat.requests.answer_request import ChatRequest, GenerateRequest
 from specchat.settings.editor import documented_settings
 from specchat.settings.schema import SETTINGS, find_setting
 

@@ -14,9 +14,9 @@ from conftest import WriteModel
 from engine.test_lossless import EXACT
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine import Engine, Loading
-from specchat.engine.api import GenerateRequest
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
+from specchat.requests.answer_request import GenerateRequest
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull, Ticket
 

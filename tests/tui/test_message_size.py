@@ -12,7 +12,8 @@ import pytest
 from textual.events import Paste
 
 from scripted_chat import Script, ScriptedEngine, chat
-from specchat.engine.api import ChatRequest, Loading, PromptSize
+from specchat.engine.api import Loading, PromptSize
+from specchat.requests.answer_request import ChatRequest
 from specchat.tui.controllers.session import Question, Session, Sizing
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
 from tui.driving import frame_text, say, type_keys, until

@@ -13,8 +13,9 @@ import pytest
 
 from scripted_chat import Script, ScriptedEngine
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
+from specchat.engine.api import EngineFacts, Loading
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.progress import ProgressCallback, Stage
 from specchat.tui.controllers import session
 from specchat.tui.controllers.session import Question, Session
 

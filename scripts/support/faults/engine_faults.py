@@ -15,9 +15,9 @@ from scripts.support.processes import still_running
 from specchat import Engine
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
-from specchat.engine.api import Stage
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.progress import Stage
 from specchat.sharing.process_engine import ProcessEngine
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "Write a long story about a fox."}]

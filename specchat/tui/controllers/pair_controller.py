@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from specchat.connection.opening import Load
-from specchat.engine.api import STAGES, EngineFacts, Stage, StageClock
+from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
+from specchat.requests.progress import STAGES, Stage, StageClock
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Post, Session

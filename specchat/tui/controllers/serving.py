@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specchat.engine.api import Engine, ProgressCallback
+from specchat.engine.api import Engine
 from specchat.options.declarations import AUTO_THINK, ServerOptions
+from specchat.requests.progress import ProgressCallback
 from specchat.server.packages import require_packages
 from specchat.sharing.queued_engine import QueuedEngine
 from specchat.tui.controllers.chat_view import ChatView

@@ -1,0 +1,91 @@
+"""Requests for answers: the keywords of `Engine.generate` and `Engine.chat`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from specchat.decoding.chunk import Chunk
+from specchat.formats.chat_message import ChatMessage
+from specchat.options.declarations import GenerateOptions
+from specchat.requests.progress import ProgressCallback
+from specchat.structured.structure import Structure
+
+ToolChoice: TypeAlias = Literal["auto", "none", "required"]
+"""Whether an answer may call tools, may not, or must."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest(GenerateOptions):
+    """The keywords of `Engine.generate`; `prompt` is a text or token ids.
+
+    With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
+    prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
+    answer begins with their tokens, which are yielded first. `prediction` is a text, or its
+    tokens, that the answer is expected to be like: what it has in common with it is drafted. The
+    answer is what `structure` allows, if one is given. With `is_exact` no draft is longer than
+    those that are verified with the bits of plain decoding.
+    """
+
+    prompt: str | Sequence[int]
+    special: bool = field(default=True, kw_only=True)
+    begun: Sequence[Chunk] = field(default=(), kw_only=True)
+    prediction: str | Sequence[int] = field(default="", kw_only=True)
+    structure: Structure | None = field(default=None, kw_only=True)
+    is_exact: bool = field(default=False, kw_only=True)
+    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the answer may not be any text."""
+        return self.structure is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(GenerateOptions):
+    """The keywords of `Engine.chat`; a last message from the assistant is continued.
+
+    `tools` are offered to the model, in the form of OpenAI's API. With `tool_choice` "required" the
+    answer calls some, with "none" it calls none, and they are not offered. Of the tools only those
+    in `tool_names` may be called, all if it is empty; with `parallel_tool_calls` several at once,
+    where the chat template has that. With `enforces_tools` a call that begins can only become one
+    of a tool, with arguments that follow its schema. The chat template gets
+    `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
+    earlier answer with this target: the answer begins with their tokens, which are yielded first.
+    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the
+    messages with the indices `pinned` stay, and the rest of their turns. With `is_aside` the
+    conversation will go on without the last message and the answer: the request is refused with
+    InvalidOption if the model would have to read the conversation again for that.
+    """
+
+    messages: Sequence[ChatMessage]
+    pinned: Sequence[int] = field(default=(), kw_only=True)
+    is_aside: bool = field(default=False, kw_only=True)
+    begun: Sequence[Chunk] = field(default=(), kw_only=True)
+    tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    tool_choice: ToolChoice = field(default="auto", kw_only=True)
+    tool_names: Sequence[str] = field(default=(), kw_only=True)
+    parallel_tool_calls: bool = field(default=True, kw_only=True)
+    enforces_tools: bool = field(default=True, kw_only=True)
+    variables: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    prediction: str | Sequence[int] = field(default="", kw_only=True)
+    structure: Structure | None = field(default=None, kw_only=True)
+    is_exact: bool = field(default=False, kw_only=True)
+    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+    @property
+    def offered_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools that the model learns of."""
+        return () if self.tool_choice == "none" else self.tools
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the answer may call tools, in calls that are enforced."""
+        return bool(self.offered_tools) and self.enforces_tools
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the answer may not be any text: it has a structure, or may call tools."""
+        return self.structure is not None or self.tool_choice == "required" or self.may_call
+
+
+AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
