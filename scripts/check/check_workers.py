@@ -3,10 +3,10 @@
     python scripts/check/check_workers.py [--rounds 100] [--seed 1] [--target FILE]
     python scripts/check/check_workers.py --equal FILE [--flash-attention auto] [--draft FILE]
 
-Workers are killed or stopped while the target is loaded, in an answer or between answers, replaced
-by a server of another version, and run on a full disk. After each: the error comes within 10 s, is
-one line that names the worker, and the answer so far is that of an undisturbed run. Prints a table,
-and exits with 1 if anything did not hold.
+Workers are killed or stopped while the target is loaded, in an answer or between answers, and
+replaced by a server of another version. After each: the error comes within 10 s, is one line that
+names the worker, and the answer so far is that of an undisturbed run. Prints a table, and exits
+with 1 if anything did not hold.
 
 With `--equal`, answers 10 prompts here, split over two workers, and over the CPU and two workers,
 plainly and with a draft, at temperature 0; prints how many texts are equal. Where devices are
@@ -31,13 +31,9 @@ from typing import Any
 from scripts.support.counts import positive
 from scripts.support.held_out_prompts import held_out_prompts
 from scripts.support.worker_process import (
-    SMALL_FILES,
     OtherServer,
-    TensorSender,
     WorkerProcess,
-    cache_folder_of,
     of_version,
-    tensor_hash,
 )
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -48,7 +44,6 @@ from specchat.sharing.process_engine import ProcessEngine
 MOST_SECONDS = 10.0
 QUESTION = "Write a long story about a fox."
 LONGEST_ANSWER = 1500
-TENSOR_BYTES = 2 << 20
 NUM_COMPARED = 10
 
 
@@ -194,28 +189,6 @@ def replaced(each: Round, how: signal.Signals) -> str:
         raise Failed("another version was used")
 
 
-def on_a_full_disk(each: Round, how: signal.Signals) -> str:
-    """Send a tensor that cannot be kept: it is used, never read again, and answers stay right."""
-    del how
-    with WorkerProcess(("--cache", "1G"), before=SMALL_FILES) as worker:
-        sender = TensorSender(worker.address, TENSOR_BYTES)
-        data = each.chance.randbytes(TENSOR_BYTES)
-        each.disturbed = time.monotonic()
-        sender.send(data)
-        if sender.read(len(data)) != data or sender.is_there(tensor_hash(data), len(data)):
-            raise Failed("a tensor is wrong")
-        sender.close()
-        with each.load(worker) as engine:
-            if list(stream(engine, 50)) != undisturbed(each.target)[:50]:
-                raise Failed("another answer")
-        left = [path for path in cache_folder_of(worker.address).iterdir() if path.name != "lock"]
-        said = [line for line in worker.printed if "keeps no more weights" in line]
-        if left or len(said) != 1:
-            raise Failed(f"left {left}, said {said}")
-        each.disturbed = 0.0
-        return said[0].strip()
-
-
 FAULTS: dict[str, tuple[float, Callable[[Round, signal.Signals], str], signal.Signals]] = {
     "killed in an answer": (0.25, in_an_answer, signal.SIGKILL),
     "stopped in an answer": (0.15, in_an_answer, signal.SIGSTOP),
@@ -224,7 +197,6 @@ FAULTS: dict[str, tuple[float, Callable[[Round, signal.Signals], str], signal.Si
     "killed between answers": (0.1, between_answers, signal.SIGKILL),
     "stopped between answers": (0.05, between_answers, signal.SIGSTOP),
     "replaced by another version": (0.1, replaced, signal.SIGKILL),
-    "disk full": (0.1, on_a_full_disk, signal.SIGKILL),
 }
 """The share of the rounds, the function and the signal of each fault."""
 

@@ -171,7 +171,6 @@ def _add_worker(commands: Commands) -> None:
     worker = _command(commands, "worker", help_text)
     for option in (*WorkerOptions.fields(), *_named(LoadOptions, "threads")):
         add_option(worker, option, default=None)
-    _add_flag(worker, "--clear-cache", "delete what --cache has kept, and end")
 
 
 def _add_models(commands: Commands) -> None:

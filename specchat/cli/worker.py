@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from specchat import __version__
-from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, say
+from specchat.cli.terminal import FAILED, INTERRUPTED, say
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.network.loopback import LOOPBACK, is_loopback
 from specchat.options.declarations import WorkerOptions
@@ -25,7 +25,6 @@ from specchat.workers.health import HealthReport, OfferedDevice
 from specchat.workers.health_server import HealthServer
 from specchat.workers.rpc_protocol import RpcVersion
 from specchat.workers.tcp_relay import Relay
-from specchat.workers.tensor_cache import TensorCache, cache_folder, clear_caches
 
 T = TypeVar("T")
 
@@ -41,10 +40,6 @@ OPEN = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl+C; return the exit code of what goes wrong before."""
-    if arguments.clear_cache:
-        found = clear_caches()
-        say("; ".join((f"deleted {size_text(found.num_bytes)} of cached tensors", *found.left)))
-        return DONE
     given = {each.key: getattr(arguments, each.key) for each in WorkerOptions.fields()}
     options = WorkerOptions(**{key: value for key, value in given.items() if value is not None})
     try:
@@ -68,8 +63,6 @@ def _leave(code: int) -> None:
 
 
 def _serve(options: WorkerOptions, threads: int | None) -> None:
-    if options.cache:
-        os.environ["GGML_RPC_DEBUG"] = "1"  # before llama.cpp is loaded: `TensorCache` needs it
     address = WorkerAddress(options.worker_host.strip("[]"), options.worker_port)
     family, place = _resolve(address)
     log = _ClientLog()
@@ -77,9 +70,6 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
     from specchat.llama.worker_server import WorkerServer
 
     server = WorkerServer(options.devices, log.follow)
-    cache = None
-    if options.cache:
-        cache = TensorCache(cache_folder(options.worker_port), options.cache, say)
     version: RpcVersion = (0, 0, 0)
 
     def report() -> HealthReport:
@@ -89,24 +79,22 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
             rpc=version,
             devices=tuple(map(_offered, server.devices)),
             clients=tuple(server.clients()),
-            cache_bytes=cache.num_bytes if cache else 0,
-            cache_limit=cache.limit if cache else 0,
         )
 
     threads = threads or num_cores()
     if family == socket.AF_INET:
-        version = _bound(address.port, lambda: server.serve(place[0], address.port, threads, cache))
+        version = _bound(address.port, lambda: server.serve(place[0], address.port, threads))
     else:  # llama.cpp listens with IPv4 alone
         listening = _bound(address.port, lambda: socket.create_server(place[:2], family=family))
         inner = _free_port()
-        version = server.serve(LOOPBACK, inner, threads, cache)
+        version = server.serve(LOOPBACK, inner, threads)
         server.client_at = Relay(listening, LOOPBACK, inner).client_at
     health = _bound(
         address.health_port,
         lambda: HealthServer(family, (place[0], address.health_port), report),
     )
     health.start()
-    _announce(address, server.devices, cache)
+    _announce(address, server.devices)
     if not is_loopback(place[0]):
         say(OPEN.format(address=address))
     while server.is_serving:
@@ -154,15 +142,12 @@ def _offered(device: Device) -> OfferedDevice:
     return OfferedDevice(device.name, device.description, device.kind, device.free, device.total)
 
 
-def _announce(address: WorkerAddress, devices: Sequence[Device], cache: TensorCache | None) -> None:
+def _announce(address: WorkerAddress, devices: Sequence[Device]) -> None:
     offered = ", ".join(
         f"{device.label} ({device.name}, {size_text(device.free)} free)" for device in devices
     )
     print(f"lending {offered}")
-    kept = ""
-    if cache:
-        kept = f"; cache {size_text(cache.num_bytes)} of at most {size_text(cache.limit)}"
-    print(f"listening on {address}, health on port {address.health_port}{kept}; Ctrl+C ends it")
+    print(f"listening on {address}, health on port {address.health_port}; Ctrl+C ends it")
     sys.stdout.flush()
 
 

@@ -47,17 +47,9 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
     latency = f"a request takes {MILLISECONDS * report.round_trip:.2g} ms"
     moved = moved if moved.num_bytes >= LEAST_BYTES else Transfer()
     rate = f", {size_text(moved.per_second)}/s" if moved.num_bytes else ""
-    cache = _cache_text(report)
     warnings = list(_warnings(report, moved, build, version))
-    detail = "; ".join(filter(None, (devices, f"{latency}{rate}", cache, *warnings)))
+    detail = "; ".join(filter(None, (devices, f"{latency}{rate}", *warnings)))
     return Finding(NAME, "warning" if warnings else "ok", detail)
-
-
-def _cache_text(report: WorkerReport) -> str:
-    health = report.health
-    if not health.cache_limit:
-        return ""
-    return f"cache {size_text(health.cache_bytes)} of at most {size_text(health.cache_limit)}"
 
 
 def _warnings(
@@ -78,4 +70,4 @@ def _warnings(
     if report.round_trip > SLOW_SECONDS:
         yield "the network is slow to answer, and each pass waits for it: use a cable, not Wi-Fi"
     if moved.num_bytes and moved.per_second < SLOW_TRANSFER:
-        yield "weights take long to send: start it with --cache SIZE, which keeps them there"
+        yield "weights take long to send: use a faster network, a gigabit cable at least"

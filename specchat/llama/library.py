@@ -4,7 +4,6 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 from specchat.llama import native_libraries
@@ -23,7 +22,6 @@ class _Log:
         self.errors: deque[str] = deque(maxlen=20)
         self.descriptor = -1
         self._level = 0
-        self.listener: Callable[[bytes], None] | None = None
         self._lock = threading.Lock()
         self.callback = api.llama_log_callback(self._receive)
 
@@ -31,10 +29,6 @@ class _Log:
         with self._lock:
             self._level = self._level if level == CONTINUED else level
             line = text or b""
-            if self.listener:
-                self.listener(line)
-                if self._level == DEBUG:  # of which there is a lot
-                    return
             if self._level in {WARNING, ERROR}:
                 self.errors.append(line.decode("utf-8", "replace").strip())
             with suppress(OSError):  # a full disk must not stop decoding
@@ -58,11 +52,6 @@ def start() -> None:
             api.llama_log_set(_log.callback, None)
             native_libraries.load_backends()
             api.llama_backend_init()
-
-
-def listen(listener: Callable[[bytes], None]) -> None:
-    """Let a function hear every line of the log, also those that are too many to write."""
-    _log.listener = listener
 
 
 def version() -> str:

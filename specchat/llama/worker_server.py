@@ -17,12 +17,11 @@ from time import monotonic
 
 from specchat.errors import InvalidOption
 from specchat.llama.device_list import offered_handles
-from specchat.llama.library import listen, start
+from specchat.llama.library import start
 from specchat.llama.rpc_library import require_rpc
 from specchat.network.keep_alive import keep_alive
 from specchat.planning.device import Device, gpus_of
 from specchat.workers.rpc_protocol import NotRpc, RpcVersion, rpc_connection
-from specchat.workers.tensor_cache import TensorCache
 
 CAME, WENT = b"Accepted client connection", b"Client connection closed"
 DESCRIPTORS = "/dev/fd"
@@ -58,7 +57,7 @@ class WorkerServer:
         wanted = {handle.value for handle in self._handles}
         return [device for handle, device in offered_handles() if handle.value in wanted]
 
-    def serve(self, host: str, port: int, threads: int, cache: TensorCache | None) -> RpcVersion:
+    def serve(self, host: str, port: int, threads: int) -> RpcVersion:
         """Serve on an IPv4 address in numbers, and return the version of the protocol.
 
         Raises OSError if the port cannot be bound.
@@ -66,11 +65,9 @@ class WorkerServer:
         with socket.create_server((host, port)):  # ggml does not say why it cannot
             pass
         self._port = port
-        if cache:
-            listen(cache.follow)
-        folder = str(cache.folder).encode() if cache else None
         array = (ctypes.c_void_p * len(self._handles))(*self._handles)
-        arguments = (f"{host}:{port}".encode(), folder, threads, len(self._handles), array)
+        no_cache = None  # ggml reads cached weights back unchecked: cut short, they would be wrong
+        arguments = (f"{host}:{port}".encode(), no_cache, threads, len(self._handles), array)
         _read_output(self._hear)
         self._thread = threading.Thread(
             target=self._library.ggml_backend_rpc_start_server, args=arguments, daemon=True

@@ -4,11 +4,9 @@ Each function returns the value, or raises ValueError for what has no such form.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specchat.options.option import LARGEST
 from specchat.options.worker_address import worker_address
 
 NO_WORKERS = "none"
@@ -17,9 +15,6 @@ MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 LARGEST_BIAS = 1e6
 """Far beyond any logit, and far below the limit of single precision."""
-SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)(?:I?B)?")
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-"""Units of sizes, as sizes are shown."""
 
 
 def to_shares(given: object) -> tuple[float, ...]:
@@ -53,15 +48,6 @@ def to_names(given: object) -> tuple[str, ...]:
     if not all(names):
         raise ValueError(given)
     return tuple(names)
-
-
-def to_size(given: object) -> int:
-    """Return a size in bytes, given as a number or as text with a unit."""
-    found = SIZE.fullmatch(str(given).strip().upper())
-    size = int(float(found[1]) * UNITS[found[2]]) if found else 0
-    if not 0 < size < LARGEST[int]:
-        raise ValueError(given)
-    return size
 
 
 def to_biases(given: object) -> Mapping[int, float]:

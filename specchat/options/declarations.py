@@ -16,7 +16,6 @@ from specchat.options.conversions import (
     to_biases,
     to_names,
     to_shares,
-    to_size,
     to_texts,
     to_think_word,
     to_workers,
@@ -408,14 +407,6 @@ class WorkerOptions(Options):
         convert=to_names,
         expected="names of devices such as CUDA0,CUDA1",
         metavar="NAMES",
-        is_setting=False,
-    )
-    cache: int | None = declare(
-        None,
-        "Keep up to this much of what is received, so that it is not sent again.",
-        convert=to_size,
-        expected="a size such as 20G or 500M",
-        metavar="SIZE",
         is_setting=False,
     )
 

@@ -39,8 +39,7 @@ class HealthReport:
     """What a worker says of itself.
 
     `id` is another for each process. `rpc` is its version of the RPC protocol. `clients` are the
-    addresses of those that use its devices. `cache_limit` is the most bytes of its tensor cache, 0
-    without one.
+    addresses of those that use its devices.
     """
 
     id: str = ""
@@ -49,8 +48,6 @@ class HealthReport:
     rpc: tuple[int, ...] = ()
     devices: tuple[OfferedDevice, ...] = ()
     clients: tuple[str, ...] = ()
-    cache_bytes: int = 0
-    cache_limit: int = 0
 
 
 @dataclass(slots=True)

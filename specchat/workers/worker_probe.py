@@ -166,8 +166,6 @@ def _health_of(address: WorkerAddress) -> HealthReport | None:
             specchat=_clean(found.specchat),
             llama=_clean(found.llama),
             clients=tuple(map(_clean, found.clients[:MOST_CLIENTS])),
-            cache_bytes=_within(found.cache_bytes),
-            cache_limit=_within(found.cache_limit),
         )
     return None
 

@@ -132,8 +132,6 @@ def test_without_a_list_of_descriptors_clients_are_unknown(monkeypatch: pytest.M
         (("--port", "{before}"), 1, "port {taken} is in use by another program"),
         (("--host", "198.51.100.7"), 1, "this machine does not have the address of --host"),
         (("--devices", "CUDA9"), 2, "--devices CUDA9: unknown device; this machine has CPU"),
-        (("--cache", "lots"), 2, "--cache must be a size such as 20G or 500M"),
-        (("--cache", "-1"), 2, "--cache"),
         (("--port", "65535"), 2, "--port must be a whole number from 1 to 65534"),
     ],
 )
@@ -179,12 +177,12 @@ def test_a_worker_can_listen_with_ipv6() -> None:
 @needs_rpc
 def test_the_doctor_checks_workers() -> None:
     """Devices and the network of one that can be used, the reason for one that cannot."""
-    with WorkerProcess(("--cache", "1M")) as worker:
+    with WorkerProcess() as worker:
         found = check_worker(worker.address, BUILD, __version__)
         assert (found.name, found.state) == ("worker", "ok")
         assert f"on {worker.address} (" in found.detail
         assert "; a request takes " in found.detail
-        assert "/s; cache 0 bytes of at most 1.00 MB" in found.detail
+        assert found.detail.endswith("/s")
         other = check_worker(worker.address, BUILD, "9.9")
         assert other.state == "warning"
         assert f"it runs specchat {__version__}, this machine 9.9" in other.detail
@@ -210,7 +208,7 @@ def test_the_doctor_asks_no_other_machine_offline(monkeypatch: pytest.MonkeyPatc
 def test_the_doctor_shows_one_harmless_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a worker says of itself, and no rate of a few bytes."""
     hostile = HealthReport(
-        id="a", specchat="\x1b[31m9" * 99, llama="\x1b[2J\nfoo: bar", cache_limit=2**80,
+        id="a", specchat="\x1b[31m9" * 99, llama="\x1b[2J\nfoo: bar",
         devices=(OfferedDevice("N\n\u202e", "\x1b]52;c;AAAA\x07", "gpu", 2**80, 2**80),),
         clients=("\x1b[31m",),
     )  # fmt: skip
