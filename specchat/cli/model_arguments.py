@@ -5,11 +5,11 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
-from specchat.catalogue.draft_choice import OTHER_VOCABULARY, Draft, find_derived_draft, find_drafts
+from specchat.catalogue.draft_choice import OTHER_VOCABULARY
+from specchat.catalogue.pair_drafts import with_best_draft, with_derived_draft, with_tuned_draft
 from specchat.catalogue.pairs import (
     Pair,
     file_of,
@@ -108,33 +108,6 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     if found is not pair and found.draft:
         say(found.description)
     return found
-
-
-def with_tuned_draft(pair: Pair) -> Pair:
-    """Return a pair with the draft model that `specchat tune` chose for its target."""
-    tuned = find_tuned(pair.target)
-    return pair.with_draft(Path(tuned.draft)) if tuned and tuned.draft else pair
-
-
-def with_best_draft(pair: Pair) -> Pair:
-    """Return a pair with the best installed draft model, and a description that names it.
-
-    A tuned pair is returned as it is.
-    """
-    return pair if find_tuned(pair.target) else _with_found(pair, find_drafts(pair.target).best)
-
-
-def with_derived_draft(pair: Pair) -> Pair:
-    """Return a pair with a draft derived from its target, unless it is tuned or has a draft."""
-    has_choice = pair.draft or find_tuned(pair.target)
-    return pair if has_choice else _with_found(pair, find_derived_draft(pair.target))
-
-
-def _with_found(pair: Pair, draft: Draft | None) -> Pair:
-    if draft is None:
-        return pair
-    notice = f"draft: {draft.model.name} {draft.why}"
-    return replace(pair.with_draft(draft.model.path), description=notice)
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:

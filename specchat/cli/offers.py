@@ -9,9 +9,17 @@ from pathlib import Path
 
 from specchat.catalogue.catalogue_file import TRIAL, known, read_catalogue
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.fit import memory_of_entry, recommend, size_of_pair
+from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.catalogue.model_lookup import NotHere
 from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.outlook import (
+    OWN_HEAD,
+    Outlook,
+    listed_outlook,
+    outlook_of_entry,
+    outlook_of_files,
+)
+from specchat.catalogue.pair_drafts import with_best_draft, with_derived_draft, with_tuned_draft
 from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.catalogue.recent_pairs import RecentPair, recent_pairs
 from specchat.catalogue.repository_models import find_remote
@@ -20,33 +28,20 @@ from specchat.cli.model_arguments import (
     Answerer,
     generate_options,
     loading_of,
-    with_best_draft,
-    with_derived_draft,
-    with_tuned_draft,
 )
 from specchat.cli.server_argument import named_server
-from specchat.drafter_registry import AUTO, PLAIN, may_use
-from specchat.errors import SpecchatError
-from specchat.gguf.draft_kinds import kind_of
+from specchat.drafter_registry import AUTO, may_use
 from specchat.gguf.model_files import read_whole_model
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
 from specchat.hub.names import HubName, is_hub_name, parse_name
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.planning.device import find_machine
-from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
-from specchat.tui.setup import Offer, Outlook, PairChoice
-from specchat.wording import short_size, size_text
+from specchat.tui.setup import Offer, PairChoice
+from specchat.wording import size_text
 
 CHAT_DISK_MIB = 4096
 """Disk space for conversations that the chat continues without reading them again."""
-LOOKUP = "lookup in the text"
-NO_DRAFTS = "nothing"
-OWN_HEAD = "its own prediction head"
-HEAD = "a prediction head"
-WITH_HEAD = {"mtp-embedded": OWN_HEAD, "mtp": HEAD, "assistant": HEAD, "dflash": HEAD,
-             "eagle": HEAD}  # fmt: skip
-"""What drafts in the catalogue's kinds of pairs that have no draft model."""
 
 
 def find_offers(arguments: argparse.Namespace) -> list[Offer]:
@@ -142,46 +137,18 @@ def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
     """
     if offer.is_server:
         return offer.outlook
-    if offer.choose:
-        return _outlook_of_files(offer.choose(), held_bytes)
-    entry = read_catalogue().entries.get(offer.name)
-    memory = next(iter(memory_of_entry(entry)), None) if entry else None
-    if memory is None:
-        return offer.outlook
-    on_gpus, in_all = free_rooms(find_machine(), held_bytes)
-    is_on_gpus = memory.num_bytes <= on_gpus
-    room = Room(memory.num_bytes, on_gpus if is_on_gpus else in_all)
-    words = _room_text(room, "GPU memory" if is_on_gpus else "memory")
-    return replace(
-        offer.outlook, context=memory.ctx, memory=f"≈ {words}", fits=room.needed <= room.free
-    )
-
-
-def _outlook_of_files(choice: PairChoice, held_bytes: int) -> Outlook:
-    """Return what an installed pair takes, read from its files."""
+    if offer.choose is None:
+        entry = read_catalogue().entries.get(offer.name)
+        return outlook_of_entry(entry, held_bytes) if entry else offer.outlook
+    choice = offer.choose()
     loading = choice.loading
     options = LoadOptions(**loading.values(LoadOptions))
-    try:
-        machine = find_machine(loading.workers)
-        found = foresee(loading.target, loading.draft, options, machine, held_bytes)
-    except SpecchatError as error:
-        return Outlook(target=loading.target.name, fits=False, notice=str(error))
-    on_gpus = "GPU and worker memory" if loading.workers else "GPU memory"
-    rooms = ((on_gpus, found.gpus), ("memory", found.host))
-    return Outlook(
-        target=loading.target.name,
-        drafts=_drafts_text(found, loading.draft, str(choice.options.get("drafter", AUTO))),
-        quantisation=found.target.quantisation,
-        context=found.ctx,
-        memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
-        fits=found.fits,
-        notice=found.notice or "",
-    )
+    drafter = str(choice.options.get("drafter", AUTO))
+    return outlook_of_files(loading.target, loading.draft, options, drafter, held_bytes)
 
 
 def _offer_of_entry(entry: Entry) -> Offer:
     """Return a pair of the catalogue with what the catalogue knows of it."""
-    draft = model_title(entry.draft.name) if entry.draft else LOOKUP
     return Offer(
         entry.name,
         entry.description,
@@ -191,11 +158,7 @@ def _offer_of_entry(entry: Entry) -> Offer:
         share=entry.bytes_here / (entry.num_bytes or inf),
         is_trial=entry.name == TRIAL,
         references=entry.references,
-        outlook=Outlook(
-            target=entry.target.name,
-            drafts=WITH_HEAD.get(entry.kind, draft),
-            quantisation=quantisation_in(entry.target.name),
-        ),
+        outlook=listed_outlook(entry),
     )
 
 
@@ -247,25 +210,3 @@ def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairCh
 
 def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     return choice_of(arguments, with_derived_draft(with_tuned_draft(pair)))
-
-
-def _drafts_text(found: Forecast, draft: Path | None, drafter: str) -> str:
-    """Return what drafts for a pair with this choice of a drafter."""
-    if drafter == PLAIN:
-        return NO_DRAFTS
-    if found.draft is None:
-        return LOOKUP
-    if draft is None:
-        return OWN_HEAD
-    kind = kind_of(found.draft)
-    name = model_title(draft.name)
-    return f"{name}, a {kind.noun}" if kind.is_head else name
-
-
-def _room_text(room: Room, name: str) -> str:
-    """Return the memory needed and free, the latter only if the system reports it."""
-    if room.free >= UNKNOWN:
-        return f"{' '.join(short_size(room.needed))} {name}"
-    needed, unit = short_size(room.needed)
-    free, unit_of_free = short_size(room.free)
-    return f"{needed}{f' {unit}' * (unit != unit_of_free)} of {free} {unit_of_free} {name}"

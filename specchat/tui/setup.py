@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from specchat.catalogue.outlook import Outlook
 from specchat.connection.address import ServerAddress
 from specchat.connection.opening import EngineSource
 from specchat.engine.api import EngineFacts, Loading
@@ -41,24 +42,6 @@ class PairChoice:
         if isinstance(self.source, ServerAddress):
             raise TypeError(f"{self.name} is not on this machine")
         return self.source
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What a pair is and takes on this machine, in words, as far as it is known.
-
-    `drafts` is what drafts for it; `context` is in tokens, 0 if unknown. `memory` says what it
-    needs of which memory, "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
-    what is given up for memory, or why the files cannot be loaded.
-    """
-
-    target: str = ""
-    drafts: str = ""
-    quantisation: str = ""
-    context: int = 0
-    memory: str = ""
-    fits: bool = True
-    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

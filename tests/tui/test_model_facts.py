@@ -15,6 +15,7 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.outlook import Outlook
 from specchat.catalogue.pairs import find_pair
 from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
 from specchat.chat.store import Store
@@ -28,7 +29,7 @@ from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
 from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
-from specchat.tui.setup import Offer, Outlook, PairChoice
+from specchat.tui.setup import Offer, PairChoice
 from tui.driving import screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -260,7 +261,7 @@ def test_an_installed_pair_is_read(options: Sequence[str], drafts: str) -> None:
 def test_a_pair_to_download_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the memory of this machine, with what the loaded pair frees; GPUs come first."""
     machine = Machine(9 * 10**9, ())
-    monkeypatch.setattr("specchat.cli.offers.find_machine", lambda: machine)
+    monkeypatch.setattr("specchat.catalogue.outlook.find_machine", lambda: machine)
     monkeypatch.setattr("specchat.planning.forecast.total_bytes", lambda: 16 * 10**9)
     offers = {each.name: each for each in find_offers(words())}
     small, large = offers["qwen3-8b"], offers["qwen3-14b"]

@@ -20,11 +20,12 @@ from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
+from specchat.catalogue.outlook import Outlook
 from specchat.decoding.chunk import ToolCall, TreeToken
 from specchat.engine.api import Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.setup import Offer, Outlook, PairChoice
+from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
 from tui.driving import until
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import Totals, measured_pairs
 from specchat.hub.names import looks_like_name
 from specchat.settings.editor import write_setting
@@ -17,7 +18,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
-from specchat.tui.setup import Offer, Outlook, PairChoice, Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 
 NUM_ANSWERS = 300
 """The latest answers that say how fast pairs are; reading them takes 15 ms of the screen's time."""

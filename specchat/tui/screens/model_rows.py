@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
+from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import Totals
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.setup import Offer, Outlook
+from specchat.tui.setup import Offer
 from specchat.wording import progress_percent, rate_text, speedup_text
 
 GAP = "  "

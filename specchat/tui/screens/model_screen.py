@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from specchat.catalogue.outlook import Outlook
 from specchat.chat.answer_statistics import Totals
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
@@ -20,7 +21,7 @@ from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
 from specchat.tui.screens.file_screen import FileScreen
 from specchat.tui.screens.model_rows import Columns, ModelRow
-from specchat.tui.setup import Offer, Outlook
+from specchat.tui.setup import Offer
 from specchat.tui.widgets.filter_input import FilterInput
 from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.wording import progress_percent

@@ -1,0 +1,119 @@
+"""What a pair is and takes on this machine, before it is loaded, in the words of a list."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specchat.catalogue.entry import Entry
+from specchat.catalogue.fit import memory_of_entry
+from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.drafter_registry import PLAIN
+from specchat.errors import SpecchatError
+from specchat.gguf.draft_kinds import kind_of
+from specchat.options.declarations import LoadOptions
+from specchat.planning.device import find_machine
+from specchat.planning.forecast import UNKNOWN, Forecast, Room, foresee, free_rooms
+from specchat.wording import short_size
+
+LOOKUP = "lookup in the text"
+NO_DRAFTS = "nothing"
+OWN_HEAD = "its own prediction head"
+HEAD = "a prediction head"
+WITH_HEAD = {
+    "mtp-embedded": OWN_HEAD,
+    "mtp": HEAD,
+    "assistant": HEAD,
+    "dflash": HEAD,
+    "eagle": HEAD,
+}
+"""What drafts in the catalogue's kinds of pairs that have no draft model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a pair is and takes on this machine, in words, as far as it is known.
+
+    `drafts` is what drafts for it; `context` is in tokens, 0 if unknown. `memory` says what it
+    needs of which memory, "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
+    what is given up for memory, or why the files cannot be loaded.
+    """
+
+    target: str = ""
+    drafts: str = ""
+    quantisation: str = ""
+    context: int = 0
+    memory: str = ""
+    fits: bool = True
+    notice: str = ""
+
+
+def listed_outlook(entry: Entry) -> Outlook:
+    """Return what the catalogue knows of a pair, without this machine's memory."""
+    draft = model_title(entry.draft.name) if entry.draft else LOOKUP
+    return Outlook(
+        target=entry.target.name,
+        drafts=WITH_HEAD.get(entry.kind, draft),
+        quantisation=quantisation_in(entry.target.name),
+    )
+
+
+def outlook_of_entry(entry: Entry, held_bytes: int) -> Outlook:
+    """Return what a pair of the catalogue that is not here would take on this machine.
+
+    `held_bytes` is the memory that the loaded pair frees.
+    """
+    listed = listed_outlook(entry)
+    memory = next(iter(memory_of_entry(entry)), None)
+    if memory is None:
+        return listed
+    on_gpus, in_all = free_rooms(find_machine(), held_bytes)
+    is_on_gpus = memory.num_bytes <= on_gpus
+    room = Room(memory.num_bytes, on_gpus if is_on_gpus else in_all)
+    text = _room_text(room, "GPU memory" if is_on_gpus else "memory")
+    return replace(listed, context=memory.ctx, memory=f"≈ {text}", fits=room.needed <= room.free)
+
+
+def outlook_of_files(
+    target: Path, draft: Path | None, options: LoadOptions, drafter: str, held_bytes: int
+) -> Outlook:
+    """Return what an installed pair takes, read from its files.
+
+    `held_bytes` is the memory that the loaded pair frees.
+    """
+    try:
+        machine = find_machine(options.workers)
+        forecast = foresee(target, draft, options, machine, held_bytes)
+    except SpecchatError as error:
+        return Outlook(target=target.name, fits=False, notice=str(error))
+    on_gpus = "GPU and worker memory" if options.workers else "GPU memory"
+    rooms = ((on_gpus, forecast.gpus), ("memory", forecast.host))
+    return Outlook(
+        target=target.name,
+        drafts=_drafts_text(forecast, draft, drafter),
+        quantisation=forecast.target.quantisation,
+        context=forecast.ctx,
+        memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
+        fits=forecast.fits,
+        notice=forecast.notice or "",
+    )
+
+
+def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:
+    """Return what drafts for a pair with this choice of a drafter."""
+    if drafter == PLAIN:
+        return NO_DRAFTS
+    if forecast.draft is None:
+        return LOOKUP
+    if draft is None:
+        return OWN_HEAD
+    kind = kind_of(forecast.draft)
+    name = model_title(draft.name)
+    return f"{name}, a {kind.noun}" if kind.is_head else name
+
+
+def _room_text(room: Room, name: str) -> str:
+    """Return the memory needed and free, the latter only if the system reports it."""
+    if room.free >= UNKNOWN:
+        return f"{' '.join(short_size(room.needed))} {name}"
+    needed, unit = short_size(room.needed)
+    free, unit_of_free = short_size(room.free)
+    return f"{needed}{f' {unit}' * (unit != unit_of_free)} of {free} {unit_of_free} {name}"
