@@ -12,7 +12,8 @@ from specchat.derivation.head_guesses import head_guesses
 from specchat.derivation.sampled_texts import Text
 from specchat.drafter_registry import pass_origin
 from specchat.engine.api import Loading
-from specchat.engine.loader import LoadedPair, load_pair
+from specchat.engine.loaded_pair import LoadedPair
+from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
@@ -76,7 +77,7 @@ def _guesses(
     pair: LoadedPair, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> tuple[list[Guess], list[list[Guess]]]:
     """Return what a pair's target wants, and what its draft offers by position in a draft."""
-    if pair.draft_context and pair.kind and pair.kind.is_head:
+    if pair.draft_context and pair.files.kind and pair.files.kind.is_head:
         return head_guesses(pair.context, pair.draft_context, texts, sampling)
     models = [each.model for each in (pair.context, pair.draft_context) if each]
     wanted, offered = (expectations(each, texts, loading, sampling) for each in models)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from specchat.engine.api import EngineFacts
-from specchat.engine.loader import LoadedPair
+from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.library import build
 from specchat.passes.exact_passes import LONGEST_PASS, depths_of

@@ -22,7 +22,8 @@ from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.engine.api import Engine, Loading, PromptSize
 from specchat.engine.chat_reading import read_parts
 from specchat.engine.exact_drafts import ExactDrafts
-from specchat.engine.loader import LoadedPair, load_pair
+from specchat.engine.loaded_pair import LoadedPair
+from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
@@ -410,17 +411,17 @@ class LocalEngine(Engine):
         contexts = filter(None, (self.context, self._draft_context))
         vocabularies = [context.model.vocabulary for context in contexts]
         tokens = TokenMap(min(vocabulary.size for vocabulary in vocabularies))
-        if pair.common_vocabulary and self._draft_context:
-            tokens = CommonTokenMap(pair.common_vocabulary, *vocabularies)
+        if pair.files.common_vocabulary and self._draft_context:
+            tokens = CommonTokenMap(pair.files.common_vocabulary, *vocabularies)
         return Materials(
             draft_model=None if self.facts.draft_off_reason else self._draft_context,
             tokens=tokens,
             end_tokens=self.model.vocabulary.end_tokens,
             kind=pair.draft_kind,
-            drafts_blocks=bool(pair.kind and pair.kind.drafts_blocks),
+            drafts_blocks=bool(pair.files.kind and pair.files.kind.drafts_blocks),
             missing_reasons={
                 "model": self.facts.draft_off_reason,
-                "head": pair.no_head_reason or why_no_head(self.model.header),
+                "head": pair.files.no_head_reason or why_no_head(self.model.header),
             },
             no_rollback_reason=self.facts.speculation_off_reason,
         )

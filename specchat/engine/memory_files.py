@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.chat.memory_folder import HALF, SUFFIX, deleted_at, memory_folder
-from specchat.engine.loader import LoadedPair
+from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama.hidden_state_feed import FeedSnapshot
 from specchat.llama.library import build
 from specchat.llama.memory_image import Checkpoint, MemoryImage

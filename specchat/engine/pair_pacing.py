@@ -7,7 +7,7 @@ from typing import Any
 
 from specchat import drafter_registry
 from specchat.decoding.ports import LanguageModel
-from specchat.engine.loader import LoadedPair
+from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
 from specchat.llama.draft_context import DraftContext
@@ -65,7 +65,7 @@ class PairPacing:
     def _begin_with(self, learned: LearnedPair) -> None:
         pair = self._pair
         self.knowledge = Knowledge.of_record(learned)
-        kind = pair.kind if pair.draft_context else None
+        kind = pair.files.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
@@ -130,7 +130,7 @@ class PairPacing:
         measured = [(TARGET, context, self.knowledge.target, lengths, most_rows, prepare)]
         if draft := pair.draft_context:
             lengths = DRAFT_LENGTHS
-            if pair.kind and pair.kind.is_chain_head:
+            if pair.files.kind and pair.files.kind.is_chain_head:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             costs = self.knowledge.costs_of(self._origin)
             measured.append((self._origin, draft, costs, lengths, 1, prepare))
@@ -216,7 +216,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "cache_type_v": plan.value_type,
     }
     if loading.workers:
-        planned["round trip"] = _round_trip_class(pair.round_trip)
+        planned["round trip"] = _round_trip_class(pair.workers.round_trip)
     else:
         del options["workers"]
     return {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import time
 
 from specchat.decoding.ports import Drafter
-from specchat.engine.loader import LoadedPair
+from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.memory_files import LEAST_TOKENS, MemoryFiles
 from specchat.errors import EngineFailed
 from specchat.llama.context import count_common

@@ -58,7 +58,7 @@ def test_the_facts_count_idle_processors(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, num_processors: int
 ) -> None:
     """The screen is drawn with the processors that decoding leaves idle."""
-    monkeypatch.setattr("specchat.engine.loader.num_processors", lambda: num_processors)
+    monkeypatch.setattr("specchat.engine.loaded_pair.num_processors", lambda: num_processors)
     with Engine.load(tiny("llama"), None, threads=2) as engine:
         assert engine.facts.idle_processors == max(0, num_processors - 2)
 

@@ -24,7 +24,7 @@ from scripts.support.worker_process import (
     saying,
     silence,
 )
-from specchat.engine import Engine, Loading, loader
+from specchat.engine import Engine, Loading, remote_workers
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
@@ -532,7 +532,7 @@ def test_passes_are_measured_anew_with_workers_and_on_a_slower_network(
     ]  # fmt: skip
     report = probe_worker(two_workers[0].address)
     far = replace(report, round_trip=report.round_trip + 0.008)
-    monkeypatch.setattr(loader, "probe_worker", lambda _: far)
+    monkeypatch.setattr(remote_workers, "probe_worker", lambda _: far)
     assert [is_known(**each) for each in (split, split)] == [False, True]
 
 

@@ -1,0 +1,202 @@
+"""A pair in memory: its contexts, and what is known about it once it is loaded."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from specchat.drafter_registry import resolve
+from specchat.engine.api import EngineFacts, Loading
+from specchat.engine.pair_files import PairFiles
+from specchat.engine.remote_workers import RemoteWorkers
+from specchat.errors import Cancelled, OutOfMemory
+from specchat.llama.context import Context
+from specchat.llama.device_list import list_devices
+from specchat.llama.draft_context import DraftContext
+from specchat.llama.library import AbortFlag
+from specchat.llama.model import Model
+from specchat.llama.tree_context import TreeContext
+from specchat.planning.context_shape import ModelOptions
+from specchat.planning.device import Device, gpus_of, used_and_total
+from specchat.planning.host_resources import available_bytes, num_processors, num_threads
+from specchat.planning.memory import devices_of_layers
+from specchat.planning.notices import notices_of_pair
+from specchat.planning.plan import Plan
+from specchat.planning.planner import why_chains
+
+TO_REBUILD = "`specchat doctor` prints how to rebuild it"
+SPARE_SHARE = 0.25
+"""A pair's spare contexts may take this share of the memory that is available."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPair:
+    """A pair's contexts and the plan they were made by.
+
+    `loading` lacks a draft that cannot be run and workers that are not used. `gpus` names the GPUs
+    of the plan, those of workers first. `draft_context` is None without a draft, or without memory
+    for it. `target_options` and `draft_options` are those that the plan gave each model.
+    """
+
+    loading: Loading
+    files: PairFiles
+    workers: RemoteWorkers
+    plan: Plan
+    gpus: tuple[str, ...]
+    target_options: ModelOptions
+    context: TreeContext
+    draft_options: ModelOptions | None = None
+    draft_context: DraftContext | None = None
+
+    @contextmanager
+    def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
+        """Yield this pair, or with small contexts of `ctx` tokens if its own hold a text.
+
+        Raises OutOfMemory if there is no memory for those, and Cancelled if stopped meanwhile.
+        """
+        with ExitStack() as stack:
+            pair = self._spare(ctx, abort, stack) if self.context.length else self
+            if pair is self:
+                stack.callback(self.empty)
+            if abort.is_set():  # how to roll back was tried, perhaps in vain
+                raise Cancelled("measuring was stopped")
+            yield pair
+
+    def empty(self) -> None:
+        """Forget every text."""
+        for context in self._contexts:
+            context.prefill([])
+
+    def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
+        """Return this pair with small contexts of their own, of the same shape otherwise."""
+        target, draft = self.context, self.draft_context
+        shape = replace(target.shape, ctx=min(ctx, target.capacity))
+        needed = 0
+        for context in self._contexts:
+            sizes = context.model.sizes
+            (need,) = sizes.needs(shape, devices_of_layers(sizes.num_layers, 0, ()))
+            needed += need.cache + need.work
+        free = available_bytes()
+        if free is not None and needed > SPARE_SHARE * free:
+            raise OutOfMemory("there is no memory to measure passes in: start a new chat")
+        spare = TreeContext(target.model, self.target_options, abort, shape)
+        stack.enter_context(spare)
+        spare_draft: DraftContext | None = None
+        if draft and self.draft_options:
+            options = replace(self.draft_options, ctx=shape.ctx)
+            spare_draft = make_draft_context(draft.model, options, spare, abort, stack)
+        return replace(self, context=spare, draft_context=spare_draft)
+
+    @property
+    def draft_kind(self) -> str:
+        """The sort of model beside the target, loaded or not: a key of MODELS, or ""."""
+        return self.files.kind.sort if self.files.kind else ""
+
+    @property
+    def is_repacked(self) -> bool:
+        """Whether the target's weights may be repacked on the CPU."""
+        return self.target_options.is_repacked
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether layers of either model are on GPUs."""
+        return bool(self.plan.gpu_layers or self.plan.draft_gpu_layers)
+
+    @property
+    def num_threads(self) -> int:
+        """The threads that decode: with all layers on GPUs, one waits for them."""
+        return 1 if self.plan.is_on_gpus else num_threads(self.loading.target, self.loading.threads)
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The facts about the loaded pair."""
+        contexts = self._contexts
+        target, *drafts = (context.model.sizes for context in contexts)
+        has_own_file = bool(drafts) and not drafts[0].is_part_of(target)
+        common = self.files.common_vocabulary if drafts else None
+        speculation_off_reason = _no_rollback_reason(self.context)
+        gpus = gpus_of(list_devices()) if self.uses_gpus else []
+        gpu_used, gpu_total = used_and_total([*gpus, *self._remote_devices_in_use])
+        return EngineFacts(
+            target=target.header.name,
+            draft=drafts[0].header.name if drafts else None,
+            draft_kind=self.draft_kind,
+            context=self.context.capacity,
+            has_chat_template=target.header.chat_template is not None,
+            speculation_off_reason=speculation_off_reason,
+            draft_off_reason=speculation_off_reason or self._draft_off_reason,
+            longest_draft=self.context.longest_draft,
+            target_bytes=target.header.num_bytes,
+            draft_bytes=drafts[0].header.num_bytes if drafts else 0,
+            cache_bytes=sum(context.num_bytes for context in contexts),
+            target_file_bytes=target.header.file_bytes,
+            draft_file_bytes=drafts[0].header.file_bytes if has_own_file else 0,
+            idle_processors=max(0, num_processors() - self.num_threads),
+            gpu=", ".join(self.gpus) if self.uses_gpus else "",
+            gpu_used=gpu_used,
+            gpu_total=gpu_total,
+            plan=self.plan.summary,
+            notices=tuple(self._notices),
+            common_tokens=common.share if common else None,
+            most_branches=self.context.most_branches,
+            chains_reason=self._chains_reason,
+        )
+
+    @property
+    def _notices(self) -> Iterator[str]:
+        """What the user should know about the pair, one line each."""
+        if self.plan.notice:
+            yield self.plan.notice
+        if self.draft_context and self.files.common_vocabulary:
+            yield f"the draft model has {self.files.common_vocabulary}"
+        if reason := self.files.no_head_reason:
+            yield f"the prediction head is not used: {reason}; {TO_REBUILD}"
+        models = [context.model for context in self._contexts]
+        draft = models[1].header if self.draft_context else None
+        capacity = self.context.capacity
+        yield from notices_of_pair(models[0].header, draft, self.loading.ctx, capacity)
+        yield from filter(None, dict.fromkeys(model.lock_notice for model in models))
+        yield from self.workers.notices
+
+    @property
+    def _contexts(self) -> Sequence[DraftContext]:
+        """The contexts that were made, the target's first."""
+        return [self.context, self.draft_context] if self.draft_context else [self.context]
+
+    @property
+    def _remote_devices_in_use(self) -> list[Device]:
+        """The devices of workers, with what this pair takes of them."""
+        needs = self.plan.needs[1:]
+        return [
+            replace(device, free=max(0, device.free - need.total))
+            for device, need in zip(self.workers.devices, needs, strict=False)
+        ]
+
+    @property
+    def _chains_reason(self) -> str | None:
+        if self.context.most_branches:
+            return None
+        reason = why_chains(self.context.model.sizes.layout, self.files.kind, self.loading)
+        return reason or "the memory of the model cannot hold several texts"
+
+    @property
+    def _draft_off_reason(self) -> str | None:
+        if self.draft_context:
+            return _no_rollback_reason(self.draft_context)
+        if self.files.kind:
+            return f"not enough memory for the {self.files.kind.noun}"
+        return self.files.no_head_reason or "no draft model is loaded"
+
+
+def make_draft_context(
+    model: Model, options: ModelOptions, target: Context, abort: AbortFlag, stack: ExitStack
+) -> DraftContext:
+    """Return the context of a draft, as its kind makes it beside the target's."""
+    context: DraftContext = resolve(model.sizes.kind.runs)(model, options, target, abort)
+    stack.callback(context.close)
+    return context
+
+
+def _no_rollback_reason(context: DraftContext) -> str | None:
+    if context.rollback_kind.can_speculate:
+        return None
+    return f"tokens cannot be removed from the memory of {context.model.header.name}"

@@ -1,0 +1,43 @@
+"""What the files of a pair say, read before anything is loaded."""
+
+from dataclasses import dataclass
+
+from specchat.engine.api import Loading
+from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
+from specchat.gguf.draft_kinds import DraftKind
+from specchat.gguf.model_files import read_pair
+from specchat.gguf.origin import require_origin
+from specchat.llama.hidden_states import why_not_runnable
+from specchat.planning.memory import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """The headers of a target and of its draft, with the sizes of their parts.
+
+    `draft` is None if there is none, or a head that this build of llama.cpp cannot run: then
+    `no_head_reason` says why. Models of different vocabularies have a `common_vocabulary`.
+    """
+
+    target: Sizes
+    draft: Sizes | None = None
+    common_vocabulary: CommonVocabulary | None = None
+    no_head_reason: str | None = None
+
+    @property
+    def kind(self) -> DraftKind | None:
+        """The kind of the draft, None without one."""
+        return self.draft.kind if self.draft else None
+
+
+def read_pair_files(loading: Loading) -> PairFiles:
+    """Read the files of a pair. Raises as `read_pair` and `require_origin` do."""
+    target, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
+    if draft is None:
+        return PairFiles(Sizes(target))
+    require_origin(target, draft)
+    if reason := why_not_runnable(draft):
+        return PairFiles(Sizes(target), no_head_reason=reason)
+    sizes = Sizes(draft)
+    common = None if sizes.kind.is_head else common_vocabulary(target, draft)
+    return PairFiles(Sizes(target), sizes, common)
