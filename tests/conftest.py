@@ -23,6 +23,7 @@ from specchat.catalogue.catalogue_file import find_entry
 from specchat.hub.cache import find_present
 from specchat.hub.references import Reference
 
+pytest_plugins = ("suite",)
 WriteModel: TypeAlias = Callable[..., Path]
 settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("specchat")  # on a busy machine an example may be slow

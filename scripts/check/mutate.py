@@ -36,7 +36,7 @@ ROOMS = {
 }
 """The code to change, and the tests that should notice."""
 PYTEST = (
-    "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--no-header",
+    "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header",
     "--tb=no", "--hypothesis-profile=ci", "--timeout=90",
 )  # fmt: skip
 CPU_SECONDS = 400

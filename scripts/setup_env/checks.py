@@ -39,13 +39,17 @@ CHECKS = {
     "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 }
 TESTS = ("-m", "pytest")
+ALL = "--all"
+QUICK = "--quick"
+"""pytest's option that tests/suite.py adds: it leaves out what is marked slow."""
 COMPILE = (*TESTS, "--collect-only", "-qq")
 """Keeps the byte code of the tests, whose assertions each worker would rewrite in a new clone."""
 PATIENT = "--timeout=900"
 """A test on a device may be the first to compile its kernels."""
 DECODE = ("-m", "specchat.llama.probe", fast.DEMO_TARGET, "gpu")
-SIDE_BY_SIDE = ("--numprocesses", str(min(12, 2 * (os.cpu_count() or 1))), "--dist", "worksteal")
-"""Twice as many workers as cores, because tests of the chat and of processes wait half the time."""
+SIDE_BY_SIDE = ("--numprocesses", str(min(12, 2 * (os.cpu_count() or 1))), "--dist", "loadfile")
+"""Twice as many workers as cores, because tests of the chat and of processes wait half the time. A
+file stays in one worker and in its order: it shares engines, and runs the same way every time."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Waiting threads of llama.cpp must not hold cores that other tests need."""
 REAL_MODEL = "smollm2-135m"
@@ -60,22 +64,27 @@ set, pytest's summary repeats texts of any length, and the names of failed tests
 
 
 def check_everything(arguments: Sequence[str]) -> int:
-    """Run every check and then the tests; with arguments only pytest with these.
+    """Run every check and the tests that a change needs; with arguments only pytest with these.
 
-    With `--device NAME [--if-possible]`, run the tests that need a device on this backend's.
+    With `--all`, run the slow tests, too. With `--device NAME [--if-possible]`, run the tests that
+    need a device on this backend's.
     """
     if arguments[:1] == [OPTION]:
         return check_device(arguments[1] if len(arguments) > 1 else "", arguments[2:])
+    is_whole = list(arguments) == [ALL]
+    tier = () if is_whole else (QUICK,)
     failed = list[str]()
-    if not arguments:
+    if is_whole or not arguments:
+        arguments = (*SIDE_BY_SIDE, *tier)
         with ThreadPoolExecutor(1) as beside:  # the checks need one core
-            beside.submit(_python, *COMPILE, output=subprocess.PIPE)
+            beside.submit(_python, *COMPILE, *tier, output=subprocess.PIPE)
             failed = [name for name, command in CHECKS.items() if not passes(name, command)]
-    _provide("the real model", pull_model)
     _provide("the set of llama.cpp's chat templates", lambda: fetch_templates(llama_version()))
-    _provide("the environment of the server's clients", install_clients)
+    if QUICK not in arguments:
+        _provide("the real model", pull_model)
+        _provide("the environment of the server's clients", install_clients)
     with _quick_folder() as environment:
-        done = _python(*TESTS, *(arguments or SIDE_BY_SIDE), environment=environment)
+        done = _python(*TESTS, *arguments, environment=environment)
     if done.returncode != 0:
         failed.append("tests")
     if failed:

@@ -543,7 +543,7 @@ def test_ci_runs_the_plain_tests_and_then_those_on_a_device(
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run([ROOT / ".ci" / "run"], env={**os.environ, "PATH": path}, check=False)
     assert done.returncode == plain + device
-    wanted = ["scripts/test", "scripts/test --device vulkan --if-possible"]
+    wanted = ["scripts/test --all", "scripts/test --device vulkan --if-possible"]
     assert log.read_text().splitlines() == wanted[: 2 - plain]
 
 
