@@ -111,7 +111,7 @@ def installed(
         (["list", "--offline"], r"demo +12\.5 MB +yes"),
         (["help"], "|".join(topics())),
         (["help", "chat"], "# Using the chat"),
-        (["completions", "bash"], "complete -o default -F _specchat specchat"),
+        (["completions", "bash"], "complete -o bashdefault -F _shtab_specchat specchat"),
         (["ask", "--offline", "--temperature", "0", "What is specchat?"], r"terminal chat"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
