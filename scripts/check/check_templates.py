@@ -23,10 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.setup_env.templates import PATTERN
+from scripts.setup_env.running import SetUpFailed
+from scripts.setup_env.stages import llama_version
+from scripts.setup_env.templates import PATTERN, VARIABLE, find_templates
 from scripts.support.template_cases import RECORD, families
 from scripts.support.template_check import Checked, Verdict
-from scripts.support.template_folder import find_folder
 from scripts.support.template_record import check_one, load, unexplained
 from scripts.support.template_server import recorded
 
@@ -77,6 +78,19 @@ def parse_arguments() -> argparse.Namespace:
         if not options.llama_server.is_file():
             parser.error(f"{options.llama_server} is not a file: build_llama_tools.py builds it")
     return options
+
+
+def find_folder() -> Path:
+    """Return the folder that the set-up keeps the templates in; exit without one."""
+    try:
+        folder = find_templates(llama_version())
+    except SetUpFailed as failure:
+        sys.exit(str(failure))
+    if folder is None:
+        sys.exit(
+            f"the templates are not here: run scripts/test once, or name a folder ({VARIABLE})"
+        )
+    return folder
 
 
 def recorded_by(server: Path, templates: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Build llama.cpp's own tools from the source inside llama-cpp-python's source distribution.
 
-`compare_llama_cpp.py` compares specchat with `llama-speculative-simple`. For a fair comparison both
+`compare_grid.py` compares specchat with `llama-speculative-simple`. For a fair comparison both
 must run the same machine code, so this script configures the wheel's own CMake project with the
 wheel's settings (Release, native CPU; CMAKE_ARGS, CFLAGS and CXXFLAGS from the environment) and
 adds the examples as targets.

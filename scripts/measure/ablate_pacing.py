@@ -6,8 +6,7 @@ the mechanism over the speed with it: on average over all cells, for the group o
 most, and for the single cell that loses most. A mechanism that is below 1 % everywhere has no
 place in the package.
 
-    python scripts/measure/ablate_pacing.py [--seeds N] [MECHANISM...]
-    python scripts/measure/ablate_pacing.py --only branches --groups "side branches"
+    python scripts/measure/ablate_pacing.py [--seeds N] [--only GROUP] [MECHANISM...]
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from scripts.support.branching_machine import Branching, recorded_places
 from scripts.support.pacing_ablations import ABLATIONS, ablated
 from scripts.support.simulated_pair import (
     CPU,
@@ -56,7 +54,7 @@ H200 = [0.0, *np.interp(range(1, 41), (1, 2, 4, 8, 16, 33, 40),
                         (1, 1.093, 1.416, 2.059, 2.478, 3.168, 3.45))]  # fmt: skip
 """As measured on an H200: 3.22 ms for one token."""
 TABLES = {"line": LINE, "flat": FLAT, "stairs": STAIRS, "cpu": CPU, "gpu": GPU, "h200": H200}
-OLD_TABLES = ("line", "flat", "stairs", "cpu")
+CPU_TABLES = ("line", "flat", "stairs", "cpu")
 
 
 @dataclass
@@ -380,12 +378,6 @@ def copied_late(costs: Sequence[float], cost: float, chance: float, seed: int) -
     return new_pair(Copying(costs, cost, always(chance), seed, stretch=40), 1300)
 
 
-def branching(costs: Sequence[float], cost: float, chance: float, pair: str, seed: int) -> float:
-    """Return the speed of answers with side branches, which are right as often as recorded."""
-    machine = Branching(costs, cost, always(chance), seed, places=recorded_places(pair))
-    return answers(machine, 3, 300)
-
-
 def cell(
     group: str, decode: Callable[..., float], table: str, *rest: object
 ) -> tuple[str, str, Scenario]:
@@ -397,10 +389,9 @@ def cell(
 def cells() -> Iterator[tuple[str, str, Scenario]]:
     """Yield every cell."""
     yield from cells_of_wrong_costs()
-    yield from cells_of_branches()
-    for table, cost, chance in product(OLD_TABLES, (0.05, 0.25), (0.3, 0.6, 0.8, 0.97)):
+    for table, cost, chance in product(TABLES, (0.05, 0.25), (0.3, 0.6, 0.8, 0.97)):
         yield cell("steady", steady, table, cost, chance)
-    for table, cost in product(OLD_TABLES, (0.05, 0.2)):
+    for table, cost in product(CPU_TABLES, (0.05, 0.2)):
         for sure, unsure in (((0.95, 0.97), (0.4, 0.6)), ((0.9, 0.6), (0.5, 0.9))):
             yield cell("confident", confident, table, cost, sure, unsure)
     steps = ("line", "stairs", "cpu")
@@ -409,7 +400,7 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
     for table, chances in product(steps, ((0.15, 0.85), (0.6, 0.97))):
         for cost, period in ((0.08, 100), (0.08, 300), (0.25, 300)):
             yield cell("changing", changing, table, cost, period, chances)
-    for table, cost, chance in product(OLD_TABLES, (0.05, 0.25), (0.0, 0.6, 0.99)):
+    for table, cost, chance in product(CPU_TABLES, (0.05, 0.25), (0.0, 0.6, 0.99)):
         yield cell("short", short, table, cost, chance)
         if chance > 0.5:
             yield cell("misled", misled, table, cost, chance, 0.0)
@@ -422,23 +413,16 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
         yield cell("settling", settling, table, 0.15, chance, 0.4)
     for chance in (0.3, 0.5, 0.65):
         yield "settling", f"cached {chance}", partial(settling, CACHED, 0.1, chance, 0.5)
-    for table, chance in product(OLD_TABLES, (0.3, 0.8)):
+    for table, chance in product(CPU_TABLES, (0.3, 0.8)):
         yield cell("copied", copied, table, 0.1, chance, 12, 0.0)
         yield cell("copied", copied, table, 0.1, chance, 60, 0.2)
         yield cell("copied late", copied_late, table, 0.1, chance)
 
 
-def cells_of_branches() -> Iterator[tuple[str, str, Scenario]]:
-    """Yield the cells where drafts may have branches, a group for each table of costs."""
-    chances = (0.2, 0.4, 0.6, 0.75, 0.9)
-    for table, cost, chance, pair in product(TABLES, (0.03, 0.1, 0.25), chances, ("head", "model")):
-        yield cell(f"branches {table}", branching, table, cost, chance, pair)
-
-
 def cells_of_wrong_costs() -> Iterator[tuple[str, str, Scenario]]:
     """Yield the cells of pairs of which something wrong is believed at first."""
     slow = ((0, 1.0), (8, 6.0), (20, 6.0), (4, 20.0))
-    for table, cost, chance, each in product(OLD_TABLES, (0.05, 0.25), (0.5, 0.8, 0.97), slow):
+    for table, cost, chance, each in product(CPU_TABLES, (0.05, 0.25), (0.5, 0.8, 0.97), slow):
         yield cell("unmeasured", unmeasured, table, cost, chance, each)
     line = ("line", 0.05, 0.6, (1, 1.5))
     for table, *rest in (line, ("stairs", 0.05, 0.7, (4, 2.0)), ("flat", 0.1, 0.8, (9, 2.0))):

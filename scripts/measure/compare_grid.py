@@ -12,8 +12,10 @@ known of a pair when its first round begins. Decode rates exclude the prompt.
     python scripts/measure/compare_grid.py FOLDER... --tool PATH/llama-speculative-simple
 
 With --ablate it measures instead what each mechanism of pacing contributes: the speed of `auto`
-without the mechanism over its speed with all of them, all in turn in one process.
-specchat/docs/pacing.md has the commands.
+without the mechanism over its speed with all of them, all in turn in one process. The machine must
+be quiet: the row "nothing (noise)" compares all of pacing with itself.
+
+    OMP_WAIT_POLICY=passive python scripts/measure/compare_grid.py FOLDER... --ablate --rounds 4
 """
 
 from __future__ import annotations

@@ -110,10 +110,6 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
     "price of reading an accepted last token": (Patch(Knowledge, "draft_costs", _single_cost),),
     "learning from passages not taken": (Patch(LearningPacer, "_learn_untaken", lambda *_: None),),
-    "side branches": (
-        Patch(LearningPacer, "num_siblings", lambda *_: 0),
-        Patch(LearningPacer, "choose_branches", lambda *_: ()),
-    ),
     "looking ahead": (Patch(DraftEconomics, "_gain", _next_token_only),),
     "staircase": (Patch(PassCosts, "_filled", _straight),),
     "padding": (Patch(padding, "WORTH_PADDING", 0.0),),

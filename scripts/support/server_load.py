@@ -1,4 +1,4 @@
-"""Clients of `specchat serve` that ask, edit, leave and see its engine die, and what it holds."""
+"""Clients of `specchat serve` that ask, edit and leave, and what its processes hold."""
 
 import json
 import random
@@ -42,7 +42,6 @@ class Outcome:
 
     kind: str
     text: str = ""
-    queue_ms: float = 0.0
 
 
 def ask(
@@ -86,7 +85,7 @@ def _outcome(reply: HTTPResponse, body: bytes) -> Outcome:
     if reply.status != 200 or found.get("error"):
         raise Failed(f"{reply.status}: {found}")
     text = str(found["choices"][0]["message"]["content"]) if "choices" in found else ""
-    return Outcome("answered", text, found.get("metrics", {}).get("queue_time_ms", 0.0))
+    return Outcome("answered", text)
 
 
 def _outcome_of_stream(body: bytes) -> Outcome:
@@ -168,83 +167,6 @@ def require_no_gain(before: Held, after: Held) -> None:
     ]
     if gained:
         raise Failed("; ".join(gained))
-
-
-# --- clients that leave -------------------------------------------------------------------------
-
-
-def leave_often(server: ServerProcess, rounds: int, seed: int) -> list[float]:
-    """Leave that often, at random moments; return the milliseconds that the next request waited.
-
-    Every third time others keep the engine busy, so that some leave the queue.
-    """
-    draw, waits = random.Random(seed), list[float]()
-    for number in range(rounds):
-        fields = long_request(draw)
-        busy = 6 if number % 3 == 2 else 0
-        others = [
-            threading.Thread(target=ask, args=(server.address, fields), kwargs={"leave_after": 0.6})
-            for _ in range(busy)
-        ]
-        for each in others:
-            each.start()
-        ask(server.address, fields, leave_after=draw.random() * MOST_LEFT_S)
-        for each in others:
-            each.join()
-        found = ask(server.address, {"messages": question("Are you there?"), "max_tokens": 1})
-        if found.kind != "answered":
-            raise Failed(f"after {number + 1} clients that left: {found}")
-        waits.append(found.queue_ms)
-    return waits
-
-
-def long_request(draw: random.Random) -> dict[str, Any]:
-    """Return a request whose answer takes seconds: of any kind, with a long prompt or a short."""
-    text = draw.choice(QUESTIONS) * draw.choice((1, 1, 150))
-    return {
-        "messages": question(text),
-        "max_tokens": draw.choice((100, 1500)),
-        "ignore_eos": True,
-        "stream": draw.random() < 0.5,
-        "drafter": draw.choice(DRAFTERS),
-        "seed": draw.randrange(100),
-        **draw.choice(({}, {}, {"verify": True}, {"n": 3}, {"logprobs": True, "top_logprobs": 5})),
-    }
-
-
-def question(text: str) -> list[dict[str, str]]:
-    """Return a conversation of one question."""
-    return [{"role": "user", "content": text}]
-
-
-# --- engines that die ---------------------------------------------------------------------------
-
-
-def kill_often(server: ServerProcess, rounds: int, seed: int, num_clients: int = 4) -> Counter[str]:
-    """Kill the engine that often while clients ask; return how their requests ended."""
-    draw = random.Random(seed)
-    with clients(server, num_clients, seed, short_request) as crowd:
-        for number in range(rounds):
-            time.sleep(0.2 + 0.8 * draw.random())
-            crowd.require_none_failed()
-            if engine := server.engine:
-                with suppress(psutil.NoSuchProcess):
-                    engine.kill()
-            found = ask(server.address, {"messages": question("Are you there?"), "max_tokens": 1})
-            if found.kind == "failed":  # it was among those in progress
-                found = ask(server.address, {"messages": question("And now?"), "max_tokens": 1})
-            if found.kind != "answered":
-                raise Failed(f"after {number + 1} deaths: {found}")
-    return crowd.ended
-
-
-def short_request(draw: random.Random) -> tuple[str, dict[str, Any], float | None]:
-    """Return a request of 150 tokens that is read to its end."""
-    fields = {**long_request(draw), "messages": question(draw.choice(QUESTIONS))}
-    return CHAT, {**fields, "max_tokens": 150, "verify": False, "n": 1}, None
-
-
-# --- a crowd of clients -------------------------------------------------------------------------
 
 
 Make = Callable[[random.Random], tuple[str, dict[str, Any], float | None]]

@@ -96,8 +96,8 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
     with its P. A rejected one is removed: with S = sum max(0, P p - q), p becomes
     norm(max(0, P p - q)) in its place, the P before it S / (S + 1 - P), and q loses x. Behind a
     place without others, the target's own token is drawn from what is left of p. Without siblings
-    that is block verification; with them it accepts more than any other way that was tried
-    (scripts/measure/compare_tree_verifiers.py).
+    that is block verification; with them it accepts more than any other way that was tried (the
+    table in docs/benchmarks.md).
     """
 
     def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:

@@ -25,14 +25,11 @@ READING_ORDER = (
     "more-than-one-machine",
     "settings",
     "speculation",
-    "pacing",
     "benchmarks",
-    "lab",
     "python",
     "drafters",
     "glossary",
     "troubleshooting",
-    "changes",
 )
 """Topics that are not listed here come last."""
 

@@ -3,8 +3,9 @@
 Idle threads of GCC's OpenMP spin for milliseconds, or for about a microsecond when they outnumber
 the processors. Long waits are faster, except when another program wants a processor all the time:
 then a spinning thread takes the time of the thread it waits for, and decoding with short waits is
-1.5 to 1.7 times as fast (docs/lab.md has the figures). OpenMP has no function to set the wait, but
-sleeping threads count as threads, so a team of idle ones makes waits short while it exists.
+1.5 to 1.7 times as fast (docs/benchmarks.md has the figures). OpenMP has no function to set the
+wait, but sleeping threads count as threads, so a team of idle ones makes waits short while it
+exists.
 """
 
 import ctypes

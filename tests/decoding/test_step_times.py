@@ -1,8 +1,8 @@
 """What is said of speculation is what happened, also on a machine that runs other things.
 
-`loaded_starts.json` holds the steps of first answers while other programs came and went, recorded
-by scripts/lab/record_loaded_starts.py: drafted and emitted tokens, and in units of 10 microseconds
-what the step took, what it took without drafting, and what a plain pass was believed to take.
+`loaded_starts.json` holds the recorded steps of first answers while other programs came and went:
+drafted and emitted tokens, and in units of 10 microseconds what the step took, what it took without
+drafting, and what a plain pass was believed to take.
 """
 
 import json

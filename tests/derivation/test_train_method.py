@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import pickle
-import random
 import re
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from conftest import WriteModel
 from derivation.made_answers import answers
-from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
@@ -31,7 +29,6 @@ from specchat.derivation import answer_store, draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
-from specchat.derivation.example_prompts import ExamplePrompts
 from specchat.derivation.train_method import (
     TrainDerivation,
     TrainRequest,
@@ -47,9 +44,7 @@ from specchat.gguf.reader import read_header, read_part
 from specchat.llama import hidden_states
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
-from specchat.planning.context_shape import ModelOptions
 from specchat.requests.progress import stopping_report
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -485,58 +480,6 @@ def test_heads_are_for_targets_of_usual_sizes(demo: Path, tiny: WriteModel) -> N
         counted = {**header.metadata, f"{kind}.block_count": num_layers}
         first, second, third = head_layers(replace(header, metadata=counted))
         assert 0 < first < second < third < num_layers
-
-
-@needs_torch
-def test_the_target_in_pytorch_is_llama_cpps(demo: Path) -> None:
-    """The script that samples many answers gives the same greedy ones, and what layers read."""
-    import torch
-
-    from scripts.support.llama_in_torch import Target, Wave, is_plain
-
-    header = read_header(demo)
-    assert is_plain(header)
-    assert not is_plain(replace(header, metadata={**header.metadata, "llama.rope.scaling.type": 1}))
-    layers = head_layers(header)
-    with Model(demo, ModelOptions(threads=1)) as model:
-        prompts = [
-            model.vocabulary.tokenize(text, add_special=True, parse_special=False)
-            for text in ("Once upon a time", "The sea is", "One, two, three, four, five, six,")
-        ]
-        ends = model.vocabulary.end_tokens
-        with BatchSampler(model, 3, 128, threads=1, seed=0, layers=layers) as sampler:
-            ours = list(sampler.answers([Answer(each, 0.0) for each in prompts], 24))
-    theirs = [Answer(each, 0.0) for each in prompts]
-    Wave(Target(demo, layers), theirs, 24).sample(ends, torch.Generator())
-    by_prompt, num_agreed = {tuple(each.prompt): each for each in ours}, 0
-    for answer in theirs:
-        same = by_prompt[tuple(answer.prompt)]
-        pairs = enumerate(zip(answer.tokens, same.tokens, strict=False))
-        agreed = next((place for place, (a, b) in pairs if a != b), len(answer.tokens))
-        num_agreed += agreed
-        count = len(answer.prompt) + agreed - 1
-        rows, known = (np.concatenate(each.inputs)[:count] for each in (answer, same))
-        rows, known = rows.astype(np.float32), known.astype(np.float32)
-        assert abs(rows - known).mean() < 0.05 * abs(known).mean()
-        assert answer.likeliest[0][0] == same.likeliest[0][0]
-        assert np.exp(answer.logs[0][0]) == pytest.approx(np.exp(same.logs[0][0]), abs=0.05)
-    assert num_agreed > 24  # bfloat16 may part texts at a near tie
-
-
-@needs_torch
-@pytest.mark.parametrize("template", [None, CHAT_TEMPLATE], ids=["without", "with"])
-def test_a_target_without_a_template_is_asked_no_beginnings(
-    template: str | None, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would be empty; a chat model goes on from its template's with a question."""
-    from scripts.support import prompt_waves
-
-    monkeypatch.setattr(prompt_waves, "PROMPTS_OF_A_WAVE", 8)
-    target = tiny("llama", vocabulary=Vocabulary(chat_template=template))
-    with Model(target, ModelOptions(threads=1)) as model:
-        wave = next(prompt_waves.wanted(model, ExamplePrompts(0), random.Random(0)))
-    assert all(each.prompt for each in wave)
-    assert any(each.origin is None for each in wave) == (template is not None)
 
 
 def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cycle[Batch]:

@@ -12,7 +12,6 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("faults are injected with Linux's means", allow_module_level=True)
 
-from scripts.support import head_cycles
 from scripts.support.chat_terminal import Failed
 from scripts.support.faults import chat_faults, engine_faults, rounds, store_faults
 
@@ -42,13 +41,6 @@ def test_the_library_survives_its_engine(name: str, folder: Path) -> None:
 def test_the_history_survives_the_chat(name: str, folder: Path) -> None:
     """Killed at a random moment in a real terminal, it leaves the history and nothing else."""
     chat_faults.play(name, folder, random.Random())
-
-
-def test_engines_with_heads_are_switched_and_crash_without_leaving_anything(
-    tmp_path: Path,
-) -> None:
-    """As in the chat, each in a process of its own; cycle_heads.py plays 200 rounds."""
-    assert head_cycles.run(5, tmp_path).total() == 5
 
 
 def test_a_fault_that_does_harm_is_counted(

@@ -16,7 +16,6 @@ from urllib.parse import unquote, urldefrag
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 
-import specchat
 from scripts.setup_env import exact_kernels, portable, unused_parts
 from scripts.setup_env.recipes import build_environment
 from scripts.setup_env.running import SetUpFailed
@@ -248,10 +247,3 @@ def test_the_description_of_the_package_needs_no_repository() -> None:
     assert "<this repository>" not in text
     assert any(each.startswith("Topic :: ") for each in project["classifiers"])
     assert any(each.startswith("Intended Audience :: ") for each in project["classifiers"])
-
-
-def test_the_changes_begin_with_this_version() -> None:
-    """The version is written once in the code, and the page of changes follows it."""
-    page = (ROOT / "specchat" / "docs" / "changes.md").read_text("utf-8")
-    first = re.findall(r"^## (\S+)", page, re.MULTILINE)[0]
-    assert first == specchat.__version__

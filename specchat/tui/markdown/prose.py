@@ -1,10 +1,10 @@
 """The widget that shows an answer while it grows: only new text is laid out and drawn.
 
 Textual's own `Markdown` with `MarkdownStream` creates a widget for every block, and is slower
-(scripts/measure/measure_markdown.py: CPU time, 3,300 words with code, lists and tables, 5 tokens an
-update, Textual 8.2): 9.0 ms a token, rising from 3.0 to 15 ms during the answer, against 1.7 here;
-2.6 s against 0.6 s to show a conversation of 40 messages; 100 ms against 14 ms to scroll a page. It
-also cannot tint tokens by their origins.
+(CPU time, 3,300 words with code, lists and tables, 5 tokens an update, Textual 8.2): 9.0 ms a
+token, rising from 3.0 to 15 ms during the answer, against 1.7 here; 2.6 s against 0.6 s to show a
+conversation of 40 messages; 100 ms against 14 ms to scroll a page. It also cannot tint tokens by
+their origins.
 """
 
 from collections.abc import Sequence
