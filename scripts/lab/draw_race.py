@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
-from scripts.support.picture_arguments import greedy_options, picture_parser
 from specchat.bench.race_picture import animate, draw
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.catalogue.catalogue_file import DEMO
@@ -32,7 +32,9 @@ def race(words: argparse.Namespace) -> Race:
     """Ask all questions but the last, and race the last one several times."""
     demo = find_pair(DEMO)
     files = (words.target, words.draft) if words.target else (demo.target, demo.draft)
-    options = greedy_options(words, max_tokens=MAX_TOKENS, drafter="auto")
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": MAX_TOKENS, "drafter": "auto"}
+    if words.stop:
+        options["stop"] = [words.stop.replace(r"\n", "\n")]
     turns: list[ChatMessage] = [{"role": "system", "content": words.system}] if words.system else []
     *before, last = words.question or QUESTIONS
     with Engine.load(*files, threads=words.threads) as engine:
@@ -50,7 +52,14 @@ def race(words: argparse.Namespace) -> Race:
 
 def _parsed() -> argparse.Namespace:
     """Return the words of the command line."""
-    parser = picture_parser("Draw a race as an SVG picture.", PICTURE)
+    parser = argparse.ArgumentParser(description="Draw a race as an SVG picture.")
+    parser.add_argument("--target", type=Path, help="a GGUF file (default: the demo pair)")
+    parser.add_argument("--draft", type=Path, help="its draft model (default: none)")
+    parser.add_argument("--threads", type=int, help="default: physical cores")
+    parser.add_argument("--system", default="", help="a system prompt")
+    parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
+    parser.add_argument("--question", action="append", help="several are asked in turn")
+    parser.add_argument("--output", type=Path, default=PICTURE)
     parser.add_argument("--record", type=Path, help="draw this record instead of a new race")
     parser.add_argument("--keep", type=Path, help="also write the record, as JSON")
     parser.add_argument("--moment", type=float, help="draw one moment: seconds after the start")
