@@ -34,7 +34,7 @@ from scripts.support.simulated_pair import (
     STAIRS,
     WRONG,
     Drawing,
-    Machine,
+    SimulatedMachine,
     always,
     knowledge_of,
 )
@@ -58,7 +58,7 @@ CPU_TABLES = ("line", "flat", "stairs", "cpu")
 
 
 @dataclass
-class Real(Machine):
+class Real(SimulatedMachine):
     """A pair with what real machines add: disturbance, and passes that prepare for their length.
 
     `noise` is the deviation of the logarithm of measured times; one pass in twenty then takes three
@@ -221,20 +221,22 @@ Scenario = Callable[[int], float]
 """Decodes from a seed; returns tokens per second."""
 
 
-def timed(machine: Machine, decode: Callable[[Machine], float]) -> float:
+def timed(machine: SimulatedMachine, decode: Callable[[SimulatedMachine], float]) -> float:
     """Decode with the pacer's clock being the machine's."""
     with patch.object(pacing, "perf_counter", machine.clock):
         return decode(machine)
 
 
-def new_pair(machine: Machine, num_tokens: int, knowledge: Knowledge | None = None) -> float:
+def new_pair(
+    machine: SimulatedMachine, num_tokens: int, knowledge: Knowledge | None = None
+) -> float:
     """Decode one answer, with the costs measured at load."""
     greedy = not isinstance(machine, Drawing)
     pacer = LearningPacer(knowledge or knowledge_of(machine), is_greedy=greedy, pass_origin="draft")
     return timed(machine, lambda machine: machine.decode(pacer, num_tokens))
 
 
-def answers(machine: Machine, num_answers: int, num_tokens: int) -> float:
+def answers(machine: SimulatedMachine, num_answers: int, num_tokens: int) -> float:
     """Decode several answers in turn; what is learned stays."""
     knowledge, first, began = knowledge_of(machine), machine.emitted, machine.seconds
     for _ in range(num_answers):
@@ -254,7 +256,7 @@ def mixed(
 
 def steady(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
     """Return the speed on a text that stays as it is, with a confidence that says nothing."""
-    return new_pair(Machine(costs, cost, always(chance), seed), 800)
+    return new_pair(SimulatedMachine(costs, cost, always(chance), seed), 800)
 
 
 def confident(
@@ -263,7 +265,7 @@ def confident(
 ) -> float:  # fmt: skip
     """Return the speed where the confidence says something, rightly or wrongly."""
     chances, confidences = mixed(seed, 0.6, sure, unsure)
-    return new_pair(Machine(costs, cost, chances, seed, confidences), 800)
+    return new_pair(SimulatedMachine(costs, cost, chances, seed, confidences), 800)
 
 
 def sampled(costs: Sequence[float], cost: float, noise: float, seed: int) -> float:
@@ -275,23 +277,23 @@ def changing(
     costs: Sequence[float], cost: float, period: int, chances: tuple[float, float], seed: int
 ) -> float:
     """Return the speed on a text that changes, such as prose and code in turn."""
-    machine = Machine(costs, cost, lambda at: chances[at // period % 2], seed)
+    machine = SimulatedMachine(costs, cost, lambda at: chances[at // period % 2], seed)
     return new_pair(machine, 1800)
 
 
 def short(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
     """Return the speed of the first answer of an unknown pair, a short one."""
-    return new_pair(Machine(costs, cost, always(chance), seed), 128)
+    return new_pair(SimulatedMachine(costs, cost, always(chance), seed), 128)
 
 
 def misled(costs: Sequence[float], cost: float, at: float, cold: float, seed: int) -> float:
     """Return the speed of a short answer whose first tokens are unusual."""
-    return new_pair(Machine(costs, cost, lambda at_: cold if at_ < 4 else at, seed), 192)
+    return new_pair(SimulatedMachine(costs, cost, lambda at_: cold if at_ < 4 else at, seed), 192)
 
 
 def known(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
     """Return the speed of many short answers of a pair."""
-    return answers(Machine(costs, cost, always(chance), seed), 8, 96)
+    return answers(SimulatedMachine(costs, cost, always(chance), seed), 8, 96)
 
 
 def noisy(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
@@ -326,11 +328,11 @@ def mismeasured(
     believed[wrong[0]] = wrong[1]
     knowledge = Knowledge()
     knowledge.target.learn_record(
-        knowledge_of(Machine(believed, cost, always(0))).target.as_record()
+        knowledge_of(SimulatedMachine(believed, cost, always(0))).target.as_record()
     )
-    drafts = knowledge_of(Machine(costs, cost, always(0))).costs_of("draft").as_record()
+    drafts = knowledge_of(SimulatedMachine(costs, cost, always(0))).costs_of("draft").as_record()
     knowledge.costs_of("draft").learn_record(drafts)
-    return new_pair(Machine(costs, cost, always(chance), seed), 1500, knowledge)
+    return new_pair(SimulatedMachine(costs, cost, always(chance), seed), 1500, knowledge)
 
 
 def slowing(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:

@@ -13,7 +13,7 @@ from specchat.decoding.proposal import DraftToken
 from specchat.derivation.simulated_pair import (
     RIGHT,
     WRONG,
-    Machine,
+    SimulatedMachine,
     knowledge_of,
     unsure,
     verify_greedily,
@@ -28,7 +28,7 @@ __all__ = [
     "STAIRS",
     "WRONG",
     "Drawing",
-    "Machine",
+    "SimulatedMachine",
     "always",
     "best_fixed",
     "knowledge_of",
@@ -53,7 +53,7 @@ CPU = [0.0, *np.interp(
 
 
 @dataclass
-class SampledMachine(Machine):
+class SampledMachine(SimulatedMachine):
     """The same above temperature 0, where a place in the text has distributions.
 
     `wanted` are the target's and `offered` the draft model's; behind the last place the text begins
@@ -100,7 +100,7 @@ class Drawing(SampledMachine):
         )
 
 
-def best_fixed(machine: Machine, longest: int = 16) -> float:
+def best_fixed(machine: SimulatedMachine, longest: int = 16) -> float:
     """Return the tokens per second of the best fixed draft length at the present acceptance.
 
     After a draft that was kept whole the next one begins with a pass over two tokens.

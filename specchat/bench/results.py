@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat import drafter_registry
-from specchat.chat.answer_statistics import Totals, add_up
+from specchat.chat.answer_statistics import AnswerTotals, add_up
 
 Ratios = Mapping[tuple[str, float], list[float]]
 """The ratios of an arm's speed to plain decoding's, one per round, by task and temperature."""
@@ -114,7 +114,9 @@ class Results:
         tasks = dict.fromkeys(task for task, _ in self.ratios(arm))
         return {task: self.speedup(arm, task) for task in tasks}
 
-    def totals(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Totals:
+    def totals(
+        self, arm: Arm, task: str | None = None, temperature: float | None = None
+    ) -> AnswerTotals:
         """Return the totals of an arm's answers."""
         return add_up(run.stats for run in self.of(arm, task, temperature))
 

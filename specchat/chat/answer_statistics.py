@@ -27,7 +27,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class AnswerTotals:
     """The combined figures of several answers; None for a figure that no answer has.
 
     Rates are ratios of sums, not means of rates. `speedup` is the time that plain decoding would
@@ -49,13 +49,13 @@ def measured_answers(branch: Iterable[Message]) -> list[Message]:
     return [message for message in branch if message.statistics.get("generated_tokens")]
 
 
-def add_up(answers: Iterable[Record]) -> Totals:
+def add_up(answers: Iterable[Record]) -> AnswerTotals:
     """Return the totals of some answers."""
     records = list(answers)
     stepped = [each for each in records if each.get("steps")]
     timed = [each for each in records if each.get("speedup")]
     tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
-    return Totals(
+    return AnswerTotals(
         answers=len(records),
         tokens=int(tokens),
         decode_s=seconds,
@@ -69,7 +69,7 @@ def add_up(answers: Iterable[Record]) -> Totals:
     )
 
 
-def measured_pairs(answers: Iterable[Record]) -> dict[str, Totals]:
+def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:
     """Return the totals of each pair's first `NUM_MEASURED` answers, by its name.
 
     Pairs that have not decoded for `MIN_MEASURED_SECONDS` yet are left out.
@@ -103,7 +103,7 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     return whole
 
 
-def table_of(answers: Iterable[Message], totals: Totals) -> list[tuple[str, ...]]:
+def table_of(answers: Iterable[Message], totals: AnswerTotals) -> list[tuple[str, ...]]:
     """Return table rows: one per answer, and one for the totals."""
     rows = [_cells(str(number), each.statistics) for number, each in enumerate(answers, 1)]
     return [*rows, ("all", *_figures(totals), "", "")]
@@ -119,7 +119,7 @@ def _cells(number: str, statistics: Record) -> tuple[str, ...]:
     )
 
 
-def _figures(totals: Totals) -> tuple[str, ...]:
+def _figures(totals: AnswerTotals) -> tuple[str, ...]:
     rate, speedup, per_pass = totals.tokens_per_second, totals.speedup, totals.tokens_per_step
     accepted = totals.acceptance_rate
     return (

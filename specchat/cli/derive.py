@@ -13,7 +13,7 @@ from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.derived_files import deriving_alone
-from specchat.derivation.gain import Prediction
+from specchat.derivation.gain import PredictedGain
 from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
 from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
 from specchat.engine.api import Loading
@@ -87,7 +87,7 @@ def _record(derived: Derived | Trained) -> dict[str, Any]:
     }
 
 
-def _record_of(prediction: Prediction) -> dict[str, float]:
+def _record_of(prediction: PredictedGain) -> dict[str, float]:
     return {**asdict(prediction), "speedup": prediction.speedup}
 
 
@@ -114,6 +114,6 @@ def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iter
         yield "tuned settings for this target take precedence: run `specchat tune` again to compare"
 
 
-def _rates(of: Prediction) -> str:
+def _rates(of: PredictedGain) -> str:
     plain, greedy, sampled = map(rate_text, (of.plain_rate, of.greedy_rate, of.sampled_rate))
     return f"{plain} without it; with it {greedy} at temperature 0, {sampled} above"

@@ -11,7 +11,7 @@ from specchat.chat.newest_turns import newest_turns
 from specchat.connection.address import ServerAddress
 from specchat.connection.counter_watch import CounterWatch
 from specchat.connection.dialects import OTHER
-from specchat.connection.http_session import EventStream, HttpSession
+from specchat.connection.http_session import HttpSession, ServerEvents
 from specchat.connection.probing import ServerFacts, find_server
 from specchat.connection.reported_figures import ReportedFigures
 from specchat.connection.request_body import chat_body, text_body
@@ -58,7 +58,7 @@ class ConnectedEngine(Engine):
         self.address = address
         self.stats = Statistics()
         self._session = HttpSession(address)
-        self._stream: EventStream | None = None
+        self._stream: ServerEvents | None = None
         self._is_stopped = False
         self._stopping = threading.Lock()
         try:
@@ -174,7 +174,7 @@ class ConnectedEngine(Engine):
             self._check(request.structure, "".join(text), finish)
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
 
-    def _until_complete(self, stream: EventStream, reader: StreamReader) -> Iterator[str]:
+    def _until_complete(self, stream: ServerEvents, reader: StreamReader) -> Iterator[str]:
         """Yield the data of a stream; once the answer is complete, only figures are waited for."""
         try:
             for data in stream:
@@ -217,7 +217,7 @@ class ConnectedEngine(Engine):
             error.num_tokens, error.capacity = stats.prompt_tokens, size
             raise error
 
-    def _open(self, path: str, body: Mapping[str, Any]) -> EventStream:
+    def _open(self, path: str, body: Mapping[str, Any]) -> ServerEvents:
         with self._stopping:
             stream = self._session.stream(path, body)
             self._stream = stream

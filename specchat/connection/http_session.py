@@ -76,9 +76,9 @@ class HttpSession:
         """Send JSON and return the JSON that comes back. Raises as `refused` returns."""
         return _decoded(self._wait(self._whole("POST", path, body, seconds)), self.address)
 
-    def stream(self, path: str, body: Any) -> "EventStream":
+    def stream(self, path: str, body: Any) -> "ServerEvents":
         """Send JSON and return the events that come back."""
-        stream = EventStream(self.address)
+        stream = ServerEvents(self.address)
         stream.work = self._submit(self._events(path, body, stream))
         return stream
 
@@ -169,7 +169,7 @@ class HttpSession:
             raise refused(response, content, self.address)
         return content
 
-    async def _events(self, path: str, body: Any, stream: "EventStream") -> None:
+    async def _events(self, path: str, body: Any, stream: "ServerEvents") -> None:
         """Put the data of each event into a stream, and at last an error or None."""
         import httpx2
 
@@ -221,7 +221,7 @@ class PendingText:
         self._work.cancel()
 
 
-class EventStream:
+class ServerEvents:
     """The events of one answer, as the texts of their data."""
 
     def __init__(self, address: ServerAddress) -> None:

@@ -62,7 +62,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class AnswerBatch:
     """Examples side by side, padded at the end, of shape (examples, length).
 
     `positions` are the flat positions of the tokens before those of the answers. `inputs` has the
@@ -130,7 +130,7 @@ class AnswerStore:
                     of_held_out = number % HELD_OUT == 0
                     (self.held_out if of_held_out else self.training).append(example)
 
-    def batches(self, size: int, seed: int) -> Iterator[Batch]:
+    def batches(self, size: int, seed: int) -> Iterator[AnswerBatch]:
         """Yield batches of about `size` tokens endlessly; none if there are no answers.
 
         Answers of new files join when all have been yielded.
@@ -216,7 +216,7 @@ def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
         yield group
 
 
-def collate(examples: Sequence[Example]) -> Batch:
+def collate(examples: Sequence[Example]) -> AnswerBatch:
     """Return examples as a batch."""
     length = _padded(max(len(each.tokens) for each in examples))
     tokens = np.zeros((len(examples), length), np.int32)
@@ -228,7 +228,7 @@ def collate(examples: Sequence[Example]) -> Batch:
         if inputs is not None:
             inputs[row, : len(each.tokens)] = loaded[row]
         positions.append(np.arange(each.prompt - 1, len(each.tokens) - 1) + row * length)
-    return Batch(
+    return AnswerBatch(
         tokens,
         np.concatenate(positions).astype(np.int32),
         np.concatenate([each.likeliest for each in examples]),

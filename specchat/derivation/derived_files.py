@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specchat.catalogue.local_models import derived_folder
-from specchat.derivation.gain import Costs, Guess, Prediction, cheapest, guesses_of, predict
+from specchat.derivation.gain import Costs, Guess, PredictedGain, cheapest, guesses_of, predict
 from specchat.derivation.head_guesses import head_guesses
 from specchat.derivation.sampled_texts import Text
 from specchat.drafter_registry import pass_origin
@@ -43,8 +43,8 @@ class MeasuredDraft:
     """
 
     path: Path
-    here: Prediction
-    where_cheap: Prediction
+    here: PredictedGain
+    where_cheap: PredictedGain
 
     @property
     def is_worth_keeping(self) -> bool:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from specchat.derivation.answer_store import Batch, Example, collate
+from specchat.derivation.answer_store import AnswerBatch, Example, collate
 from specchat.derivation.draft_network import Shape
 from specchat.derivation.head_network import HeadShape
 from specchat.errors import SpecchatError
@@ -67,7 +67,7 @@ class Distillation(ABC):
         """Set the number of threads for training."""
         torch.set_num_threads(threads)
 
-    def step(self, batches: Sequence[Batch], share: float) -> float:
+    def step(self, batches: Sequence[AnswerBatch], share: float) -> float:
         """Train on some batches; `share` of the time has passed. Return the mean loss."""
         total = sum(len(batch.positions) for batch in batches)
         sharpness = max(0.0, (share - 1.0 + SHARPENED_SHARE) / SHARPENED_SHARE)
@@ -166,11 +166,11 @@ class Distillation(ABC):
         return is_whole and state["shape"] == self._sizes
 
     @abstractmethod
-    def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
+    def _loss(self, batch: AnswerBatch, share: float, sharpness: float) -> Tensor:
         """Return the mean loss; sharpness, from 0 to 1, adds what acceptance counts."""
 
     @abstractmethod
-    def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _agreement(self, batch: AnswerBatch) -> tuple[Tensor, Tensor]:
         """Return what `agreements` does for a batch."""
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from specchat.derivation.answer_store import Batch
+from specchat.derivation.answer_store import AnswerBatch
 from specchat.derivation.distillation import HARD_SHARE, OVERLAP_SHARE, TEMPERATURE, Distillation
 from specchat.derivation.draft_network import Network, Shape
 
@@ -40,7 +40,7 @@ class DraftDistillation(Distillation):
             initial = self.network.token_embd.weight[: len(kept), :width]
             initial.copy_(kept / kept.std() * EMBEDDING_DEVIATION)
 
-    def _rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def _rows(self, batch: AnswerBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return the hidden states of the answers, and the target's likeliest tokens there."""
         tokens = torch.from_numpy(batch.tokens).long().to(self._device)
         positions = torch.arange(tokens.shape[1], device=self._device)[None].expand_as(tokens)
@@ -51,7 +51,7 @@ class DraftDistillation(Distillation):
         logs = torch.from_numpy(batch.logs).to(self._device)
         return hidden[rows].bfloat16(), likeliest, logs
 
-    def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _agreement(self, batch: AnswerBatch) -> tuple[Tensor, Tensor]:
         hidden, likeliest, logs = self._rows(batch)
         embedding = self.network.token_embd.weight.to(hidden.dtype)
         logits = functional.linear(hidden, embedding).float()
@@ -59,7 +59,7 @@ class DraftDistillation(Distillation):
         overlap = torch.minimum((logs / TEMPERATURE).softmax(-1), offered).sum(-1)
         return logits.argmax(-1) == likeliest[:, 0], overlap[None]
 
-    def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
+    def _loss(self, batch: AnswerBatch, share: float, sharpness: float) -> Tensor:
         """Return the cross entropy with the target; sharpness adds the overlap."""
         del share
         hidden, likeliest, logs = self._rows(batch)

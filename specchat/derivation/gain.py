@@ -23,7 +23,7 @@ from specchat.derivation.simulated_pair import (
     RIGHT,
     SURE,
     WRONG,
-    Machine,
+    SimulatedMachine,
     knowledge_of,
     verify_greedily,
     verify_sampled,
@@ -71,7 +71,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictedGain:
     """The predicted effect of a draft.
 
     `greedy` is the share of first drafted tokens accepted at temperature 0, `sampled` above it;
@@ -144,7 +144,7 @@ def drafting_rate(costs: Costs, accepted: Numbers) -> float:
 
 def predict(
     costs: Costs, wanted: Sequence[Guess], offered: Sequence[Sequence[Guess]]
-) -> Prediction:
+) -> PredictedGain:
     """Return the predicted effect of a draft at these costs, by simulating pacing on a text.
 
     `offered` are the guesses for the first token of a draft, for the second, and so on: the last
@@ -160,7 +160,7 @@ def predict(
         "offered": offered,
     }
     is_right = [p.best == q.best for p, q in zip(wanted, offered[0], strict=True)]
-    return Prediction(
+    return PredictedGain(
         greedy=sum(is_right) / len(wanted),
         sampled=sum(acceptance(wanted, offered[0])) / len(wanted),
         pass_share=costs.draft[1] / costs.target[1],
@@ -171,7 +171,7 @@ def predict(
 
 
 @dataclass
-class _Text(Machine):
+class _Text(SimulatedMachine):
     """A simulated pair on a text, which starts over at its end."""
 
     wanted: Sequence[Guess] = ()
@@ -226,7 +226,7 @@ class _SampledText(_Text):
 class _SimulatedPacer(LearningPacer):
     """Real pacing on a simulated machine's clock."""
 
-    def __init__(self, machine: Machine, *, is_greedy: bool) -> None:
+    def __init__(self, machine: SimulatedMachine, *, is_greedy: bool) -> None:
         self._machine = machine
         super().__init__(knowledge_of(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
 
@@ -235,7 +235,7 @@ class _SimulatedPacer(LearningPacer):
         return self._machine.clock()
 
 
-def _simulated_rate(machine: Machine, *, is_greedy: bool) -> float:
+def _simulated_rate(machine: SimulatedMachine, *, is_greedy: bool) -> float:
     """Return the tokens per second of a simulated answer."""
     pacer = _SimulatedPacer(machine, is_greedy=is_greedy)
     return machine.decode(pacer, NUM_SIMULATED, LONGEST_SIMULATED)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from specchat.derivation.answer_store import Batch, Example
+from specchat.derivation.answer_store import AnswerBatch, Example
 from specchat.derivation.distillation import TEMPERATURE, Distillation
 from specchat.derivation.head_network import HeadNetwork, HeadShape
 
@@ -72,7 +72,7 @@ class HeadDistillation(Distillation):
         self._indices = torch.full((len(self._embedding),), -1, device=self._device)
         self._indices[tokens] = torch.arange(len(tokens), device=self._device)
 
-    def _runs(self, batch: Batch, count: int) -> list[Tensor]:
+    def _runs(self, batch: AnswerBatch, count: int) -> list[Tensor]:
         """Return flat rows, those of later runs as `HeadNetwork.runs` does."""
         tokens = torch.from_numpy(batch.tokens).long().to(self._device)
         read = torch.tensor(batch.inputs).to(self._device, torch.bfloat16)
@@ -80,7 +80,9 @@ class HeadDistillation(Distillation):
             runs = list(self.network.runs(self._embedding[tokens], read, count))
         return [rows.flatten(0, 1).bfloat16() for rows in runs]
 
-    def _wanted(self, batch: Batch, run: int, share: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    def _wanted(
+        self, batch: AnswerBatch, run: int, share: float = 1.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows that predict an answer's tokens, and what the target finds likeliest.
 
         A row predicts what follows the token after it, so it precedes the batch's position by one.
@@ -94,7 +96,7 @@ class HeadDistillation(Distillation):
         logs = torch.from_numpy(batch.logs[chosen])
         return rows.to(self._device), likeliest.to(self._device), logs.to(self._device)
 
-    def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _agreement(self, batch: AnswerBatch) -> tuple[Tensor, Tensor]:
         count, best, overlaps = len(batch.positions), list[Tensor](), list[Tensor]()
         for run, hidden in enumerate(self._runs(batch, NUM_RUNS)):
             rows, likeliest, logs = self._wanted(batch, run)
@@ -107,7 +109,7 @@ class HeadDistillation(Distillation):
             overlaps.append(functional.pad(both, (count - len(rows), 0)))
         return best[0], torch.stack(overlaps)
 
-    def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
+    def _loss(self, batch: AnswerBatch, share: float, sharpness: float) -> Tensor:
         is_early = share < FIRST_RUN_SHARE and not self._begins_with_all
         count = 1 if is_early else NUM_RUNS
         total: Any = 0.0

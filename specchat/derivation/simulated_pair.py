@@ -29,7 +29,7 @@ def unsure(_: int) -> float:
 
 
 @dataclass
-class Machine:
+class SimulatedMachine:
     """A pair on a machine as pacing sees it: what passes cost, and what is accepted.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
@@ -147,7 +147,7 @@ def verify_sampled(
     return verdict.num_accepted
 
 
-def knowledge_of(machine: Machine) -> Knowledge:
+def knowledge_of(machine: SimulatedMachine) -> Knowledge:
     """Return what measuring would find on a machine, whose passes it then pads."""
     knowledge = Knowledge(reads_accepted=machine.reads_accepted, measured={TARGET, ORIGIN})
     knowledge.target.longest_padded = LONGEST_KNOWN

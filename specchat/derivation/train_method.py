@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
-from specchat.derivation.answer_store import AnswerStore, Batch
+from specchat.derivation.answer_store import AnswerBatch, AnswerStore
 from specchat.derivation.derived_files import (
     NEW,
     MeasuredDraft,
@@ -217,7 +217,7 @@ class TrainDerivation:
 
     def _batches(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, until: float
-    ) -> Iterator[Batch]:
+    ) -> Iterator[AnswerBatch]:
         """Wait for the first answers, then yield batches until stopped.
 
         The wait ends at `until` or when the store is full. Raises SpecchatError without an answer.

@@ -10,7 +10,7 @@ from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import as_devices
 from specchat.wording import size_text
-from specchat.workers.health import Transfer, measure_transfer
+from specchat.workers.health import NetworkTransfer, measure_transfer
 from specchat.workers.worker_probe import WorkerReport, probe_worker
 
 NAME = "worker"
@@ -34,18 +34,18 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
         report = probe_worker(address, NUM_ROUND_TRIPS, patience=0.0)
     except WorkerUnavailable as error:
         return Finding(NAME, "problem", str(error))
-    moved = Transfer()
+    moved = NetworkTransfer()
     if report.has_health:
         try:
             moved = measure_transfer(address, TRANSFER_BYTES, TRANSFER_SECONDS)
         except OSError:
-            moved = Transfer()
+            moved = NetworkTransfer()
     devices = ", ".join(
         f"{device.label} ({size_text(device.free)} of {size_text(device.total)} free)"
         for device in as_devices(report)
     )
     latency = f"a request takes {MILLISECONDS * report.round_trip:.2g} ms"
-    moved = moved if moved.num_bytes >= LEAST_BYTES else Transfer()
+    moved = moved if moved.num_bytes >= LEAST_BYTES else NetworkTransfer()
     rate = f", {size_text(moved.per_second)}/s" if moved.num_bytes else ""
     warnings = list(_warnings(report, moved, build, version))
     detail = "; ".join(filter(None, (devices, f"{latency}{rate}", *warnings)))
@@ -53,7 +53,7 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
 
 
 def _warnings(
-    report: WorkerReport, moved: Transfer, build: ChildResult[BuildReport], version: str
+    report: WorkerReport, moved: NetworkTransfer, build: ChildResult[BuildReport], version: str
 ) -> Iterator[str]:
     """Yield what is worth knowing of a worker that can be used."""
     health = report.health

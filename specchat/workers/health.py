@@ -51,7 +51,7 @@ class HealthReport:
 
 
 @dataclass(slots=True)
-class Transfer:
+class NetworkTransfer:
     """The bytes that came in some seconds."""
 
     num_bytes: int = 0
@@ -86,9 +86,9 @@ def _report(address: WorkerAddress, path: str, seconds: float) -> HealthReport:
     return found
 
 
-def measure_transfer(address: WorkerAddress, num_bytes: int, seconds: float) -> Transfer:
+def measure_transfer(address: WorkerAddress, num_bytes: int, seconds: float) -> NetworkTransfer:
     """Return how fast bytes come from a worker, for at most some seconds. Raises OSError."""
-    moved = Transfer()
+    moved = NetworkTransfer()
     with socket.create_connection((address.host, address.health_port), seconds) as peer:
         peer.sendall(_request(BYTES))
         began = monotonic()

@@ -27,7 +27,7 @@ from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
 from specchat.derivation import answer_store, draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
-from specchat.derivation.answer_store import AnswerStore, Batch
+from specchat.derivation.answer_store import AnswerBatch, AnswerStore
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
 from specchat.derivation.train_method import (
     TrainDerivation,
@@ -122,7 +122,7 @@ def derivation_of(
 
 def batches_of(
     derivation: TrainDerivation, sampling: AnswerSampling | None = None, seconds: float = 60.0
-) -> Iterator[Batch]:
+) -> Iterator[AnswerBatch]:
     """Return what an untrained network is trained on; time is short after some seconds."""
     trainee: Any = SimpleNamespace(training=SimpleNamespace(steps=0), begin=lambda _: None)
     store, none = AnswerStore(derivation.work), SimpleNamespace(why_full="", check=int, stop=int)
@@ -482,7 +482,7 @@ def test_heads_are_for_targets_of_usual_sizes(demo: Path, tiny: WriteModel) -> N
         assert 0 < first < second < third < num_layers
 
 
-def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cycle[Batch]:
+def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cycle[AnswerBatch]:
     """Return texts in which each token is followed by the next number.
 
     With an embedding, layers read that of the token three times.
@@ -494,5 +494,5 @@ def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cyc
     logs[:, 0] = -0.01
     places = np.arange(60 * 16).reshape(60, 16)[:, :-1].reshape(-1)
     inputs = None if embedding is None else np.tile(embedding[tokens], 3).astype(np.float16)
-    one = Batch(tokens.astype(np.int32), places.astype(np.int32), likeliest, logs, inputs)
+    one = AnswerBatch(tokens.astype(np.int32), places.astype(np.int32), likeliest, logs, inputs)
     return itertools.cycle([one])

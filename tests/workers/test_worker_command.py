@@ -26,8 +26,8 @@ from specchat.options.worker_address import WorkerAddress
 from specchat.workers import health_server, worker_probe
 from specchat.workers.health import (
     HealthReport,
+    NetworkTransfer,
     OfferedDevice,
-    Transfer,
     ask_for_id,
     ask_for_report,
     measure_transfer,
@@ -213,7 +213,7 @@ def test_the_doctor_shows_one_harmless_line(monkeypatch: pytest.MonkeyPatch) -> 
         clients=("\x1b[31m",),
     )  # fmt: skip
     monkeypatch.setattr(worker_probe, "ask_for_report", lambda *_: hostile)
-    monkeypatch.setattr(worker_checks, "measure_transfer", lambda *_: Transfer(39, 1e-3))
+    monkeypatch.setattr(worker_checks, "measure_transfer", lambda *_: NetworkTransfer(39, 1e-3))
     with WorkerProcess() as worker:
         found = check_worker(worker.address, BUILD, __version__)
     assert found.state == "warning"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from specchat.catalogue.outlook import Outlook
-from specchat.chat.answer_statistics import Totals, measured_pairs
+from specchat.chat.answer_statistics import AnswerTotals, measured_pairs
 from specchat.hub.names import looks_like_name
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
@@ -65,7 +65,7 @@ class PairActions:
         session = self.pair_controller.session
         return self.setup.foresee(offer, session.held_bytes() if session else 0)
 
-    def measured(self) -> Mapping[str, Totals]:
+    def measured(self) -> Mapping[str, AnswerTotals]:
         """Return how fast the pairs of the latest answers were, by name."""
         return measured_pairs(self.conversations.store.statistics(NUM_ANSWERS))
 

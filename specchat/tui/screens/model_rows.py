@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from specchat.catalogue.outlook import Outlook
-from specchat.chat.answer_statistics import Totals
+from specchat.chat.answer_statistics import AnswerTotals
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer
@@ -31,7 +31,7 @@ class ModelRow:
     is_read: bool = False
     is_used: bool = False
     pull: PullState | None = None
-    measured: Totals | None = None
+    measured: AnswerTotals | None = None
     siblings: Sequence["ModelRow"] = field(default=())
     """The same model in other quantizations on this machine."""
 

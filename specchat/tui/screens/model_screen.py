@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.catalogue.outlook import Outlook
-from specchat.chat.answer_statistics import Totals
+from specchat.chat.answer_statistics import AnswerTotals
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root
 from specchat.hub.client import is_offline
@@ -54,7 +54,7 @@ class PairSource(Protocol):
     def outlook(self, offer: Offer) -> Outlook:
         """Return what a pair takes on this machine; may take a moment if it is installed."""
 
-    def measured(self) -> Mapping[str, Totals]:
+    def measured(self) -> Mapping[str, AnswerTotals]:
         """Return how fast pairs were here, by name."""
 
     def pull(self, offer: Offer) -> None:
@@ -99,7 +99,7 @@ class ModelScreen(Dialog[None]):
         self._in_use = in_use
         self._words = words
         self._rows: dict[str, ModelRow] = {}
-        self._measured: Mapping[str, Totals] = {}
+        self._measured: Mapping[str, AnswerTotals] = {}
         self._columns = Columns(0)
         self._filled = ""
         """The words by which the list was narrowed."""
