@@ -79,12 +79,19 @@ class Failures:
         """Store where to print."""
         self._config, self._terminal = config, terminal
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Print why a file cannot be collected."""
+        if report.failed:
+            self._print(report)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print a failure, or an error of a fixture, as the summary would in the end."""
-        if not report.failed:
-            return
+        if report.failed:
+            self._print(report)
+
+    def _print(self, report: pytest.CollectReport | pytest.TestReport) -> None:
         self._terminal.write("\n")
-        self._terminal.write_sep("_", f"{report.outcome}: {report.head_line}", red=True)
+        self._terminal.write_sep("_", f"failed: {report.head_line or report.nodeid}", red=True)
         self._terminal.write_line(report.longreprtext)
         for title, text in report.sections:
             self._terminal.write_sep("-", title)

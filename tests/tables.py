@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 Test: TypeAlias = Callable[..., None]
-Names: TypeAlias = Callable[[Any], object] | Sequence[object] | None
+Names: TypeAlias = Callable[[Any], object] | Iterable[object] | None
 ROWS = "rows_of_table"
 """The attribute that holds a test and its rows, to which another table adds its own."""
 
@@ -24,11 +24,12 @@ def table(
     are made once: for tests whose rows share them. `ids` names the rows in reports.
     """
     names = arguments.replace(" ", "").split(",") if isinstance(arguments, str) else [*arguments]
-    values = [_values(row, len(names)) for row in rows]
+    is_bare = isinstance(arguments, str) and len(names) == 1
+    values = [_values(row, is_bare=is_bare) for row in rows]
     assert values, f"no rows for {names}"
     outer = [
-        (_label(ids, index, row), dict(zip(names, row, strict=True)))
-        for index, row in enumerate(values)
+        (label, dict(zip(names, row, strict=True)))
+        for label, row in zip(_labels(values, ids), values, strict=True)
     ]
 
     def decorate(test: Test) -> Test:
@@ -56,18 +57,21 @@ def table(
     return decorate
 
 
-def _values(row: Any, count: int) -> tuple[Any, ...]:
-    """Return a row's values, one for each argument."""
+def _values(row: Any, *, is_bare: bool) -> tuple[Any, ...]:
+    """Return a row's values, one for each argument; a bare row is a value itself."""
     if isinstance(row, type(pytest.param())):
         assert not row.marks, "a row has no marks: make it a test of its own"
         return tuple(row.values)
-    return (row,) if count == 1 else tuple(row)
+    return (row,) if is_bare else tuple(row)
 
 
-def _label(ids: Names, index: int, values: tuple[Any, ...]) -> str:
-    """Return what a report calls a row."""
+def _labels(rows: list[tuple[Any, ...]], ids: Names) -> list[str]:
+    """Return what a report calls each row."""
     if callable(ids):
-        return ", ".join(str(ids(value)) for value in values)
+        return [", ".join(str(ids(value)) for value in row) for row in rows]
     if ids is not None:
-        return str(ids[index])
-    return f"{index}: " + ", ".join(repr(value)[:60] for value in values)
+        return [str(name) for name in ids]
+    return [
+        f"{index}: " + ", ".join(repr(value)[:60] for value in row)
+        for index, row in enumerate(rows)
+    ]

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tables import table
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "specchat"
 TOP_LEVEL = {
@@ -65,13 +67,13 @@ def modules_loaded_by(code: str) -> set[str]:
     return set(done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("heavy", HEAVY)
+@table("heavy", HEAVY)
 def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
     """`import specchat` is cheap; the engine is imported when it is used."""
     assert heavy not in modules_loaded_by("import specchat")
 
 
-@pytest.mark.parametrize(
+@table(
     "arguments",
     [
         ["--help"],
@@ -92,7 +94,7 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert modules_loaded_by(code).isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show", "demo"]], ids=" ".join)
+@table("words", [["list"], ["list", "--json"], ["show", "demo"]], ids=" ".join)
 def test_facts_load_nothing_that_takes_time(words: list[str]) -> None:
     """They need neither llama.cpp nor NumPy nor the hub's client, so they are there at once."""
     code = f"from specchat.cli import main\nassert main({words!r}) == 0"
@@ -128,7 +130,7 @@ def _listed(tree: ast.Module) -> set[str] | None:
     return None
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         path
@@ -183,9 +185,7 @@ def _bound(tree: ast.Module) -> set[str]:
     return bound
 
 
-@pytest.mark.parametrize(
-    "path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT))
-)
+@table("path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_module_has_a_docstring(path: Path) -> None:
     """The docstring is the first thing in a module."""
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))

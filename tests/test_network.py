@@ -17,6 +17,7 @@ from typing import Self
 import pytest
 
 from conftest import NetworkTrap
+from tables import table
 
 ROOT = Path(__file__).parents[1]
 BEYOND = "192.0.2.1"
@@ -179,7 +180,7 @@ def test_the_doctor_asks_the_hub_unless_it_must_not(
     assert any("getaddrinfo" in tried for tried in network_trap.take())
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "arguments", "host"),
     [
         ("create_connection", ((BEYOND, 80), 0.1), BEYOND),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 import specchat
 from specchat.gguf.origin import Origin
 from specchat.wording import (
@@ -19,9 +17,10 @@ from specchat.wording import (
     speedup_range,
     speedup_text,
 )
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("speedup", "text"),
     [
         (3.56, "3.6x faster"),
@@ -38,7 +37,7 @@ def test_a_speedup_is_a_factor_above_1_and_a_percentage_below(speedup: float, te
     assert speedup_text(speedup) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("low", "high", "text"),
     [
         (1.2, 1.434, "1.20x to 1.43x faster"),
@@ -55,7 +54,7 @@ def test_a_range_of_speedups_says_what_both_ends_share_once(
     assert speedup_range(low, high) == text
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-2", "0", "", "fast", "1e999"])
+@table("text", ["nan", "inf", "-inf", "-2", "0", "", "fast", "1e999"])
 def test_a_file_that_predicts_no_real_speedup_predicts_none(text: str) -> None:
     """Anyone may have written it, and it is shown and sorted by."""
     assert Origin("", "", "", "", text).speedup == 0.0
@@ -74,17 +73,13 @@ def test_speedups_are_written_in_one_place() -> None:
     assert strangers == []
 
 
-@pytest.mark.parametrize(
-    ("num_bytes", "text"), [(512, "512 bytes"), (5 * 10**9, "5.00 GB"), (123_456, "123 kB")]
-)
+@table(("num_bytes", "text"), [(512, "512 bytes"), (5 * 10**9, "5.00 GB"), (123_456, "123 kB")])
 def test_a_size_has_three_digits(num_bytes: int, text: str) -> None:
     """Sizes are in units of 1000, as on the hub."""
     assert size_text(num_bytes) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(41.7, "42 s"), (185, "3 min 5 s"), (7800, "2 h 10 min")]
-)
+@table(("seconds", "text"), [(41.7, "42 s"), (185, "3 min 5 s"), (7800, "2 h 10 min")])
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     """Less than a minute is given in seconds."""
     assert duration_text(seconds) == text

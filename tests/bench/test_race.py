@@ -14,6 +14,7 @@ from specchat.decoding.chunk import Chunk, TreeToken
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, StepTimes
 from specchat.errors import Cancelled, SpecchatError
+from tables import table
 
 
 def test_both_answers_are_decoded_from_an_empty_memory() -> None:
@@ -69,7 +70,7 @@ def test_a_record_is_read_back() -> None:
     assert record["speculative"]["steps"][0]["rejected"] == [" no"]
 
 
-@pytest.mark.parametrize("record", [{}, {"prompt": 3}, {"plain": {"steps": []}}])
+@table("record", [{}, {"prompt": 3}, {"plain": {"steps": []}}])
 def test_a_malformed_record_is_no_race(record: dict[str, object]) -> None:
     """A store may hold anything."""
     assert Race.of_record(record) is None
@@ -123,8 +124,8 @@ def test_a_lane_is_drawn_as_it_was_at_a_moment() -> None:
     assert lane_figures(lane.until(1.5), lane) == "2.0 tokens/s · 3 tokens done in 1.5 s"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 2.5, 3.0, 9.0])
-@pytest.mark.parametrize("size", [(20, 9), (61, 12), (100, 30)])
+@table("seconds", [0.0, 0.5, 1.0, 2.5, 3.0, 9.0])
+@table("size", [(20, 9), (61, 12), (100, 30)])
 def test_a_frame_fills_its_size(size: tuple[int, int], seconds: float) -> None:
     """No line is wider, and the number of lines is always the same."""
     lines = frame(race_of(), seconds, *size)

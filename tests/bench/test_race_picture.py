@@ -23,6 +23,7 @@ from specchat.bench.race_picture import (
 )
 from specchat.bench.race_record import Race
 from specchat.decoding.chunk import Chunk
+from tables import table
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text><script>alert(1)</script>&\x1b]0;x\x07\u202e\u200f\ufffe\0]]>"
@@ -80,8 +81,8 @@ def shown(element: ET.Element) -> list[str]:
     return [*found, *(text for child in element for text in shown(child))]
 
 
-@pytest.mark.parametrize("race", [race_of(), long_race()], ids=["short", "long"])
-@pytest.mark.parametrize("seconds", [0.15, 0.75, 1.05, 1.76, 2.55, 3.3])
+@table("race", [race_of(), long_race()], ids=["short", "long"])
+@table("seconds", [0.15, 0.75, 1.05, 1.76, 2.55, 3.3])
 def test_the_loop_shows_every_moment_as_it_was(race: Race, seconds: float) -> None:
     """At its own time the animation shows what a picture of that moment shows."""
     moving = parsed(animate(race))
@@ -162,7 +163,7 @@ def test_a_recording_holds_no_escape_sequences_of_the_model() -> None:
     assert "\x07" not in out
 
 
-@pytest.mark.parametrize("ending", EXPORTS)
+@table("ending", EXPORTS)
 def test_every_export_is_small_and_never_empty(ending: str) -> None:
     """A race of 256 tokens stays below a limit that a README can hold."""
     steps = [

@@ -11,6 +11,7 @@ import pytest
 from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
 from specchat.planning.device import Device, Machine, find_machine, gpus_of, gpus_path, keep_gpus
+from tables import table
 
 GB, GIB = 10**9, 2**30
 
@@ -26,7 +27,7 @@ def machine(gigabytes: float, *gpus: Device) -> Machine:
     return Machine(int(gigabytes * GB), gpus)
 
 
-@pytest.mark.parametrize(
+@table(
     ("invented", "name"),
     [
         (machine(5), "qwen3-1.7b"),
@@ -64,7 +65,7 @@ def test_each_machine_is_offered_the_largest_pair_that_runs_well(
     assert (found and found.name) == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("invented", "fit"),
     [
         (machine(16), "fits in memory"),

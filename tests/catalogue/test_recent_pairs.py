@@ -9,6 +9,7 @@ import pytest
 from specchat.catalogue import recent_pairs as recent
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.catalogue.recent_pairs import recent_pairs, recent_pairs_path, remember_pair
+from tables import table
 
 pytestmark = pytest.mark.usefixtures("_state")
 
@@ -52,7 +53,7 @@ def test_a_damaged_file_is_no_hindrance(content: str) -> None:
     assert [each.name for each in recent_pairs()] == ["one"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "title", "quantisation"),
     [
         ("org/repo/Qwen3-8B-Q4_K_M.gguf", "Qwen3-8B", "Q4_K_M"),

@@ -16,6 +16,7 @@ from specchat.errors import ModelNotFound
 from specchat.hub.listing import ListedFile
 from specchat.hub.names import HubName, parse_name
 from specchat.planning.device import Device, Machine
+from tables import table
 
 GB = 10**9
 SIZES = {
@@ -36,7 +37,7 @@ def machine(free: float, gpu: float = 0.0) -> Machine:
     return Machine(int(free * GB), (device,) if gpu else ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("free", "gpu", "expected"),
     [
         (16, 0, "Q4_K_M"),  # a CPU takes as long as it reads
@@ -130,7 +131,7 @@ def test_a_folder_of_a_page_limits_the_choice() -> None:
     assert [each.quantisation for each in models_of(name, listed)] == ["Q8_0"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "file"),
     [
         ("Q4_K_M", "M-Q4_K_M.gguf"),
@@ -148,7 +149,7 @@ def test_a_quantization_names_a_model(wanted: str, file: str) -> None:
     assert named(HubName("org/M-GGUF", quantisation=wanted), models).reference.file == file
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "words"),
     [
         ("Q6_K", "org/M-GGUF:Q6_K is not in the repository, which has Q2_K, IQ4_XS, Q4_0"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-import pytest
 from markdown_it import MarkdownIt
 
 from specchat.chat.conversation import Attachment, ChatSchema
 from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Piece, ToolCall
+from tables import table
 
 ANSWER = """# Heading
 
@@ -171,7 +171,7 @@ def test_an_open_fence_ends_with_its_answer() -> None:
     assert page.endswith("```\nclosed\n```\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "end"),
     [
         ("<!-- todo", "-->"),

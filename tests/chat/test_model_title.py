@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from specchat.chat.model_title import title_from
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "title"),
     [
         ("A Fox and a Lazy Dog", "A Fox and a Lazy Dog"),
@@ -24,7 +23,7 @@ def test_a_title_is_taken_without_its_marks(text: str, title: str) -> None:
     assert title_from(text) == title
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "   ", "...", "**", "1234", "word " * 10, "x" * 61, "Two\nlines", "a\tb",

@@ -11,6 +11,7 @@ from specchat.chat import stored_steps
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps, steps_column, steps_of
 from specchat.decoding.chunk import Chunk, TreeToken
+from tables import table
 
 STEPS = (
     Chunk(
@@ -77,7 +78,7 @@ def test_steps_stored_before_there_were_trees_are_read() -> None:
     assert found == Chunk("Hi", (5,), ("draft",), ("Hi",), (5, 6), ("no",), "stop")
 
 
-@pytest.mark.parametrize(
+@table(
     "tree",
     [
         '["a", 0, 0]',
@@ -140,7 +141,7 @@ def test_too_many_steps_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps_column(STEPS) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "record",
     [
         b"",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from specchat.chat.newest_turns import TURNS_AT_ONCE, newest_turns
 from specchat.formats.chat_message import ChatMessage
 from specchat.safe_text import harmless
+from tables import table
 
 
 def conversation(num_turns: int) -> list[ChatMessage]:
@@ -30,8 +29,8 @@ def test_nothing_is_left_out_while_there_is_room() -> None:
     assert newest_turns(conversation(3), count, 60) == conversation(3)
 
 
-@pytest.mark.parametrize("num_turns", [6, 20, 101])
-@pytest.mark.parametrize("limit", [50, 120, 400])
+@table("num_turns", [6, 20, 101])
+@table("limit", [50, 120, 400])
 def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> None:
     """Whole turns are left out, several at once, and the rest fits."""
     turns = conversation(num_turns)
@@ -85,8 +84,8 @@ def test_a_question_that_does_not_fit_stays_alone() -> None:
     assert len(newest_turns(turns, count, 5)) == 2
 
 
-@pytest.mark.parametrize("limit", [50, 120, 400])
-@pytest.mark.parametrize("place", [1, 2, 7, 20])
+@table("limit", [50, 120, 400])
+@table("place", [1, 2, 7, 20])
 def test_pinned_turns_stay_with_their_answers(limit: int, place: int) -> None:
     """In their order, before the newest turns; the others drop out as without them."""
     turns = conversation(40)

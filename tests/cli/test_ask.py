@@ -34,6 +34,7 @@ from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.safe_text import harmless
 from specchat.sharing.engine_process import start_process
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -224,7 +225,7 @@ def test_bad_input_is_one_clear_line(
     assert shown.out == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "part"),
     [
         (["nonsense"], "'nonsense' (choose from "),
@@ -312,7 +313,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.3, 0.5])
+@table("delay", [0.0, 0.05, 0.15, 0.3, 0.5])
 def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
     """While starting, loading or answering there is no traceback, and the exit code is 130."""
     words = ["ask", "hi", "--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000"]
@@ -438,9 +439,7 @@ def test_control_characters_are_harmless() -> None:
     assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
 
 
-@pytest.mark.parametrize(
-    ("flag", "value"), [("--seed", "-1"), ("--seed", "random"), ("--temperature", "-1")]
-)
+@table(("flag", "value"), [("--seed", "-1"), ("--seed", "random"), ("--temperature", "-1")])
 def test_check_names_a_wrong_option_as_it_is_typed(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from specchat.bench.tasks import TASKS
 from specchat.cli import main, model_arguments
 from specchat.cli.arguments import BENCH_TASKS
 from specchat.decoding.chunk import Chunk
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 
@@ -180,7 +181,7 @@ def test_the_command_line_names_every_task() -> None:
     assert [task.name for task in TASKS] == BENCH_TASKS
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "part"),
     [
         (["--rounds", "0"], "--rounds must be"),

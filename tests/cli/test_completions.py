@@ -15,6 +15,7 @@ from local_folders import GGUF, put, put_in_hub
 from pseudo_terminal import ROOT
 from specchat.cli import main
 from specchat.cli.arguments import parse
+from tables import table
 
 CASES = [
     ("specchat be", {"bench"}),
@@ -138,7 +139,7 @@ def test_zsh_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "command not found" not in shown
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@table("shell", ["bash", "zsh", "fish"])
 def test_every_flag_is_there(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A new flag of any command is completed without a change here."""
     main(["completions", shell])

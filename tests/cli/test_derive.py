@@ -32,6 +32,7 @@ from specchat.settings.sources import read_settings
 from specchat.sharing.engine_process import start_process
 from specchat.sharing.process_engine import try_out
 from specchat.system.private_files import make_private
+from tables import table
 
 QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512", "--exact", "off")
 SHORT = ("--max-tokens", "4", *QUICK[2:])
@@ -227,7 +228,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("architecture", REFUSED)
+@table("architecture", REFUSED)
 def test_some_targets_are_refused_with_one_line(
     architecture: str, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:

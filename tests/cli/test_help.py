@@ -9,6 +9,7 @@ import pytest
 
 from specchat.cli import main
 from specchat.docs import read, topics
+from tables import table
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
@@ -21,7 +22,7 @@ def test_it_lists_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
         assert re.search(rf"^  {name} +{re.escape(title)}$", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("topic", topics())
+@table("topic", topics())
 def test_a_pipe_gets_the_page_as_it_is(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Markdown is plain text; the comments that mark what tests check are left out."""
     assert main(["help", topic]) == 0

@@ -10,6 +10,7 @@ import pytest
 from specchat.chat.store import Store, default_path
 from specchat.cli import main
 from specchat.decoding.chunk import ToolCall
+from tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +174,7 @@ def test_usage_errors_name_the_value(capsys: pytest.CaptureFixture[str]) -> None
     assert "no conversation 999" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [2**63, 10**19, -(2**63) - 1])
+@table("number", [2**63, 10**19, -(2**63) - 1])
 def test_no_conversation_has_a_number_that_cannot_be_kept(
     capsys: pytest.CaptureFixture[str], number: int
 ) -> None:

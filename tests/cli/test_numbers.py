@@ -13,6 +13,7 @@ from specchat.errors import InvalidOption
 from specchat.options import declarations
 from specchat.options.option import Option
 from specchat.options.option_fields import Options
+from tables import table
 
 HUGE = 10**30
 DECLARED = [
@@ -71,8 +72,8 @@ def test_a_huge_number_is_an_error_in_one_line(
     assert "internal" not in error
 
 
-@pytest.mark.parametrize("option", DECLARED, ids=lambda option: option.name)
-@pytest.mark.parametrize("value", [HUGE, -HUGE, str(HUGE), 2**63, f"{2**63}"], ids=str)
+@table("option", DECLARED, ids=lambda option: option.name)
+@table("value", [HUGE, -HUGE, str(HUGE), 2**63, f"{2**63}"], ids=str)
 def test_a_huge_value_of_an_option_is_refused(option: Option, value: int | str) -> None:
     """In a file, in the environment and in Python too, and by a rule that it breaks."""
     with pytest.raises(InvalidOption, match=option.key) as raised:
@@ -82,7 +83,7 @@ def test_a_huge_value_of_an_option_is_refused(option: Option, value: int | str) 
     assert ("below 2^63" in str(raised.value)) is not has_limit
 
 
-@pytest.mark.parametrize("text", ["-1e39", "-1E+39", "-200", "-.5e9", "-1234567.", "-inf"])
+@table("text", ["-1e39", "-1E+39", "-200", "-.5e9", "-1234567.", "-inf"])
 def test_a_negative_number_is_a_value(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It needs no = before it, however it is written."""
     assert main(["ask", "hi", "--presence-penalty", text]) == 2

@@ -27,6 +27,7 @@ from specchat.hub.transfer import DownloadProgress
 from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.planning.device import Device, Machine, find_machine
 from specchat.settings.sources import settings_path
+from tables import table
 
 OWN = """
 [pair.one]
@@ -304,7 +305,7 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     assert "no pair fits this machine (1.00 MB of memory free)" in message
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "code", "message"),
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),

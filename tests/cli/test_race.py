@@ -11,6 +11,7 @@ from bench.race_script import race_of
 from pseudo_terminal import on_terminal
 from specchat.bench.race_record import Race
 from specchat.cli import main
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 DEMO = ["race", "What is a draft model?", "--pair", "demo", "--threads", "1", "--ctx", "512"]
@@ -49,7 +50,7 @@ def test_without_a_terminal_the_result_is_one_line(
     assert capsys.readouterr() == (race_of().summary() + "\n", "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "part"),
     [
         (["--drafter", "none"], "no race, because speculation is switched off"),

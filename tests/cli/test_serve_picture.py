@@ -6,8 +6,6 @@ from dataclasses import replace
 from time import time
 from typing import Any
 
-import pytest
-
 from specchat.cli.serve_picture import (
     Line,
     Style,
@@ -21,6 +19,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
 from specchat.server.activity import Activity, Totals
 from specchat.server.service import Progress
+from tables import table
 
 SECRET = "a text of someone's"
 
@@ -72,7 +71,7 @@ def test_a_row_has_the_figures_of_a_request() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", range(40, 121))
+@table("width", range(40, 121))
 def test_rows_fit_into_every_width(width: int) -> None:
     """Columns go one after the other; those for who asks, how much and how fast stay."""
     columns = columns_for(max(width, 50))

@@ -4,9 +4,10 @@ import pytest
 
 from pseudo_terminal import on_terminal
 from specchat.cli import main
+from tables import table
 
 
-@pytest.mark.parametrize("kind", ["dumb", "unknown", ""])
+@table("kind", ["dumb", "unknown", ""])
 def test_a_terminal_that_draws_no_screen_is_refused(kind: str) -> None:
     """In one line, which names what is wrong and what to do; no escape sequence is sent."""
     shown = on_terminal([], TERM=kind)

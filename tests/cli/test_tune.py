@@ -19,6 +19,7 @@ from specchat.bench.results import Results
 from specchat.catalogue import tuned_settings as tuned
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
 from specchat.cli import bench, main, tune
+from tables import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def test_none_means_no_draft_model(folder: Path, run: Command) -> None:
     assert [each["drafter"] for each in others] == ["auto", "model", "suffix", "auto", "suffix"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("drafter", "draft", "may_add_draft", "kept"),
     [
         ("auto", None, False, "suffix"),

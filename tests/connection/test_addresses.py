@@ -6,6 +6,7 @@ import pytest
 
 from specchat.connection.address import ServerAddress, parse_address
 from specchat.errors import InvalidOption
+from tables import table
 
 BASES = {
     "localhost": "http://localhost:8642",
@@ -30,13 +31,13 @@ BASES = {
 }
 
 
-@pytest.mark.parametrize("written", BASES)
+@table("written", BASES)
 def test_all_forms_of_an_address_lead_to_the_same_endpoints(written: str) -> None:
     """People copy addresses from documentation of all kinds."""
     assert parse_address(written).base == BASES[written]
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "reason"),
     [
         ("ftp://gpu", "begins with http:// or https://"),
@@ -58,7 +59,7 @@ def test_what_is_no_address_is_refused_in_one_line(written: str, reason: str) ->
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "is_here"),
     [
         ("localhost:1", True),

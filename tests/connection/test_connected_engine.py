@@ -30,6 +30,7 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Kind, Structure
+from tables import table
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]
 CHAT = "/v1/chat/completions"
@@ -59,7 +60,7 @@ RECORDED: dict[str, tuple[Any, ...]] = {
 """What each recording says: program, context, tokens, drafted, accepted, steps, histogram."""
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@table("name", RECORDED)
 def test_figures_are_those_that_the_server_reports(name: str) -> None:
     """Text and figures of each recorded server are shown as it reports them."""
     program, context, tokens, drafted, accepted, steps, histogram = RECORDED[name]
@@ -346,7 +347,7 @@ def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
         assert monotonic() - began < 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "source", "answer", "is_valid"),
     [
         ("json_schema", '{"type": "integer"}', "7", True),

@@ -23,6 +23,7 @@ from specchat.connection.connected_engine import ConnectedEngine
 from specchat.decoding.chunk import Chunk
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
+from tables import table
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "hi"}]
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
@@ -134,7 +135,7 @@ def test_a_wrong_key(name: str) -> None:
         assert "authorization" not in server.asked(MODELS)[0].headers
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         text_answer(PAGE, kind="text/html"),
@@ -208,7 +209,7 @@ def test_a_model_that_is_gone() -> None:
     assert "--served-model" in str(error)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "case", "tokens", "capacity"),
     [
         ("vllm", "too_long", 40961, 32768),
@@ -233,7 +234,7 @@ def test_a_request_that_is_refused() -> None:
     assert "does not support thinking" in str(error)
 
 
-@pytest.mark.parametrize("body", [{"error": "text"}, {"detail": [{"loc": ["a"]}]}, "text", None])
+@table("body", [{"error": "text"}, {"detail": [{"loc": ["a"]}]}, "text", None])
 def test_errors_of_any_shape_are_one_line(body: object) -> None:
     """Of some servers nothing but the status is known."""
     _, error = failure(json_answer(body, 500))
@@ -318,7 +319,7 @@ def test_a_variable_that_names_no_certificates_is_named(monkeypatch: pytest.Monk
         ConnectedEngine(parse_address("https://127.0.0.1:9"))
 
 
-@pytest.mark.parametrize(
+@table(
     "event",
     [
         b'event: error\ndata: {"code": 500, "message": "out of memory"}\n\n',

@@ -24,6 +24,7 @@ from connection.scripted_server import (
     write_certificate,
 )
 from server.raw_http import connect, exchange
+from tables import table
 
 CHAT = "/v1/chat/completions"
 RECORDED = """\
@@ -213,7 +214,7 @@ def test_listens_on_a_unix_socket(tmp_path: Path) -> None:
             assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+@table("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
 def test_recordings_are_sound(path: Path) -> None:
     """Each recording says what it is after, and what should be JSON is."""
     recording = read_recording(path.stem)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.connection.stream_reader import Repetition, StreamReader, ThinkTags
 from specchat.decoding.chunk import Chunk
+from tables import table
 
 
 def read_all(*deltas: dict[str, Any], **changes: Any) -> list[Chunk]:
@@ -39,7 +39,7 @@ TAGGED = {
 }
 
 
-@pytest.mark.parametrize("text", TAGGED)
+@table("text", TAGGED)
 def test_tags_are_found_wherever_the_stream_breaks(text: str) -> None:
     """In every pair of cuts of the text."""
     for first in range(len(text) + 1):
@@ -57,7 +57,7 @@ def test_no_text_is_lost(text: str, size: int) -> None:
         assert split(parts) == ("", text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("parts", "shown"),
     [
         (["One, two", ", three"], ", three"),
@@ -115,7 +115,7 @@ def test_an_unfinished_call_is_none() -> None:
     assert read_all(call(0, "f", '{"a": ', "x")) == []
 
 
-@pytest.mark.parametrize("event", [{}, {"choices": None}, {"choices": [None]}, {"choices": {}}])
+@table("event", [{}, {"choices": None}, {"choices": [None]}, {"choices": {}}])
 def test_events_without_choices_add_nothing(event: dict[str, Any]) -> None:
     """Such as the one with the usage."""
     assert StreamReader().read(event) is None

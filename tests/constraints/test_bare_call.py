@@ -11,6 +11,7 @@ from specchat.errors import InvalidOption
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.structure import Structure
+from tables import table
 
 OPENING = '{"name": "'
 VOCABULARY = ByteVocabulary()
@@ -35,7 +36,7 @@ def follow(found: CallAtStart, text: str) -> None:
         found.push(byte)
 
 
-@pytest.mark.parametrize("before", ["", " ", "\n\n"])
+@table("before", ["", " ", "\n\n"])
 def test_an_answer_that_begins_with_a_call_is_one(before: str) -> None:
     """White space aside; it is over with the call, and its name is forced once it is sure."""
     found = constraint()
@@ -49,7 +50,7 @@ def test_an_answer_that_begins_with_a_call_is_one(before: str) -> None:
     assert found.is_over
 
 
-@pytest.mark.parametrize("text", ['So: {"name": "any"}', '{"size": {"name": "any"}}', "Hm"])
+@table("text", ['So: {"name": "any"}', '{"size": {"name": "any"}}', "Hm"])
 def test_an_answer_that_begins_otherwise_may_be_any(text: str) -> None:
     """Also if what a call begins with comes later."""
     found = constraint()

@@ -18,6 +18,7 @@ from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.structure import Structure
 from structured.toy_vocabulary import CALL, END, END_OF_THINKING, ENDS, PIECES, TOY, written
+from tables import table
 
 NUM_TOKENS = len(PIECES)
 VALUE = json.dumps({"type": "object", "properties": {"age": {"enum": [12, 123]}}})
@@ -175,7 +176,7 @@ def test_no_place_after_the_mark_is_without_its_constraint(part: int) -> None:
     assert places_of_mark == set(range(6))
 
 
-@pytest.mark.parametrize(
+@table(
     "mark",
     [[END_OF_THINKING], list(b"</think>"), [PIECES.index(b"x</"), PIECES.index(b"think>")]],
     ids=["a token", "bytes", "after other text"],
@@ -267,7 +268,7 @@ def opened() -> PhasedConstraint:
     return PhasedConstraint(phases, TOY)
 
 
-@pytest.mark.parametrize("opening", ["<think>", "\n<think>", "in parts"])
+@table("opening", ["<think>", "\n<think>", "in parts"])
 def test_reasoning_may_come_first(opening: str) -> None:
     """An answer begins with the mark of reasoning or at once."""
     constraint = opened()

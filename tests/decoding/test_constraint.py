@@ -37,6 +37,7 @@ from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.testing.toy import ToyGrammar, random_logits
+from tables import table
 
 RULES = (
     {0: 1, 1: 2, 2: 2, 4: 6},
@@ -270,7 +271,7 @@ def test_texts_do_not_depend_on_the_draft(sampling: Sampling, wrap: str, models:
             assert answers(wrap, length, models, **options) == plain
 
 
-@pytest.mark.parametrize("longest", [1, 2, 3, 5])
+@table("longest", [1, 2, 3, 5])
 def test_forced_runs_are_read_in_passes_of_the_longest_size(longest: int) -> None:
     """No pass has more tokens than that, draft included, and the text is the same."""
     rules = [{0: 1, 1: 9}, *({step % 5: step + 1} for step in range(1, 8)), {1: 9}, {0: 0, 2: 0}]
@@ -377,7 +378,7 @@ def test_an_answer_that_is_forced_takes_no_step() -> None:
     assert pair.statistics.prompt_tokens == len(PROMPT)
 
 
-@pytest.mark.parametrize("max_tokens", range(1, 9))
+@table("max_tokens", range(1, 9))
 def test_a_cut_answer_is_not_valid(max_tokens: int) -> None:
     """The token limit counts forced tokens, and may fall among them."""
     rules = [{0: 1, 1: 1}, {2: 2}, {3: 3}, {0: 4, 4: 4}, {1: 5}, {1: 6}, {2: 7}, {0: 8, 3: 8}, {}]
@@ -391,7 +392,7 @@ def test_a_cut_answer_is_not_valid(max_tokens: int) -> None:
         assert pair.statistics.is_valid is (max_tokens == 8)
 
 
-@pytest.mark.parametrize("capacity", range(3, 12))
+@table("capacity", range(3, 12))
 def test_a_full_context_ends_a_forced_run(capacity: int) -> None:
     """No more is emitted than the context holds and one token, as elsewhere."""
     rules = [{0: 1, 1: 1}, *({step % 5: step + 1} for step in range(1, 12)), {}]
@@ -423,7 +424,7 @@ def test_an_end_token_ends_where_the_grammar_may_end() -> None:
             assert texts[0][-2] == 1
 
 
-@pytest.mark.parametrize("cut", range(1, 9))
+@table("cut", range(1, 9))
 def test_an_interrupted_answer_goes_on_within_its_grammar(cut: int) -> None:
     """Where forced tokens follow, too: the text is that of one answer."""
     options: dict[str, Any] = {"sampling": WHOLE, "is_seeded": True, "draft_length": 3}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.proposal import Hint
+from tables import table
 
 
 def test_every_allowed_token_is_drafted() -> None:
@@ -21,7 +20,7 @@ def test_every_allowed_token_is_drafted() -> None:
         assert pacer.room == 0
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(8, 4), (3, 3), (0, 0)])
+@table(("limit", "expected"), [(8, 4), (3, 3), (0, 0)])
 def test_free_tokens_are_taken_while_they_may_be_accepted(limit: int, expected: int) -> None:
     """Up to the limit, and up to a chance of 2 % that all of them are accepted."""
     pacer = FixedPacer(limit)

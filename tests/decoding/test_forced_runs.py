@@ -24,6 +24,7 @@ from specchat.drafting.token_map import TokenMap
 from specchat.errors import Cancelled, EngineFailed
 from specchat.options.declarations import Sampling
 from specchat.testing.toy import ToyGrammar, ToyLanguageModel, random_logits, scripted_logits
+from tables import table
 
 PROMPT = (1, 2)
 RULES = [{1: 1, 3: 1}, {2: 2}, {0: 3, 3: 3}, {1: 3, 2: 3}]
@@ -56,7 +57,7 @@ def test_a_bias_against_a_forced_token_changes_nothing() -> None:
     assert found[0][0][1] == 2
 
 
-@pytest.mark.parametrize("seed", range(30))
+@table("seed", range(30))
 def test_validity_is_that_of_the_answer_not_of_a_rejected_draft(seed: int) -> None:
     """Which may have left the constraint at another place when the answer ended."""
     rules = [{0: 1, 1: 1, 2: 0}, {0: 0, 1: 1, 3: 0}]

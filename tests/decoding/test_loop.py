@@ -33,6 +33,7 @@ from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.pass_costs import PassCosts
 from specchat.testing.toy import LogitsAfter, random_logits, scripted_logits
+from tables import table
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
 
@@ -49,8 +50,8 @@ DRAFTS = {
 }
 
 
-@pytest.mark.parametrize("draft_length", [0, 1, 2, 3, 6, 16])
-@pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS.keys())
+@table("draft_length", [0, 1, 2, 3, 6, 16])
+@table("draft", DRAFTS.values(), ids=DRAFTS.keys())
 def test_greedy_text_is_plain_decodings(draft: list[int], draft_length: int) -> None:
     """At temperature 0 the tokens are those of plain decoding, with any draft."""
     pair = ToyPair(scripted_logits(5, SCRIPT), scripted_logits(5, draft))
@@ -112,8 +113,8 @@ def test_the_drafts_memory_is_never_evaluated_again() -> None:
     assert evaluated <= 100 + wasted
 
 
-@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("draft_length", [1, 3, 5])
+@table("models", MODELS.values(), ids=MODELS)
+@table("draft_length", [1, 3, 5])
 def test_closing_at_any_chunk_leaves_memories_consistent(
     draft_length: int, models: ToyModels
 ) -> None:
@@ -156,7 +157,7 @@ def test_cancelling_ends_with_what_is_there() -> None:
     assert chunks[-1].tokens == ()
 
 
-@pytest.mark.parametrize("draft_length", [0, 1, 4, 7])
+@table("draft_length", [0, 1, 4, 7])
 def test_the_end_of_generation_is_found_inside_the_accepted_run(draft_length: int) -> None:
     """Nothing after the end token is emitted, counted or kept in memory."""
     script = [1, 2, 3, 1, 2, 4, 3, 3, 3, 3, 3, 3]
@@ -170,7 +171,7 @@ def test_the_end_of_generation_is_found_inside_the_accepted_run(draft_length: in
     assert pair.statistics.generated_tokens == 5
 
 
-@pytest.mark.parametrize("max_tokens", range(1, 12))
+@table("max_tokens", range(1, 12))
 def test_the_token_limit_is_exact(max_tokens: int) -> None:
     """Exactly as many tokens as asked for come out, and none is drafted for nothing."""
     pair = ToyPair(scripted_logits(5, SCRIPT), scripted_logits(5, SCRIPT))
@@ -182,7 +183,7 @@ def test_the_token_limit_is_exact(max_tokens: int) -> None:
     assert pair.statistics.accepted == pair.statistics.drafted
 
 
-@pytest.mark.parametrize("capacity", range(3, 14))
+@table("capacity", range(3, 14))
 def test_a_full_context_ends_the_answer(capacity: int) -> None:
     """The memory is used to its last token and never beyond."""
     pair = ToyPair(scripted_logits(5, SCRIPT), scripted_logits(5, SCRIPT), capacity=capacity)
@@ -212,9 +213,7 @@ def test_a_second_question_reuses_the_first_ones_tokens() -> None:
     assert pair.statistics.cached_tokens == 2 + len(answer) - 1
 
 
-@pytest.mark.parametrize(
-    "options", [{"draft_length": -1}, {"max_tokens": 0}, {"tokens": []}], ids=str
-)
+@table("options", [{"draft_length": -1}, {"max_tokens": 0}, {"tokens": []}], ids=str)
 def test_values_out_of_range_are_refused(options: dict[str, int]) -> None:
     """A request that makes no sense is refused by name before anything is evaluated."""
     values = {"tokens": [1], "sampling": GREEDY, **options}
@@ -389,8 +388,8 @@ def test_sampled_text_fits_the_exact_distribution(
     assert p > 1e-5
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
-@pytest.mark.parametrize("is_seeded", [False, True])
+@table("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+@table("is_seeded", [False, True])
 def test_a_step_has_the_probabilities_of_the_tokens_it_compared(
     sampling: Sampling, *, is_seeded: bool
 ) -> None:

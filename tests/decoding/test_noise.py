@@ -11,6 +11,7 @@ from specchat.decoding.distribution import Distribution, Ids, Weights
 from specchat.decoding.noise import Noise
 from specchat.decoding.sampling import Sampler
 from specchat.options.declarations import Sampling
+from tables import table
 
 SPLITMIX64 = [
     6457827717110365317, 3203168211198807973, 9817491932198370423,
@@ -36,8 +37,8 @@ def test_a_seed_draws_the_same_in_every_version() -> None:
     assert Noise(2**80).draw(few, 0) != Noise(2**80 + 1).draw(few, 0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 40, 256, 257, 3000, 60_000])
-@pytest.mark.parametrize("spread", [0.0, 1.0, 4.0, 40.0])
+@table("size", [1, 2, 40, 256, 257, 3000, 60_000])
+@table("spread", [0.0, 1.0, 4.0, 40.0])
 def test_the_winner_is_that_of_the_whole_race(size: int, spread: float) -> None:
     """Leaving out who cannot win changes nothing, in any order of tokens and for weights of 0."""
     generator = np.random.default_rng(size)

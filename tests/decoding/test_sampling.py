@@ -15,6 +15,7 @@ from specchat.decoding.distribution import Logits
 from specchat.decoding.sampling import Sampler
 from specchat.errors import EngineFailed, InvalidOption
 from specchat.options.declarations import Sampling
+from tables import table
 
 OFF = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 HISTORY = [3, 9, 9, 27, 3, 3, 81, 4]
@@ -82,8 +83,8 @@ CHAINS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("sampling", CHAINS.values(), ids=CHAINS.keys())
+@table("seed", range(4))
+@table("sampling", CHAINS.values(), ids=CHAINS.keys())
 def test_the_distribution_is_llama_cpps(sampling: Sampling, seed: int) -> None:
     """Same support and same probabilities as llama.cpp's samplers in their default order."""
     row = logits(seed)
@@ -96,7 +97,7 @@ def test_the_distribution_is_llama_cpps(sampling: Sampling, seed: int) -> None:
         assert weight == pytest.approx(expected[token], rel=2e-4, abs=1e-9)
 
 
-@pytest.mark.parametrize("sampling", CHAINS.values(), ids=CHAINS.keys())
+@table("sampling", CHAINS.values(), ids=CHAINS.keys())
 def test_the_result_does_not_depend_on_earlier_rows(sampling: Sampling) -> None:
     """How far the last row's surviving tokens reached only makes the next row faster."""
     used, peaked = Sampler(sampling), logits(1) * 40
@@ -142,8 +143,8 @@ def test_a_window_of_the_history_is_enough() -> None:
     assert whole.weights.tolist() == window.weights.tolist()
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@table("value", [math.nan, -math.inf])
+@table("temperature", [0.0, 1.0])
 def test_rows_of_nan_or_infinity_are_an_error(value: float, temperature: float) -> None:
     """NaN in the logits ends the answer with a reason instead of nonsense."""
     row = np.full(50, value, dtype=np.float32)
@@ -160,14 +161,14 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
+@table(("name", "value"), WRONG)
 def test_options_out_of_range_are_refused_by_name(name: str, value: object) -> None:
     """The message names the option and the value."""
     with pytest.raises(InvalidOption, match=name):
         Sampling(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("temperature", [1e-46, 1e-40, 1e-9])
+@table("temperature", [1e-46, 1e-40, 1e-9])
 def test_temperatures_next_to_0_are_greedy(temperature: float) -> None:
     """Dividing by them would overflow single precision."""
     sampling = Sampling(temperature=temperature)

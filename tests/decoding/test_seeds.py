@@ -22,6 +22,7 @@ from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.testing.toy import LogitsAfter, random_logits
+from tables import table
 
 DRAFTERS: dict[str, Callable[[Drafter], Drafter]] = {
     "model": lambda drafter: drafter,
@@ -170,7 +171,7 @@ def test_drafts_are_accepted_as_often_as_coupling_allows() -> None:
     assert abs(acceptance_z()) < 4.42
 
 
-@pytest.mark.parametrize("draft_length", [1, 2, 5])
+@table("draft_length", [1, 2, 5])
 def test_an_identical_draft_is_always_accepted(draft_length: int) -> None:
     """Noise is shared at every place of the answer."""
     pair = ToyPair(random_logits(5, 1), random_logits(5, 1))

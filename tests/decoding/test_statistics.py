@@ -13,6 +13,7 @@ from specchat.decoding import statistics as timing
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.statistics import Statistics
 from specchat.testing.toy import random_logits
+from tables import table
 
 
 def test_rates_follow_from_counted_steps() -> None:
@@ -60,7 +61,7 @@ def test_an_answer_of_nothing_has_no_rates() -> None:
     assert json.loads(json.dumps(figures)) == figures
 
 
-@pytest.mark.parametrize("draft_length", [0, 1, 3, 8])
+@table("draft_length", [0, 1, 3, 8])
 def test_the_counts_of_an_answer_add_up(draft_length: int) -> None:
     """Histogram, steps, accepted and generated tokens agree with the chunks."""
     pair = ToyPair(random_logits(5, 1), random_logits(5, 2))

@@ -14,6 +14,7 @@ import pytest
 
 from specchat.decoding import step_times as gains
 from specchat.decoding.step_times import Gain, StepTimes, compared, judged
+from tables import table
 
 UNIT = 1e-5
 STARTS = json.loads(Path(__file__).with_name("loaded_starts.json").read_text())
@@ -83,9 +84,7 @@ def steady(
     return times
 
 
-@pytest.mark.parametrize(
-    ("speedup", "kind"), [(2.0, "faster"), (1.2, "faster"), (1.0, "same"), (0.8, "slower")]
-)
+@table(("speedup", "kind"), [(2.0, "faster"), (1.2, "faster"), (1.0, "same"), (0.8, "slower")])
 def test_a_quiet_machine_gets_a_verdict(speedup: float, kind: str) -> None:
     """The speedup, and the seconds saved or lost."""
     gain = steady(speedup).gain()

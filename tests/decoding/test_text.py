@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.decoding.text_assembler import TextAssembler
+from tables import table
 
 
 def assembler(*stops: str) -> TextAssembler:
@@ -87,7 +87,7 @@ def test_text_ends_before_the_first_stop_string(text: str, stop: str) -> None:
     assert shown == text.split(stop, maxsplit=1)[0] if stop in text else shown == text
 
 
-@pytest.mark.parametrize("stop", ["é", "日本", "🙂"])
+@table("stop", ["é", "日本", "🙂"])
 def test_stop_strings_may_be_any_text(stop: str) -> None:
     """A stop string of several bytes a character is found across tokens."""
     whole = assembler(stop)

@@ -19,6 +19,7 @@ from specchat.decoding.verification import (
     verify_by_argmax,
     verify_by_block,
 )
+from tables import table
 
 ALL = [verify_by_argmax, verify_by_rejection, verify_by_block]
 DRAWING = [verify_by_rejection, verify_by_block]
@@ -39,8 +40,8 @@ def distribution(*weights: float) -> Distribution:
     return Distribution(np.arange(len(weights)), np.array(weights))
 
 
-@pytest.mark.parametrize("verify", ALL)
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
+@table("verify", ALL)
+@table("length", [0, 1, 2, 3, 4])
 def test_greedy_truth_table(verify: Verifier, length: int) -> None:
     """With certain target and draft, exactly the prefix that agrees is kept, then the target's."""
     random = np.random.default_rng(0).random
@@ -56,7 +57,7 @@ def test_greedy_truth_table(verify: Verifier, length: int) -> None:
             assert list(verdict.prefix_probabilities) == [1.0] * (expected + 1)
 
 
-@pytest.mark.parametrize("verify", ALL)
+@table("verify", ALL)
 def test_an_identical_draft_is_always_kept(verify: Verifier) -> None:
     """A draft drawn from the target's own distributions is never rejected."""
     generator = np.random.default_rng(1)
@@ -247,9 +248,7 @@ def unscaled_block(
     return verdict.num_accepted, target(verdict.num_accepted).sample_excess(rejected, random)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "mutant", [accept_always, correct_from_target, block_with_break, unscaled_block]
-)
+@table("mutant", [accept_always, correct_from_target, block_with_break, unscaled_block])
 def test_a_broken_verifier_does_not_pass(mutant: Verifier) -> None:
     """Each mutant fails the very test the real verifiers pass, by a wide margin."""
 

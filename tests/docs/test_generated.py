@@ -13,18 +13,19 @@ from scripts.support.generated_docs import updated
 from specchat.docs import read
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.widgets.message_views import MessageView
+from tables import table
 
 FIRST_CELL = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@table("page", PAGES, ids=name_of)
 def test_generated_parts_are_up_to_date(page: Path) -> None:
     """If this fails, run python scripts/lab/update_docs.py."""
     text = page.read_text("utf-8")
     assert updated(text) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "line"),
     [
         ("settings", "- `top_k = 40`: "),

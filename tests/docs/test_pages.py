@@ -11,6 +11,7 @@ from documents import PAGES, ROOT, blocks, code_spans, links, name_of
 from specchat.cli.arguments import parse
 from specchat.docs import topics
 from specchat.errors import InvalidOption
+from tables import table
 
 LANGUAGES = {"sh", "python", "toml", "text"}
 WIDEST = 120
@@ -18,14 +19,14 @@ REPOSITORY_PATH = re.compile(r"(?:specchat|scripts|tests)/[\w./-]+")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@table("page", PAGES, ids=name_of)
 def test_no_line_is_too_wide(page: Path) -> None:
     """A page can be read in an editor, and a diff of it too."""
     wide = [line for line in page.read_text("utf-8").splitlines() if len(line) > WIDEST]
     assert wide == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@table("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     """A link names a file that exists, and a heading in it."""
     broken = []
@@ -42,7 +43,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@table("page", PAGES, ids=name_of)
 def test_files_named_in_the_text_exist(page: Path) -> None:
     """Code spans such as `scripts/README.md`, and maps of the code, name what is there."""
     maps = [block.text for block in blocks("text") if block.page == page]
@@ -51,7 +52,7 @@ def test_files_named_in_the_text_exist(page: Path) -> None:
     assert [each for each in named if not (ROOT / each).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@table("page", PAGES, ids=name_of)
 def test_every_block_names_its_language(page: Path) -> None:
     """The language decides how the tests check it."""
     assert {block.language for block in blocks() if block.page == page} <= LANGUAGES

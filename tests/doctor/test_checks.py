@@ -25,6 +25,7 @@ from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, ask_for_build
 from specchat.planning.device import Device
 from specchat.system import control_groups
+from tables import table
 
 CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
 IRIS = Device("", "Iris", "integrated", backend="Vulkan")
@@ -174,7 +175,7 @@ def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
     assert finding.fix[-1] == "specchat --gpu-layers 0"
 
 
-@pytest.mark.parametrize(
+@table(
     ("facts", "found", "state", "message"),
     [
         ({"can_offload": False}, [], "ok", "not needed without a GPU"),

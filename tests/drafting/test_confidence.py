@@ -7,6 +7,7 @@ import pytest
 
 from specchat.decoding.distribution import Distribution
 from specchat.drafting.draft_model import confidence_of
+from tables import table
 
 
 def test_a_sampled_token_has_half_the_largest_share_and_a_half() -> None:
@@ -16,7 +17,7 @@ def test_a_sampled_token_has_half_the_largest_share_and_a_half() -> None:
     assert confidence_of(np.zeros(3, np.float32), distribution) == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize(("lead", "confidence"), [(0.0, 0.5), (1.0, 0.7310586), (500.0, 1.0)])
+@table(("lead", "confidence"), [(0.0, 0.5), (1.0, 0.7310586), (500.0, 1.0)])
 def test_a_greedy_token_has_its_share_of_the_two_likeliest(lead: float, confidence: float) -> None:
     """p1 / (p1 + p2), whatever others are; the logits are left as they were."""
     logits = np.array([0.5, 2.0 + lead, 2.0, -3.0], np.float32)

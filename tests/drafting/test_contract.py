@@ -21,6 +21,7 @@ from specchat.drafting.token_map import TokenMap
 from specchat.errors import InvalidOption
 from specchat.options.declarations import Sampling
 from specchat.testing.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
+from tables import table
 
 DRAFTERS = list(drafter_registry.DRAFTERS)
 GREEDY = Sampling(temperature=0.0)
@@ -136,8 +137,8 @@ def test_the_text_is_plain_decodings(name: str) -> None:
         assert tokens_of(drafted) == tokens_of(plain)
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
-@pytest.mark.parametrize("limit", range(9))
+@table("name", DRAFTERS)
+@table("limit", range(9))
 def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     """The limit holds for a text that invites long drafts, and a limit of 0 gives nothing."""
     pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
@@ -165,7 +166,7 @@ def test_only_tokens_that_the_target_knows_are_proposed(
             assert all(token < shared for chunk in chunks for token in chunk.proposed)
 
 
-@pytest.mark.parametrize("draft_length", [1, 2, 3, 6])
+@table("draft_length", [1, 2, 3, 6])
 def test_the_draft_model_evaluates_no_text_twice(draft_length: int) -> None:
     """At temperature 0 a rejected token never comes again, so each text is evaluated once."""
     pair = Pair("model", scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST), vocabulary=41)
@@ -175,7 +176,7 @@ def test_the_draft_model_evaluates_no_text_twice(draft_length: int) -> None:
     assert len(pair.draft.evaluated) == len(set(pair.draft.evaluated))
 
 
-@pytest.mark.parametrize("name", PROPOSERS)
+@table("name", PROPOSERS)
 def test_the_acceptance_rate_does_not_decay(name: str) -> None:
     """A draft as good as before is accepted as often as before, after a thousand tokens too."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
@@ -229,9 +230,9 @@ def test_a_full_context_of_the_draft_model_is_started_anew(
         assert pair.statistics.tokens_per_step > 1.5
 
 
-@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("name", DRAFTERS)
-@pytest.mark.parametrize("capacity", range(3, 12))
+@table("models", MODELS.values(), ids=MODELS)
+@table("name", DRAFTERS)
+@table("capacity", range(3, 12))
 def test_the_targets_context_is_filled_to_its_last_place(
     name: str, capacity: int, models: ToyModels
 ) -> None:
@@ -244,8 +245,8 @@ def test_the_targets_context_is_filled_to_its_last_place(
     assert pair.target.length == capacity
 
 
-@pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("name", DRAFTERS)
+@table("models", MODELS.values(), ids=MODELS)
+@table("name", DRAFTERS)
 def test_another_conversation_is_begun_cleanly(name: str, models: ToyModels) -> None:
     """Continuing, going back and changing the subject give what a new drafter would."""
     both, token_map = (models.target(1), models.draft(2)), models.token_map()
@@ -257,7 +258,7 @@ def test_another_conversation_is_begun_cleanly(name: str, models: ToyModels) -> 
         assert tokens_of(used.answer(prompt)) == expected
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
+@table("name", DRAFTERS)
 def test_an_unverified_proposal_does_no_harm(name: str) -> None:
     """An answer abandoned between a proposal and its verification leaves the next one right."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
@@ -269,7 +270,7 @@ def test_an_unverified_proposal_does_no_harm(name: str) -> None:
     assert tokens_of(pair.answer(PASSAGE[:9])) == expected
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
+@table("name", DRAFTERS)
 def test_the_same_random_numbers_give_the_same_text(name: str) -> None:
     """Nothing but the source of random numbers decides, not even an earlier answer."""
     models = random_logits(5, 1), random_logits(5, 2)
@@ -281,7 +282,7 @@ def test_the_same_random_numbers_give_the_same_text(name: str) -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
+@table("name", DRAFTERS)
 def test_closing_twice_does_nothing(name: str) -> None:
     """The second call has no effect."""
     pair = Pair(name, random_logits(5, 1), random_logits(5, 1))

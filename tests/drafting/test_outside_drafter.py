@@ -21,6 +21,7 @@ from specchat.cli.arguments import parse
 from specchat.decoding.chunk import Piece
 from specchat.drafter_registry import DrafterDescriptor, TokenOrigin
 from specchat.settings.schema import find_setting
+from tables import table
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150] * 4
 OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 64, "draft_length": 3}
@@ -148,7 +149,7 @@ async def test_the_legend_shows_it() -> None:
         assert "bigram table" in str(app.query_one("#legend", Static).render())
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "make", "origin"),
     [
         ("auto", "a:b", TokenOrigin("new", "n", "new")),

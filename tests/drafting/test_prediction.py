@@ -13,6 +13,7 @@ from engine.test_lossless import EXACT
 from specchat.drafting.prediction import LOST, NEAR_TOKENS, Cursor
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from tables import table
 
 TEXT = list(range(100, 200))
 
@@ -25,7 +26,7 @@ def expected_after(answer: Sequence[int], text: Sequence[int] = TEXT) -> int | N
     return next((token for token, _ in cursor.expected(1)), None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "following"),
     [
         pytest.param([], 100, id="at the beginning"),

@@ -18,6 +18,7 @@ from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.token_map import STAND_IN, CommonTokenMap
 from specchat.testing.toy import LogitsAfter, ToyLanguageModel
+from tables import table
 
 # --- the map ------------------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ def test_control_tokens_are_read_by_their_names_and_never_drafted() -> None:
     assert drafted(tokens, 7) == [(0, 3)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("ours", "theirs", "pairs"),
     [
         (Special({1}, usual=(1, 1)), Special({0}, usual=(0, 0)), [(0, 1), (2, 2)]),

@@ -12,6 +12,7 @@ from engine.test_lossless import EXACT, PROMPT
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
+from tables import table
 
 Options = dict[str, Any]
 
@@ -31,8 +32,8 @@ def up_to(steps: Sequence[Chunk], count: int) -> list[Chunk]:
     return kept
 
 
-@pytest.mark.parametrize("architecture", ["llama", "mamba"])
-@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"temperature": 0.8, "seed": 7}])
+@table("architecture", ["llama", "mamba"])
+@table("options", [{"temperature": 0.0}, {"temperature": 0.8, "seed": 7}])
 def test_what_follows_kept_tokens_is_what_followed_them(
     shallow: WriteModel, architecture: str, options: Options
 ) -> None:

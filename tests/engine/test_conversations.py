@@ -23,6 +23,7 @@ from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.formats.chat_message import ChatMessage
+from tables import table
 
 Load: TypeAlias = Callable[..., LocalEngine]
 ASKED: list[ChatMessage] = [{"role": "user", "content": "Hi"}]
@@ -277,7 +278,7 @@ def test_a_character_that_the_end_cuts_is_completed_by_going_on(load: Load) -> N
     assert stopped == "a "
 
 
-@pytest.mark.parametrize("architecture", ["mamba", "qwen35", "lfm2"])
+@table("architecture", ["mamba", "qwen35", "lfm2"])
 def test_a_recurrent_memory_reads_only_what_is_new(tiny: WriteModel, architecture: str) -> None:
     """Although the next prompt leaves out the reasoning that the prompt opened and the model wrote.
 

@@ -24,6 +24,7 @@ from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption
 from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Structure
+from tables import table
 
 PLAN = {
     "type": "object",
@@ -209,7 +210,7 @@ def test_many_described_tools_are_enforced(babbler: Engine) -> None:
 
 
 @needs_templates
-@pytest.mark.parametrize("structure", [None, Structure("choices", '["yes", "no"]')])
+@table("structure", [None, Structure("choices", '["yes", "no"]')])
 def test_a_brace_begins_a_call_only_where_an_answer_begins(
     babbler: Engine, structure: Structure | None
 ) -> None:

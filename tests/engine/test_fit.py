@@ -21,6 +21,7 @@ from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
 from specchat.planning.planner import Planner
+from tables import table
 
 MIB = 2**20
 QUICK: dict[str, Any] = {"threads": 1, "exact": "off"}
@@ -180,7 +181,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", WRONG, ids=str)
+@table("options", WRONG, ids=str)
 def test_values_out_of_range_are_refused(tiny: WriteModel, options: dict[str, Any]) -> None:
     """Before anything is loaded."""
     with pytest.raises(InvalidOption, match="must be"):

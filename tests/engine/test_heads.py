@@ -38,6 +38,7 @@ from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
 from specchat.passes.padded_target import PaddedTarget
+from tables import table
 
 EXACT: dict[str, Any] = {
     "ctx": 512,
@@ -544,7 +545,7 @@ def test_an_eagle_draft_whose_map_leaves_the_vocabulary_is_refused(
         pass
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "tensor", "reason"),
     [
         ({"eagle3.target_layers": ()}, None, "lacks its target's 3 layers"),
@@ -577,7 +578,7 @@ def test_eagle_drafts_that_llama_cpp_cannot_run_are_refused(
     assert reason in (why_no_head(changed) or "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "tensor", "reason"),
     [
         ({"eagle3.target_layers": (0, 1, 5)}, None, "layers up to 5, the target has 4"),
@@ -645,10 +646,8 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
-@pytest.mark.parametrize(
-    "kind", [*[kind for kind in KINDS if " " not in kind], "qwen35 in two files"]
-)
-@pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
+@table("kind", [*[kind for kind in KINDS if " " not in kind], "qwen35 in two files"])
+@table("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
     heads: WriteHead, kind: str, left_out: str
 ) -> None:
@@ -732,8 +731,8 @@ def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> Non
             assert tokens_of(engine, [token], draft_length=3) == plain
 
 
-@pytest.mark.parametrize("flash_attention", ["auto", "on", "off"])
-@pytest.mark.parametrize("cache_type", ["f16", "f32"])
+@table("flash_attention", ["auto", "on", "off"])
+@table("cache_type", ["f16", "f32"])
 def test_an_assistant_reads_any_layout_of_its_targets_memory(
     heads: WriteHead, flash_attention: str, cache_type: str
 ) -> None:
@@ -994,7 +993,7 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
             pass
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "tensor", "reason"),
     [
         ({}, "markov_w1.weight", "DSpark or DFlash 2"),

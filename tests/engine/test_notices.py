@@ -20,6 +20,7 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header, Value
 from specchat.gguf.reader import read_header
 from specchat.planning.notices import notices_of_file, notices_of_pair
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 TRAINED = "the context of {} tokens exceeds the {} that tiny llama 0 was trained on"
@@ -33,7 +34,7 @@ def notices(target: Path, draft: Path | None = None, **options: Any) -> tuple[st
         return engine.facts.notices
 
 
-@pytest.mark.parametrize(("ctx", "is_said"), [(0, False), (512, False), (513, True), (4096, True)])
+@table(("ctx", "is_said"), [(0, False), (512, False), (513, True), (4096, True)])
 def test_a_context_beyond_the_training_is_said(tiny: WriteModel, ctx: int, is_said: bool) -> None:
     """In one line with both lengths; the model is used all the same."""
     said = notices(tiny("llama", context_length=512), ctx=ctx)
@@ -60,7 +61,7 @@ def test_a_context_from_a_variable_counts_too(tiny: WriteModel) -> None:
     assert "trained" not in done.stdout
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "longest"),
     [
         ({}, 2048),
@@ -180,7 +181,7 @@ def tree_notices(engine: Engine, **options: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("architecture", "options", "reason"),
     [
         ("llama", {}, None),

@@ -8,9 +8,10 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     "options",
     [
         {"max_tokens": 2.5},

@@ -14,6 +14,7 @@ from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from tables import table
 
 TEXTS = [[3 + (7 * place + 31 * number) % 240 for place in range(300)] for number in range(3)]
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24}
@@ -47,7 +48,7 @@ def test_texts_in_turn_are_read_once(shallow: WriteModel, architecture: str) -> 
         assert prompts == alone
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen35", "mamba", "lfm2"])
+@table("architecture", ["llama", "qwen35", "mamba", "lfm2"])
 def test_an_interrupted_answer_goes_on_as_if_it_had_not_been(
     shallow: WriteModel, architecture: str
 ) -> None:

@@ -14,12 +14,13 @@ from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, ContextFull, InvalidOption
+from tables import table
 
 TEXT = [3 + (7 * place) % 240 for place in range(80)]
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 20}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_scores_are_the_softmax_of_the_logits(shallow: WriteModel, architecture: str) -> None:
     """Of the whole vocabulary, for each token but the first; the answer afterwards is right."""
     with LocalEngine(Loading(shallow(architecture), shallow(architecture), **EXACT)) as engine:

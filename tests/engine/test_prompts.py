@@ -15,6 +15,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import _QuotedNames, tokenize_chat
 from specchat.errors import TemplateError
 from specchat.formats.chat_message import ChatMessage
+from tables import table
 
 STRICT = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
@@ -86,9 +87,9 @@ QUOTING = [
 ]
 
 
-@pytest.mark.parametrize("sentencepiece", [False, True])
-@pytest.mark.parametrize("template", [CHAT_TEMPLATE, TRIMMING])
-@pytest.mark.parametrize("content", QUOTING)
+@table("sentencepiece", [False, True])
+@table("template", [CHAT_TEMPLATE, TRIMMING])
+@table("content", QUOTING)
 def test_names_of_control_tokens_in_messages_stay_text(
     tiny: WriteModel, content: str, template: str, sentencepiece: bool
 ) -> None:

@@ -24,6 +24,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidAnswer, InvalidOption
 from specchat.structured.schema_validation import AnswerCheck
 from specchat.structured.structure import Structure
+from tables import table
 
 PET = {
     "type": "object",
@@ -74,7 +75,7 @@ def test_texts_are_valid_and_the_same_with_every_drafter(
                 assert text_of(engine, drafter=drafter, draft_length=length, **options) == plain
 
 
-@pytest.mark.parametrize("kind", ["qwen35", "glm4moe", "qwen3 with EAGLE-3"])
+@table("kind", ["qwen35", "glm4moe", "qwen3 with EAGLE-3"])
 def test_heads_draft_within_a_structure(heads: WriteHead, kind: str) -> None:  # noqa: F811
     """Where forced tokens follow, they wait until the target has read these."""
     with opened(heads(kind, noise=0.01, num_layers=LAYERS[kind]), ctx=512) as engine:
@@ -125,7 +126,7 @@ def test_an_interrupted_answer_goes_on(shallow: WriteModel) -> None:
         assert "".join(chunk.text for chunk in begun) == whole
 
 
-@pytest.mark.parametrize(
+@table(
     ("structure", "options", "reason"),
     [
         (Structure("json_schema", '{"type": "nonsense"}'), {}, "nonsense"),

@@ -39,6 +39,7 @@ from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
 from specchat.workers.tcp_relay import Relay
 from specchat.workers.worker_probe import WorkerReport, probe_worker
 from specchat.workers.worker_watch import WorkerWatch
+from tables import table
 
 pytestmark = pytest.mark.skipif(
     find_rpc() is None, reason="this llama.cpp was built without its RPC backend"
@@ -417,7 +418,7 @@ def test_a_first_request_that_waits_is_given_up(monkeypatch: pytest.MonkeyPatch)
     assert "it serves another client, or it is stopped" in lost.lines[0]
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [
         b"",

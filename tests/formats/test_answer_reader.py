@@ -18,6 +18,7 @@ from specchat.formats.gpt_oss import complete as gpt_oss
 from specchat.formats.kimi_k3 import complete as kimi_k3
 from specchat.formats.marks import State, usual_marks
 from specchat.formats.minimax_m3 import complete as minimax_m3
+from tables import table
 
 
 def usual(*, reasons: bool = True, wraps: bool = False) -> ChatFormat:
@@ -88,7 +89,7 @@ def parts_of(reader: AnswerReader, pieces: list[str]) -> tuple[str, str]:
     return reasoning, "".join(text for kind, text in parts if kind == "answer")
 
 
-@pytest.mark.parametrize(("form", "state", "text", "reasoning", "answer"), CASES)
+@table(("form", "state", "text", "reasoning", "answer"), CASES)
 def test_an_answer_is_split_into_its_parts(
     form: ChatFormat, state: State, text: str, reasoning: str, answer: str
 ) -> None:
@@ -183,7 +184,7 @@ def test_reasoning_that_a_known_mark_began_ends_with_its_mark() -> None:
     assert len(called.calls) == 1
 
 
-@pytest.mark.parametrize("end", ["</think>", "</thinking>", "[/THINK]"])
+@table("end", ["</think>", "</thinking>", "[/THINK]"])
 def test_continued_reasoning_ends_with_any_known_mark(end: str) -> None:
     """The one it began with is not stored."""
     reader = AnswerReader(PLAIN, "reasoning", goes_on=True)
@@ -232,7 +233,7 @@ def with_calls(begin: str, end: str = "") -> ChatFormat:
     return replace(form, marks=usual_marks(form))
 
 
-@pytest.mark.parametrize(
+@table(
     ("begin", "offered", "text", "answer", "names"),
     [
         ("functools", False, f"Use functools like {OTHER} now.", None, []),
@@ -256,7 +257,7 @@ def test_words_that_begin_calls_are_text_where_no_call_follows(
     assert [call.name for call in reader.calls] == names
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "Wrap calls in <tool_call> and </tool_call> tags.",
@@ -299,7 +300,7 @@ def test_a_call_cut_after_its_name_has_not_empty_arguments() -> None:
         assert [call.name for call in reader.calls] == names
 
 
-@pytest.mark.parametrize(
+@table(
     ("form", "text", "answer"),
     [
         (functionary(PLAIN), "all\nType >>> in the shell.", "Type >>> in the shell."),
@@ -322,8 +323,8 @@ QUOTING = (
 BROKEN = '<tool_call>{"name": "f, "arguments": {}}</tool_call>'
 
 
-@pytest.mark.parametrize("size", [1, 5, 1000])
-@pytest.mark.parametrize(
+@table("size", [1, 5, 1000])
+@table(
     ("text", "answer", "calls"),
     [
         (QUOTING, "", ['{"a": "</tool_call> \\" </tool_call>"}']),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from specchat.formats.bare_text import TextBounds, bounds_of
+from tables import table
 
 TEXTS = ("", "a", "b", "ab", "ba", "xaby", "a\nb", "$a", "a^", "aaa", "|", "()", "12", "a-b", "^a$")
 
 
-@pytest.mark.parametrize(
+@table(
     "pattern",
     [
         "a", "^a", "a$", "^a$", "a|b", "^(a|b)$", "^[ab]{2}$", r"^\$a", r"a\^$", "^[$^|(]a",
@@ -28,7 +27,7 @@ def test_the_expression_of_a_pattern_fits_what_it_is_found_in(pattern: str) -> N
         assert (re.fullmatch(expression, text) is not None) == found
 
 
-@pytest.mark.parametrize(
+@table(
     "pattern",
     [
         "^a|b$", "^a|b", "a|b$", "a^", "$a", "(^a)", "(a$)", "(?=a)b", "(?!a)b", "(?<!a)b", "(?i)a",
@@ -41,7 +40,7 @@ def test_other_patterns_are_left_out(pattern: Any) -> None:
     assert bounds_of({"pattern": pattern}) == TextBounds()
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "lengths"),
     [
         ({"minLength": 2}, {2, 3, 9}),
@@ -58,7 +57,7 @@ def test_lengths_count_characters(schema: dict[str, int], lengths: set[int]) -> 
         assert is_match == (length in lengths)
 
 
-@pytest.mark.parametrize("value", [-1, True, "3", 1.5, 10**9, None])
+@table("value", [-1, True, "3", 1.5, 10**9, None])
 def test_other_lengths_are_left_out(value: Any) -> None:
     """A million of them would take as many states."""
     assert bounds_of({"minLength": value, "maxLength": value}).length == ""

@@ -15,6 +15,7 @@ from specchat.formats.call_grammar import OfferedTool, call_grammar
 from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
 from specchat.formats.families import format_of
 from specchat.formats.grammar_rules import Rules
+from tables import table
 
 HERMES = CallPattern(
     begin='<tool_call>\n{"name": "',
@@ -51,7 +52,7 @@ def written(name: str, arguments: str) -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "is_right"),
     [
         (written("find", '{"city": "Graz"}'), True),
@@ -98,7 +99,7 @@ def test_marks_are_tokens_of_their_own_where_the_vocabulary_has_them() -> None:
     assert vocabulary.allowed(grammar, text) is None
 
 
-@pytest.mark.parametrize("name", ["</tool_call>", 'a"b', "a\\b", "a\x01b", "\u00e9 \U0001f999"])
+@table("name", ["</tool_call>", 'a"b', "a\\b", "a\x01b", "\u00e9 \U0001f999"])
 def test_a_name_is_text_whatever_it_contains(name: str) -> None:
     """A client's words name no special tokens, and stay a string of JSON."""
     marks = ["<tool_call>", "</tool_call>"]
@@ -137,7 +138,7 @@ PLAN = OfferedTool(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "is_right"),
     [
         (tagged(("goal", 'a <b> "c"\n7'), ("days", "2")), True),
@@ -259,7 +260,7 @@ NESTED = CallPattern(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "is_right"),
     [("{}", True), ('{a:[1,{b:"x"}]}', True), ("{a:{b:{c:{d:{e:1}}}}}", True), ("[1]", False)],
 )
@@ -272,7 +273,7 @@ def test_nested_objects_of_any_kind_are_allowed(value: str, *, is_right: bool) -
     assert allowed(NESTED, text, OfferedTool("plan", {"type": "object"}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("bounds", "counts"),
     [
         ({}, {0, 1, 2, 3, 4}),
@@ -320,8 +321,8 @@ BOUNDED = OfferedTool(
 )
 
 
-@pytest.mark.parametrize("end", ["</p>\n", "<|end|>", "</p><|end|>"])
-@pytest.mark.parametrize(
+@table("end", ["</p>\n", "<|end|>", "</p><|end|>"])
+@table(
     ("pairs", "is_right"),
     [
         ([("code", "a/1")], True),
@@ -353,7 +354,7 @@ def test_bounds_of_a_text_in_tags_are_kept(
     assert vocabulary.allows(grammar, vocabulary.tokens(text)) == (is_right or is_part)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "is_right"),
     [('"a/1"', True), ("'a/1'", True), ("\"a1'", False), ('"ab"', False), ('"abcdef1"', False)],
 )

@@ -13,6 +13,7 @@ from specchat.formats.chat_format import ChatFormat
 from specchat.formats.families import format_of
 from specchat.formats.functionary import complete as functionary
 from specchat.formats.gpt_oss import complete as gpt_oss
+from tables import table
 
 EACH = "{% for c in m.tool_calls %}"
 JOINED = (
@@ -54,7 +55,7 @@ def calls_in(form: ChatFormat, text: str, state: Any = "start") -> tuple[list[An
     return called, "".join(part for kind, part in parts if kind == "answer")
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "uttered"),
     [
         (JOINED, '<tool_call>{"name": "find", "arguments": {"what": "x y"}}</tool_call>'),

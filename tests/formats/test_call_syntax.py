@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
 from specchat.formats.call_syntax import (
     LONGEST_CALL,
@@ -19,6 +17,7 @@ from specchat.formats.call_syntax import (
     read_python,
     typed_value,
 )
+from tables import table
 
 Extract = Callable[[str, Tools], list[Call] | None]
 ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
@@ -74,7 +73,7 @@ FORMS: list[tuple[Extract, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("extract", "raw", "number"), FORMS)
+@table(("extract", "raw", "number"), FORMS)
 def test_names_and_arguments_are_read_in_every_form(
     extract: Extract, raw: str, number: str
 ) -> None:
@@ -82,10 +81,8 @@ def test_names_and_arguments_are_read_in_every_form(
     assert calls(extract, raw) == [("f", ARGUMENTS, number)]
 
 
-@pytest.mark.parametrize(
-    "extract", [read_json, read_python, gemma4.read_calls, NamedJson(kimi_k2.CALL)]
-)
-@pytest.mark.parametrize(
+@table("extract", [read_json, read_python, gemma4.read_calls, NamedJson(kimi_k2.CALL)])
+@table(
     "raw",
     ["", "hello", '{"a": 1}', "[f(", "[__import__('os').system('x')]", "[f(x=g())]", "{" * 5000,
      '<|tool_call>call:f{x:<|"|>y', "x" * (LONGEST_CALL + 1)],
@@ -103,7 +100,7 @@ def test_a_declared_string_stays_a_string() -> None:
     assert typed_value("twelve", None) == "twelve"
 
 
-@pytest.mark.parametrize("value", ["{1, 2}", "...", "b'x'", "1j", "{(1, 2): 3}", "NaN", "1e999"])
+@table("value", ["{1, 2}", "...", "b'x'", "1j", "{(1, 2): 3}", "NaN", "1e999"])
 def test_a_value_that_json_does_not_know_is_text(value: str) -> None:
     """Python's literals are more than JSON's; none of them ends the answer."""
     space = minimax_m3.SPACE
@@ -113,14 +110,14 @@ def test_a_value_that_json_does_not_know_is_text(value: str) -> None:
     assert calls(read_python, f"[f(what={value})]") is None
 
 
-@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "not " * 20_000 + "1", "[" * 20_000])
+@table("value", ["-" * 20_000 + "1", "not " * 20_000 + "1", "[" * 20_000])
 def test_deep_nesting_is_no_call(value: str) -> None:
     """Python's parser runs out of memory of its own at it."""
     assert calls(read_python, f"[f(what={value})]") is None
     assert calls(read_json, f'{{"name": "f", "arguments": {{"a": {value}}}}}') is None
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "3", "true", '"[1]"', '"{"'])
+@table("arguments", ["[1]", "3", "true", '"[1]"', '"{"'])
 def test_arguments_are_an_object(arguments: str) -> None:
     """Anything else cannot be read as a call."""
     assert calls(read_json, f'{{"name": "f", "arguments": {arguments}}}') is None
@@ -133,7 +130,7 @@ def test_half_a_character_in_a_call_is_replaced() -> None:
     assert calls(read_json, raw) == [("f\ufffd", {"a": "\ufffd!"}, "call00000")]
 
 
-@pytest.mark.parametrize(
+@table(
     "tool",
     [{}, {"function": None}, {"function": {"name": "f", "parameters": []}}, "f",
      {"function": {"name": "f", "parameters": {"properties": ["what"]}}},
@@ -180,7 +177,7 @@ def test_a_call_quoted_in_an_argument_is_none() -> None:
     assert calls(gemma4.read_calls, raw) == [("f", {"what": "call:g{x:1}"}, "call00000")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("extract", "begin", "filling"),
     [
         (gemma4.read_calls, "", "call:"),

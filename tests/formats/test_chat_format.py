@@ -8,6 +8,7 @@ from specchat.errors import TemplateError
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import FAMILIES, Family, format_of
+from tables import table
 
 ASKED: list[ChatMessage] = [{"role": "user", "content": "Why?"}]
 THOUGHT: ChatMessage = {"role": "assistant", "content": "So.", "reasoning_content": "because"}
@@ -39,7 +40,7 @@ def text_of(template: str, messages: list[ChatMessage], think: str = "auto") -> 
     return format_of(template).prompt(messages, think=think).text
 
 
-@pytest.mark.parametrize(
+@table(
     ("begin", "end", "generation", "state"),
     [
         ("<think>", "</think>", "<bot><think>\n", "reasoning"),
@@ -66,7 +67,7 @@ def test_reasoning_goes_into_the_field_that_the_template_reads(written: str) -> 
     assert "<assistant><muse>because</muse>So.<end>" in text_of(template, [*ASKED, THOUGHT, *ASKED])
 
 
-@pytest.mark.parametrize(
+@table(
     ("begun", "added"),
     [
         ({"content": "", "reasoning_content": "be"}, "be"),
@@ -162,7 +163,7 @@ def test_the_end_of_text_ends_a_turn_if_the_template_writes_it() -> None:
     assert format_of(template, "", "~eos~").ends == ("~eos~",)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@table("family", FAMILIES, ids=lambda family: family.name)
 def test_a_template_of_a_family_that_always_fails_has_a_format(family: Family) -> None:
     """It is recognized by its text, although nothing could be learned."""
     form = format_of("{{ raise_exception('no') }}{# " + " ".join(family.signs) + " #}")

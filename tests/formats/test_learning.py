@@ -8,6 +8,7 @@ from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
+from tables import table
 
 MESSAGES: list[ChatMessage] = [
     {"role": "system", "content": "Be brief."},
@@ -164,7 +165,7 @@ def test_a_template_that_fails_has_a_format_and_says_why_when_it_is_used() -> No
         form.prompt(MESSAGES, think="auto")
 
 
-@pytest.mark.parametrize(
+@table(
     ("begun", "added", "state"),
     [
         ({"content": "So"}, "So", "answer"),
@@ -211,7 +212,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize(("written", "uttered"), CALLS.items())
+@table(("written", "uttered"), CALLS.items())
 def test_calls_are_read_as_the_template_writes_them(written: str, uttered: str) -> None:
     """JSON, a name in a tag, arguments in tags with and without attributes, Python."""
     template = (
@@ -318,7 +319,7 @@ NAMED = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("template", "think", "reasoning", "end"),
     [
         (HINTED, "off", "", "<uassistant>A"),

@@ -8,6 +8,7 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.formats.families import format_of
+from tables import table
 
 TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}:{{ m.content }}{% for c in m.tool_calls %}"
@@ -26,7 +27,7 @@ def called(function: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "text"),
     [
         ({"role": "user"}, "[user:]"),
@@ -57,7 +58,7 @@ def test_arguments_that_are_not_json_stay_as_they_are(arguments: str) -> None:
     assert f'f"{arguments}"' in text_of(QUESTION, call, QUESTION)
 
 
-@pytest.mark.parametrize(
+@table(
     ("messages", "what"),
     [
         ([], "must not be empty"),
@@ -97,7 +98,7 @@ def test_a_tool_needs_only_a_name() -> None:
     assert prompt.text == "function now:;0Hi"
 
 
-@pytest.mark.parametrize("tool", [{}, {"function": {}}, {"function": "now"}, {"name": "now"}, 1])
+@table("tool", [{}, {"function": {}}, {"function": "now"}, {"name": "now"}, 1])
 def test_a_tool_without_a_name_is_refused(tool: Any) -> None:
     """The error says what a tool needs."""
     form = format_of("{{ messages[0].content }}")

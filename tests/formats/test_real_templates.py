@@ -32,6 +32,7 @@ from scripts.support.template_record import check_one, load, unexplained
 from scripts.support.tiny_gguf import CHAT_TEMPLATE
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
+from tables import table
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def recorded_prompts(family: Family = FAMILY) -> dict[str, dict[str, Any]]:
 GROWN = {"reasoning": "", "answer": ANSWER, "steps": f"{len(ANSWER)}a"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("what", "prompts", "text"),
     [
         ("nothing", {}, {}),
@@ -142,7 +143,7 @@ def test_what_llama_server_refuses_is_better_if_it_is_read_as_meant() -> None:
         assert verdict in {each.verdict for each in findings if each.what == "plain"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("theirs", "verdict"),
     [
         ({"refused": True}, "better"),

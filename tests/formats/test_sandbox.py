@@ -19,6 +19,7 @@ from specchat.errors import TemplateError
 from specchat.formats import template as templates
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.template import render
+from tables import table
 
 LIMITS = "it exceeded|exceeds the limit"
 MANY = "{% for i in range(100000) %}"
@@ -125,7 +126,7 @@ def test_a_very_long_template_is_refused_unread() -> None:
     assert render("{# remark #}" * 3000 + "hello", {}) == "hello"
 
 
-@pytest.mark.parametrize(
+@table(
     "template",
     [
         "{{ [1, 2] | batch(1000000000) | list }}",
@@ -196,7 +197,7 @@ def test_rendering_takes_no_memory_here() -> None:
     assert psutil.Process().memory_info().rss - before < 50_000_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("expression", "wanted"),
     [
         ("'a' ~ 1 ~ none ~ ['b']", "a1None['b']"),

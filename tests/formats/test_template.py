@@ -7,6 +7,7 @@ import pytest
 from specchat.errors import TemplateError
 from specchat.formats import template as templates
 from specchat.formats.chat_message import ChatMessage
+from tables import table
 
 MESSAGES: list[ChatMessage] = [
     {"role": "system", "content": "Be brief."},
@@ -55,7 +56,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("template", HOSTILE)
+@table("template", HOSTILE)
 def test_a_hostile_or_broken_template_is_an_error(template: str) -> None:
     """The template reaches neither Python nor the machine."""
     with pytest.raises(TemplateError, match=r"template"):

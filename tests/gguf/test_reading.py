@@ -24,6 +24,7 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
+from tables import table
 
 TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4
 
@@ -69,7 +70,7 @@ def named(model: Model, key: str) -> str:
     return buffer.value.decode()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architecture: str) -> None:
     """Sizes, names and the template are those of the loaded model."""
     path = tiny(architecture, quantisation="q8_0")

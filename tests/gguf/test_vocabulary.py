@@ -26,6 +26,7 @@ from specchat.gguf.vocabulary_facts import (
 from specchat.llama.library import api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
+from tables import table
 
 KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")
 """Names of llama.cpp's vocabulary types, by number (enum llama_vocab_type)."""
@@ -44,7 +45,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", DRAFTS)
+@table("kind", DRAFTS)
 def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, kind: str) -> None:
     """What llama.cpp says of both once they are loaded gives the same verdict and reason."""
     options = dict(DRAFTS[kind])
@@ -124,7 +125,7 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("vocabulary", "reason"), UNFIT)
+@table(("vocabulary", "reason"), UNFIT)
 def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
     tiny: WriteModel, vocabulary: Vocabulary, reason: str
 ) -> None:
@@ -134,7 +135,7 @@ def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
         common_vocabulary(read_header(target), read_header(draft))
 
 
-@pytest.mark.parametrize("size", [300, 320, 448])
+@table("size", [300, 320, 448])
 def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
     """Padded vocabularies of one family differ like this."""
     target, draft = tiny("llama"), tiny("qwen3", vocabulary=size)
@@ -144,7 +145,7 @@ def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
 # --- what each token stands for -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     "vocabulary",
     [
         Vocabulary(),
@@ -183,7 +184,7 @@ def test_the_demo_models_tokens_stand_for_what_llama_cpp_writes() -> None:
 KEYS = "tokenizer.ggml"
 
 
-@pytest.mark.parametrize(
+@table(
     ("metadata", "pieces"),
     [
         ({f"{KEYS}.token_type": (1, 6, 6, 4, 3)}, [b"a", b"\n", b"", "Ġ".encode(), b""]),

@@ -22,6 +22,7 @@ from specchat.hub.cache import cache_root, find_present, lock_path, part_path
 from specchat.hub.download import download
 from specchat.hub.references import Reference
 from specchat.hub.transfer import DownloadProgress
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +50,7 @@ def test_a_file_lies_in_the_shared_cache_in_its_layout(hub: HubServer, commit: s
     assert (info.warnings, len(info.repos)) == ([], 1)
 
 
-@pytest.mark.parametrize(
+@table(
     "variables",
     [
         {},

@@ -16,6 +16,7 @@ from specchat.hub.cache import cache_root, find_present, repository_folder
 from specchat.hub.client import UNCHECKED
 from specchat.hub.pins import kept_references, pinned, pins_path
 from specchat.hub.references import Reference
+from tables import table
 
 OUTSIDE = [
     "../../../outside",
@@ -77,8 +78,8 @@ def test_a_branch_that_stands_for_a_path_stands_for_nothing(name: str, tmp_path:
     assert find_present(FILE) is None
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("key", ["revision", "sha256"])
+@table("name", OUTSIDE)
+@table("key", ["revision", "sha256"])
 def test_a_pin_that_is_a_path_pins_nothing(key: str, name: str) -> None:
     """The file of pins may come from elsewhere."""
     kept = {"revision": "0" * 40, "bytes": 1, "sha256": "0" * 64, key: name}

@@ -8,11 +8,12 @@ import pytest
 
 from specchat.errors import InvalidOption
 from specchat.hub.names import HubName, is_hub_name, parse, parse_name
+from tables import table
 
 REPO = "Org/Some-GGUF"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "name"),
     [
         (REPO, HubName(REPO)),
@@ -88,13 +89,13 @@ def test_what_is_no_name_of_the_hub_is_refused(
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["/a/b/c.gguf", "./a/b.gguf", "../a/b", "~/a/b.gguf", "a/b.gguf"])
+@table("text", ["/a/b/c.gguf", "./a/b.gguf", "../a/b", "~/a/b.gguf", "a/b.gguf"])
 def test_a_path_is_no_name_of_the_hub(text: str) -> None:
     """What is a file's path is looked for on this machine alone."""
     assert not is_hub_name(text)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         HubName(REPO),
@@ -116,7 +117,7 @@ def test_a_file_is_wanted_where_one_is_needed() -> None:
         parse("a/b:Q4")
 
 
-@pytest.mark.parametrize(
+@table(
     "file",
     [
         "x\u202egguf.gguf",

@@ -27,6 +27,7 @@ from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
 from specchat.wording import progress_percent
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 PAGE = b"<!DOCTYPE html><html><title>Hotel</title>Please log in</html>" * 100
@@ -61,7 +62,7 @@ def in_seconds(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "seconds"),
     [
         ({"Retry_After": "17"}, 17),
@@ -87,7 +88,7 @@ def test_a_date_to_wait_for_is_read() -> None:
     assert seconds_to_wait(limited(Retry_After=in_seconds(-60))) == 0
 
 
-@pytest.mark.parametrize(
+@table(
     "headers",
     [{}, {"Retry_After": "soon"}, {"Retry_After": "-5"}, {"RateLimit": '"api";r=12;t=55'},
      {"Retry_After": "Wed, 99 Oct 2015 07:28:00 GMT"},

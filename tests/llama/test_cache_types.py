@@ -20,6 +20,7 @@ from specchat.planning.cache_types import require_cache_types, why_unfit
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import plans_to_try
+from tables import table
 
 TEXT = [20 + place % 200 for place in range(40)]
 QUANTISED = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -57,9 +58,9 @@ def test_the_types_that_are_let_through_work(
     assert np.corrcoef(usual, got)[0, 1] > 0.97
 
 
-@pytest.mark.parametrize("flash", ["on", "off", "auto"])
-@pytest.mark.parametrize("width", [16, 24, 48])
-@pytest.mark.parametrize("kind", QUANTISED)
+@table("flash", ["on", "off", "auto"])
+@table("width", [16, 24, 48])
+@table("kind", QUANTISED)
 def test_heads_that_do_not_fill_blocks_are_named(
     tiny: WriteModel, kind: str, width: int, flash: str
 ) -> None:

@@ -23,6 +23,7 @@ from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
+from tables import table
 
 EXACT = ModelOptions(
     ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
@@ -96,7 +97,7 @@ def test_a_rolled_back_draft_leaves_no_trace(
     assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("architecture", KINDS)
+@table("architecture", KINDS)
 def test_tokens_drafted_one_by_one_can_be_rolled_back(tiny: WriteModel, architecture: str) -> None:
     """A draft model's memory returns over several passes to any mark."""
     with context(tiny, architecture, rollback_length=0) as memory:
@@ -133,7 +134,7 @@ def test_a_prompt_that_diverges_anywhere_is_right(
     assert found == pytest.approx(fresh_logits(tiny, architecture, prompt), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("architecture", KINDS)
+@table("architecture", KINDS)
 def test_a_longer_prompt_costs_only_its_new_tokens(tiny: WriteModel, architecture: str) -> None:
     """The first question of a conversation is cached for the second."""
     with context(tiny, architecture) as memory:
@@ -170,7 +171,7 @@ def test_a_question_asked_again_is_cached_beyond_the_window(tiny: WriteModel) ->
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
 
 
-@pytest.mark.parametrize("architecture", KINDS)
+@table("architecture", KINDS)
 def test_the_saved_end_of_an_edited_prompt_is_not_restored(
     tiny: WriteModel, architecture: str
 ) -> None:
@@ -187,7 +188,7 @@ def test_the_saved_end_of_an_edited_prompt_is_not_restored(
     assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("architecture", ["gemma3", "llama", "lfm2"])
+@table("architecture", ["gemma3", "llama", "lfm2"])
 def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architecture: str) -> None:
     """A later micro-batch would overwrite tokens in a window's cache that an earlier one needs."""
     with context(tiny, architecture, ctx=4096, flash_attention="auto") as memory:
@@ -307,7 +308,7 @@ def test_a_model_without_a_memory_is_refused(
         pass
 
 
-@pytest.mark.parametrize("architecture", KINDS)
+@table("architecture", KINDS)
 def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: str) -> None:
     """After an abort, in a single pass or a long prompt, the memory matches its tokens."""
     abort = AbortFlag()
@@ -362,8 +363,8 @@ def test_more_tokens_than_fit_are_refused(tiny: WriteModel) -> None:
             memory.prefill(TEXT[:101])
 
 
-@pytest.mark.parametrize("batch", [1, 2, 17])
-@pytest.mark.parametrize("architecture", ["llama", "lfm2"])
+@table("batch", [1, 2, 17])
+@table("architecture", ["llama", "lfm2"])
 def test_small_batches_still_verify_whole_drafts(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
@@ -383,7 +384,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", WRONG, ids=str)
+@table("options", WRONG, ids=str)
 def test_load_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     """Before llama.cpp sees them, which some of them would crash."""
     with pytest.raises(InvalidOption):
@@ -399,7 +400,7 @@ def test_cache_types_work_with_flash_attention(tiny: WriteModel, cache_type: str
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "llama", TEXT[:40]), abs=0.5)
 
 
-@pytest.mark.parametrize("count", [20, 63, 64, 65, 70, 131])
+@table("count", [20, 63, 64, 65, 70, 131])
 def test_all_rows_of_a_long_evaluation_are_those_of_short_ones(
     tiny: WriteModel, count: int
 ) -> None:

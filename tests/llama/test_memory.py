@@ -13,14 +13,15 @@ from memory_bench import TOLERANCE, Bench, bench
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY
+from tables import table
 
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]
 DRAFT = [50, 60, 70, 80, 90]
 RECURRENT = ["mamba", "granitehybrid", "lfm2", "qwen35"]
 
 
-@pytest.mark.parametrize("lengths", [(34, 33), (33, 31), (34, 32, 32, 31), (32, 30), (31, 21, 3)])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("lengths", [(34, 33), (33, 31), (34, 32, 32, 31), (32, 30), (31, 21, 3)])
+@table("architecture", ARCHITECTURES)
 def test_going_back_several_times_without_a_pass_between(
     tiny: WriteModel, architecture: str, lengths: Sequence[int]
 ) -> None:
@@ -35,7 +36,7 @@ def test_going_back_several_times_without_a_pass_between(
         it.require_right()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_going_back_to_where_it_is_changes_nothing(tiny: WriteModel, architecture: str) -> None:
     """Nothing is evaluated again, and what follows is right."""
     with bench(tiny, architecture) as it:
@@ -49,7 +50,7 @@ def test_going_back_to_where_it_is_changes_nothing(tiny: WriteModel, architectur
         it.require_right()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_going_back_to_nothing_empties_the_memory(tiny: WriteModel, architecture: str) -> None:
     """The next text shares nothing with the last one."""
     with bench(tiny, architecture) as it:
@@ -111,7 +112,7 @@ def test_tokens_beyond_a_window_are_evaluated_again(tiny: WriteModel) -> None:
             it.require_right()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_a_stopped_prompt_continues_where_it_was(tiny: WriteModel, architecture: str) -> None:
     """Tokens evaluated before the stop stay; the rest follows."""
     with bench(tiny, architecture, batch=32) as it:
@@ -133,7 +134,7 @@ def test_a_stopped_prompt_continues_where_it_was(tiny: WriteModel, architecture:
         it.require_right()
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "granitehybrid", "lfm2"])
+@table("architecture", ["llama", "gemma3", "mamba", "granitehybrid", "lfm2"])
 def test_a_pass_stopped_by_another_thread_leaves_the_memory_right(
     tiny: WriteModel, architecture: str
 ) -> None:

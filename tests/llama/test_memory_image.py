@@ -9,12 +9,13 @@ from conftest import WriteModel
 from memory_bench import TOLERANCE, bench
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import EngineFailed
+from tables import table
 
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]
 OTHER = [int(token) for token in np.random.default_rng(2).integers(3, 250, 900)]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_a_restored_text_goes_on_with_the_same_bits(tiny: WriteModel, architecture: str) -> None:
     """The rows after it are those without the other text in between, bit for bit.
 
@@ -38,7 +39,7 @@ def test_a_restored_text_goes_on_with_the_same_bits(tiny: WriteModel, architectu
         assert it.memory.rollback_kind.restores_bits or architecture == "gemma3"
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_a_restored_text_can_be_shortened_and_drafted_after(
     tiny: WriteModel, architecture: str
 ) -> None:

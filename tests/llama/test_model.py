@@ -19,6 +19,7 @@ from specchat.errors import (
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from specchat.system.logs import log_path
+from tables import table
 
 OPTIONS = ModelOptions(threads=1)
 
@@ -97,7 +98,7 @@ def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> N
         Model(path, OPTIONS)
 
 
-@pytest.mark.parametrize("text", ["", "the and thing", "naïve 日本 🙂", " \n\t", "x" * 20_000])
+@table("text", ["", "the and thing", "naïve 日本 🙂", " \n\t", "x" * 20_000])
 def test_text_survives_tokenising(tiny: WriteModel, text: str) -> None:
     """The tokens of any text give its bytes again."""
     with Model(tiny("llama"), OPTIONS) as model:

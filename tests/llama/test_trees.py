@@ -18,6 +18,7 @@ from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.tree_context import TreeContext, lines_of
 from specchat.planning.context_shape import MOST_BRANCHES
+from tables import table
 
 TREES = [name for name, kind in KINDS.items() if kind == "tail"]
 
@@ -58,7 +59,7 @@ def num_lines_beyond(context: TreeContext) -> int:
     return sum(api.llama_memory_seq_pos_max(memory, line) >= length for line in range(1, count))
 
 
-@pytest.mark.parametrize("architecture", TREES)
+@table("architecture", TREES)
 def test_each_branch_reads_its_own_path(tiny: WriteModel, architecture: str) -> None:
     """Random trees give the logits of each path read by itself."""
     random = np.random.default_rng(4)
@@ -81,8 +82,8 @@ def test_each_branch_reads_its_own_path(tiny: WriteModel, architecture: str) -> 
                 assert np.abs(row - alone).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("architecture", TREES)
-@pytest.mark.parametrize(
+@table("architecture", TREES)
+@table(
     ("length", "branches"),
     [
         (46, []),
@@ -137,7 +138,7 @@ def test_steps_with_trees_follow_one_another(tiny: WriteModel) -> None:
     assert np.abs(found - fresh_logits(tiny, "llama", text)).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("architecture", [name for name, kind in KINDS.items() if kind != "tail"])
+@table("architecture", [name for name, kind in KINDS.items() if kind != "tail"])
 def test_other_memories_hold_no_branches(tiny: WriteModel, architecture: str) -> None:
     """Windows and recurrent states have no sequences for them, and take no more memory."""
     with tree_context(tiny, architecture) as context:
@@ -189,7 +190,7 @@ def test_too_many_branches_are_refused(tiny: WriteModel) -> None:
                 context.evaluate_tree(tokens, [(5, 0)] * count, len(tokens))
 
 
-@pytest.mark.parametrize("ending", ["rollback", "evaluate", "prefill", "image", "keep"])
+@table("ending", ["rollback", "evaluate", "prefill", "image", "keep"])
 def test_a_tree_that_is_not_kept_leaves_no_sequence(tiny: WriteModel, ending: str) -> None:
     """Whatever is asked for next, as after an error between the pass and its end."""
     with tree_context(tiny, "llama") as context:

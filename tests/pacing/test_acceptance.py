@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from specchat.pacing.acceptance import NUM_EQUAL_POSITIONS, AcceptanceModel
+from tables import table
 
 
 def taught(
@@ -26,7 +27,7 @@ def middle(model: AcceptanceModel, optimism: float = 0.0) -> float:
     return model.expected(optimism=optimism)[0][1]
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
+@table("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_a_rate_is_learned_whatever_the_confidence(rate: float) -> None:
     """The drafter is always confident; the mean over many histories is the true rate."""
     found = [taught([rate], seed=seed).probability(0.9) for seed in range(40)]
@@ -82,7 +83,7 @@ def test_optimism_is_above_expectation_and_grows_with_silence() -> None:
     assert model.optimism < 0.7 * before
 
 
-@pytest.mark.parametrize("guess", [0.2, 0.6, 0.9])
+@table("guess", [0.2, 0.6, 0.9])
 def test_a_reported_rate_is_the_starting_point(guess: float) -> None:
     """As tentative as the drafter's confidence, and overruled as soon."""
     believing, guessing = AcceptanceModel(), AcceptanceModel()

@@ -11,6 +11,7 @@ import pytest
 from specchat.decoding.proposal import Hint
 from specchat.pacing.acceptance import MIN_CHANCE
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
+from tables import table
 
 
 def random_costs(random: np.random.Generator, longest: int = 33) -> list[float]:
@@ -20,7 +21,7 @@ def random_costs(random: np.random.Generator, longest: int = 33) -> list[float]:
     return [float(random.uniform(0.7, 1.0)), *row.tolist()]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@table("seed", range(4))
 def test_the_first_look_at_a_pass_decides_as_the_whole_gain_does(seed: int) -> None:
     """At any chances, prices and places in a draft."""
     random = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from specchat.passes import exact_passes
 from specchat.passes.exact_costs import exact_costs, longest_cheap
 from specchat.passes.exact_passes import NUM_COPIED
 from specchat.passes.exactness import Exactness, ExactnessMeasurement
+from tables import table
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_build_without_the_choice_has_no_costs(
     assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7)
 
 
-@pytest.mark.parametrize(
+@table(
     ("known", "longest", "cheap"),
     [
         ({2: 1.0, 4: 1.04, 8: 1.0, 16: 0.9}, 33, 33),

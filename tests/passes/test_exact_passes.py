@@ -18,6 +18,7 @@ from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes.exact_passes import NUM_COPIED, longest_exact_pass
 from specchat.planning.context_shape import ModelOptions
+from tables import table
 
 LONG = 60.0
 """Seconds that no comparison here takes."""
@@ -60,7 +61,7 @@ def batches_changed(
         yield
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@table("architecture", ARCHITECTURES)
 def test_the_measured_lengths_are_exact(tiny: WriteModel, architecture: str) -> None:
     """A text evaluated in passes of the measured length gives the bits of single tokens."""
     with context_of(tiny(architecture), ctx=512, exact="on") as context:

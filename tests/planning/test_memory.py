@@ -24,6 +24,7 @@ from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
+from tables import table
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -150,7 +151,7 @@ def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
 
 
 @pytest.mark.skipif(not hasattr(LIBC, "malloc_usable_size"), reason="needs malloc_usable_size")
-@pytest.mark.parametrize("model", ["llama", "gpt-oss", "qwen35"])
+@table("model", ["llama", "gpt-oss", "qwen35"])
 def test_the_logits_of_a_verification_take_what_their_rows_take(
     hollow: dict[str, Path], model: str
 ) -> None:
@@ -193,7 +194,7 @@ def test_the_whole_is_the_same_wherever_the_layers_are(hollow: dict[str, Path]) 
         assert all(need.weights and need.work for need in spread)
 
 
-@pytest.mark.parametrize(
+@table(
     ("num_layers", "gpu_layers", "shares", "expected"),
     [
         (4, 0, (1.0,), [HOST] * 5),

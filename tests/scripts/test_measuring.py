@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.support.counts import positive
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 MEASURE = ROOT / "scripts" / "measure"
@@ -25,7 +26,7 @@ def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in MEASURE.glob("*.py")))
+@table("script", sorted(path.name for path in MEASURE.glob("*.py")))
 def test_no_script_measures_in_no_rounds(script: str) -> None:
     """Its medians would be those of nothing."""
     text = (MEASURE / script).read_text("utf-8")

@@ -19,6 +19,7 @@ import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 from scripts.setup_env import exact_kernels, portable, unused_parts
 from scripts.setup_env.recipes import build_environment
 from scripts.setup_env.running import SetUpFailed
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "scripts" / "packaging"
@@ -61,7 +62,7 @@ def test_a_release_that_the_changes_do_not_fit_is_refused(source: Path, name: Pa
         portable.prepare(source)
 
 
-@pytest.mark.parametrize("name", sorted(portable.BACKENDS))
+@table("name", sorted(portable.BACKENDS))
 def test_every_wheel_loads_its_backends_and_knows_no_native_instruction(name: str) -> None:
     """With the libraries beside each other, and the RPC backend of workers."""
     arguments = build_environment(portable.ANY_CPU, portable.BACKENDS[name], 1, {})["CMAKE_ARGS"]
@@ -202,7 +203,7 @@ def test_the_workflow_builds_every_backend() -> None:
     assert built == {*portable.BACKENDS}
 
 
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+@table("path", FORMS, ids=lambda path: path.name)
 def test_issue_forms_are_complete(path: Path) -> None:
     """With what GitHub requires; a bug report has the doctor's output."""
     form = yaml.safe_load(path.read_text("utf-8"))

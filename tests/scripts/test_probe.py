@@ -13,6 +13,7 @@ import pytest
 from scripts.setup_env import probe as asking
 from scripts.setup_env.probe import Verdict, ask, verdict
 from scripts.support.tiny_gguf import Quantisation, write_model
+from tables import table
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
 
@@ -94,7 +95,7 @@ def test_a_child_killed_for_memory_did_not_crash() -> None:
     assert ask([sys.executable, "-c", code])[0] is Verdict.FAILED
 
 
-@pytest.mark.parametrize(
+@table(
     ("exit_code", "expected"),
     [(0, Verdict.PASSED), (1, Verdict.FAILED), (0xC000001D, Verdict.CRASHED), (3, Verdict.FAILED)],
 )

@@ -37,6 +37,7 @@ from scripts.setup_env.running import SetUpFailed
 from scripts.support.old_pythons import old_pythons
 from specchat.doctor import toolchains
 from specchat.system import control_groups
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")
@@ -270,7 +271,7 @@ def test_a_full_disk_is_named_with_its_folder(
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("output", "step"),
     [
         ("certificate verify failed: certificate is not yet valid", "set this machine's date"),

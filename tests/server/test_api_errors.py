@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from server.conftest import Running
 from specchat.server.bodies import DEEPEST, depth_of
+from tables import table
 
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "param"),
     [
         ({"temperature": "hot"}, "temperature"),
@@ -47,7 +46,7 @@ def test_what_is_not_there_is_an_error_of_its_own(demo_server: Running) -> None:
     assert [each.json()["error"]["code"] for each in found] == [None, None, "model_not_found"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "depth"),
     [
         ("1", 0),
@@ -64,7 +63,7 @@ def test_nesting_is_counted_without_reading_json(text: str, depth: int) -> None:
     assert depth_of(text.encode()) == depth
 
 
-@pytest.mark.parametrize("levels", [50, 200, 900])
+@table("levels", [50, 200, 900])
 def test_deep_nesting_is_refused_before_anything_reads_it(
     demo_server: Running, levels: int
 ) -> None:

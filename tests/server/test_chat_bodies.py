@@ -11,6 +11,7 @@ from server.conftest import Running
 from specchat.server.api_errors import ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.chat_body import ChatBody, chat_requests
+from tables import table
 
 QUESTION = {"role": "user", "content": "Why?"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -26,7 +27,7 @@ def messages_of(server: Running, *messages: Any, **fields: Any) -> list[Any]:
     return list(request.messages)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "message"),
     [
         (QUESTION, QUESTION),
@@ -73,7 +74,7 @@ def test_an_image_in_a_result_does_not_end_the_conversation(demo_server: Running
     assert found[-1]["content"] == "Look:\n[image_url: this model reads text only]"
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "words"),
     [
         ({"role": "wizard"}, "'wizard'"),
@@ -107,7 +108,7 @@ def test_a_broken_call_is_named(demo_server: Running) -> None:
         assert "tool call" in reply.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("choice", "mode", "names"),
     [
         (None, "auto", []),
@@ -143,7 +144,7 @@ def test_a_choice_of_tools_is_a_mode_and_names(choice: Any, mode: str, names: li
     assert (found.choice, found.names, list(found.tools)) == (mode, names, [TOOL])
 
 
-@pytest.mark.parametrize(
+@table(
     "choice",
     [
         "some",

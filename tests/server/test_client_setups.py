@@ -15,6 +15,7 @@ import yaml  # type: ignore[import-untyped]  # comes with huggingface-hub
 from specchat.cli.arguments import CLIENTS
 from specchat.errors import InvalidOption
 from specchat.server.client_setups import SETUPS, Served, setup_text
+from tables import table
 
 ADDRESS = "http://127.0.0.1:8642"
 NAME = 'Qwen 3\'s "best" $HOME\\4B'
@@ -133,7 +134,7 @@ def test_an_address_that_means_all_is_not_called(host: str) -> None:
     assert f'"{ADDRESS}/v1"' in text
 
 
-@pytest.mark.parametrize("client", SETUPS)
+@table("client", SETUPS)
 def test_names_cannot_control_a_terminal(client: str) -> None:
     """A pair's name may come from a file's."""
     text = setup_text(client, Served(ADDRESS, "", "a\x1b]0;b\x07\nc", 4096))

@@ -12,6 +12,7 @@ from server.conftest import Running, StartServer
 from server.raw_http import connect, exchange, read_reply
 from specchat.network.loopback import is_loopback
 from specchat.server.guard import LARGEST_BODY, Access, host_of
+from tables import table
 
 PAGE = "http://app.example:3000"
 KEY = "the-kéy"
@@ -42,8 +43,8 @@ WRONG: tuple[tuple[str, Any, int], ...] = (
 TEXTS = ("this server is not evil.example", "pages of", "application/json", "MiB", "key")
 
 
-@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/nothing"])
-@pytest.mark.parametrize("first", range(len(WRONG)))
+@table("path", [CHAT, MESSAGES, "/v1/nothing"])
+@table("first", range(len(WRONG)))
 def test_checks_have_an_order(guarded: Running, first: int, path: str) -> None:
     """A request that is wrong in several ways hears of the first, in the API's own shape."""
     for later in range(first, len(WRONG)):
@@ -72,7 +73,7 @@ def test_a_request_that_is_right_in_all_ways_is_answered(guarded: Running) -> No
     assert reply.headers["vary"] == "Origin"
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "status"),
     [
         ({"authorization": f"Bearer {KEY}".encode()}, 200),
@@ -96,8 +97,8 @@ def test_the_key_comes_as_either_api_sends_it(
     assert guarded.client.get("/v1/models", headers=headers).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/", "/health"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@table("path", ["/", "/health"])
+@table("method", ["GET", "HEAD"])
 def test_whether_the_server_is_there_may_be_asked_without_a_key(
     guarded: Running, path: str, method: str
 ) -> None:
@@ -128,13 +129,13 @@ def test_only_names_of_this_machine_are_served(demo_server: Running, port: str) 
         assert status == 200 or json.loads(reply.body)["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:evil", "localhost:80:90", "localhost:8o", "[::1]:x"])
+@table("text", ["127.0.0.1:evil", "localhost:80:90", "localhost:8o", "[::1]:x"])
 def test_a_host_with_what_is_not_a_port_is_nobodys(text: str) -> None:
     """It is not cut off."""
     assert not is_loopback(host_of(text))
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", f"{PAGE}.evil.com", "file://"])
+@table("origin", ["http://evil.example", "null", f"{PAGE}.evil.com", "file://"])
 def test_a_foreign_page_is_refused(guarded: Running, origin: str) -> None:
     """Its requests and its preflight, and it may not read why."""
     for method in ("GET", "POST", "OPTIONS"):

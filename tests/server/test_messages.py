@@ -10,6 +10,7 @@ import pytest
 
 from server.conftest import Running
 from specchat.server import service
+from tables import table
 
 QUESTION = {"role": "user", "content": "What is specchat?"}
 BODY = {"messages": [QUESTION], "temperature": 0, "max_tokens": 24}
@@ -141,8 +142,8 @@ def test_the_last_message_of_the_assistant_is_continued(demo_server: Running) ->
     assert (begun + answer["content"][0]["text"]).startswith(whole)
 
 
-@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
-@pytest.mark.parametrize(
+@table("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@table(
     ("fields", "words"),
     [
         ({"messages": "hi"}, "messages"),

@@ -10,6 +10,7 @@ import pytest
 from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody
 from specchat.server.messages_api import MessagesBody, to_chat
+from tables import table
 
 QUESTION = {"role": "user", "content": "Why?"}
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -55,7 +56,7 @@ def test_the_line_that_changes_with_every_request_is_left_out() -> None:
     assert chat_of(system=BILLING).messages == [QUESTION]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "messages"),
     [
         (QUESTION, [QUESTION]),
@@ -121,7 +122,7 @@ def test_a_message_is_one_of_the_chat_api_or_several(given: Any, messages: Any) 
     assert chat_of(messages=[given]).messages == messages
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "effort"),
     [
         ({}, None),
@@ -166,7 +167,7 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
     assert found == [{"type": "function", "function": function}, {"type": "bash_20250124"}]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "is_parallel"),
     [
         ({"type": "auto", "disable_parallel_tool_use": True}, False),
@@ -192,7 +193,7 @@ def test_a_format_is_that_of_the_chat_api() -> None:
     assert chat_of(output_format=form).response_format == form
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "word"),
     [
         (

@@ -12,6 +12,7 @@ from specchat.server import conversation_replies
 from specchat.server.conversation_replies import Quiet, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
 from specchat.sharing.tickets import Update
+from tables import table
 
 CALL = ToolCall("look", '{"at": 1}', "c1")
 STEP = Chunk("", (1,))
@@ -51,7 +52,7 @@ def test_parts_follow_one_another_in_the_order_of_the_steps() -> None:
     assert [each.text for each in parts.parts] == ["Hm", "So.", CALL.arguments, "!"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("chunks", "kinds"),
     [
         ([], ["text"]),

@@ -11,6 +11,7 @@ from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody
 from specchat.server.response_events import REASONING_PREFIX
 from specchat.server.responses_api import ResponsesBody, to_chat
+from tables import table
 
 QUESTION = {"role": "user", "content": "Why?"}
 FUNCTION = {"name": "look", "arguments": '{"at": 1}'}
@@ -40,7 +41,7 @@ def test_a_text_is_a_question() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("item", "message"),
     [
         (QUESTION, QUESTION),
@@ -173,7 +174,7 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
     assert found == [{"type": "function", "function": function}, *others]
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "param", "word"),
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id", "whole conversation"),

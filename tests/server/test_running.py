@@ -16,6 +16,7 @@ from server.conftest import LONG, Running, StartServer
 from server.raw_http import connect, exchange
 from specchat.errors import InvalidOption
 from specchat.server.running import AddressInUse, listen, listening_on_file
+from tables import table
 
 needs_unix_sockets = pytest.mark.skipif(
     not hasattr(socket, "AF_UNIX"), reason="this system has no Unix sockets"
@@ -28,7 +29,7 @@ HALF = (
 # --- where it listens ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+@table("host", ["127.0.0.1", "localhost", "::1"])
 def test_a_port_that_is_in_use_is_named(host: str) -> None:
     """With what to do about it, in one line."""
     with closing(listen(host, 0)) as first:
@@ -119,7 +120,7 @@ def test_a_system_without_unix_sockets_says_so(
 # --- what arrives -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"hello\r\n\r\n",

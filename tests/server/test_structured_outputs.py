@@ -13,6 +13,7 @@ from specchat.server.api_errors import ApiError
 from specchat.server.asked_structure import structure_of
 from specchat.server.chat_body import ChatBody
 from specchat.structured.structure import Structure
+from tables import table
 
 SCHEMA = {
     "type": "object",
@@ -34,7 +35,7 @@ def asked(**fields: Any) -> Structure | None:
     return structure_of(msgspec.convert({"messages": MESSAGES, **fields}, ChatBody))
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "structure"),
     [
         ({}, None),
@@ -82,7 +83,7 @@ def test_a_request_asks_for_a_structure(fields: dict[str, Any], structure: Any) 
     assert asked(**fields) == structure
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field"),
     [
         ({"response_format": {"type": "xml"}}, "response_format"),
@@ -133,7 +134,7 @@ def _last(reply: dict[str, Any]) -> str:
     return str(reply["output"][-1]["content"][-1]["text"])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@table("way", WAYS)
 def test_an_answer_is_what_was_asked_for(demo_server: Running, way: str) -> None:
     """In every API; most of it is forced, and the reply says that it is valid."""
     path, body = WAYS[way]
@@ -148,7 +149,7 @@ def test_an_answer_is_what_was_asked_for(demo_server: Running, way: str) -> None
     assert reply["specchat"]["forced"] > 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "allowed"),
     [
         ({"grammar": LETTERS}, {"yes", "no"}),
@@ -197,8 +198,8 @@ def test_what_is_not_strict_is_checked_afterwards(
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("stream", [False, True])
+@table("way", WAYS)
+@table("stream", [False, True])
 def test_a_schema_that_cannot_be_enforced_is_refused(
     demo_server: Running, way: str, stream: bool
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from server.conftest import Running
+from tables import table
 
 TEXT = "specchat is a terminal chat for people who run language models"
 
@@ -82,7 +83,7 @@ def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
     assert all(first < second for first, second in pairwise(offsets))
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "param"),
     [
         ({"prompt": ""}, "prompt"),

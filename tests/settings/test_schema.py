@@ -27,6 +27,7 @@ from specchat.options.option_fields import Options
 from specchat.requests.answer_request import ChatRequest, GenerateRequest
 from specchat.settings.editor import documented_settings
 from specchat.settings.schema import SETTINGS, find_setting
+from tables import table
 
 PACKAGE = Path(__file__).parents[2] / "specchat"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {
@@ -140,7 +141,7 @@ def test_every_option_of_the_engine_has_its_range_here() -> None:
     assert RANGES.keys() == OF_ENGINE.keys()
 
 
-@pytest.mark.parametrize("key", RANGES)
+@table("key", RANGES)
 def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
     """The error names the option, the rule and the value."""
     option, (right, wrong) = OF_ENGINE[key], RANGES[key]
@@ -154,7 +155,7 @@ def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
             declared(**{key: value})
 
 
-@pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
+@table("option", SETTINGS, ids=lambda option: option.name)
 def test_a_value_that_is_written_can_be_read_again(option: Option) -> None:
     """The value survives in the settings file, and as text on the command line."""
     for value in (option.default, option.checked(option.sample), *RANGES.get(option.key, [()])[0]):
@@ -212,7 +213,7 @@ def test_the_cache_types_are_those_of_llama_cpp() -> None:
     assert set(OF_ENGINE["cache_type_k"].words) == {"auto", *CACHE_TYPES}
 
 
-@pytest.mark.parametrize("request_type", [LoadRequest, GenerateRequest, ChatRequest])
+@table("request_type", [LoadRequest, GenerateRequest, ChatRequest])
 def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> None:
     """By the same names and with the same defaults; nothing is declared for a request alone."""
     declared = {option.key: option for option in request_type.fields()}

@@ -31,6 +31,7 @@ from specchat.llama.context import Context
 from specchat.planning.device import Device, Machine
 from specchat.sharing import process_engine as remote
 from specchat.sharing.process_engine import ProcessEngine
+from tables import table
 
 ROOT = Path(__file__).parents[2]
 EXACT: dict[str, Any] = {
@@ -80,7 +81,7 @@ def test_the_shortest_prompts_are_answered(
         assert answer(engine, prompt) == plain
 
 
-@pytest.mark.parametrize("architecture", KINDS)
+@table("architecture", KINDS)
 def test_a_prompt_stopped_during_prefill_gives_no_token(
     tiny: WriteModel, architecture: str
 ) -> None:
@@ -734,7 +735,7 @@ def test_one_stop_string_is_one_string(tiny: WriteModel) -> None:
         assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
 
 
-@pytest.mark.parametrize("bias", [{-1: 1.0}, {5: float("nan")}, {5: float("inf")}])
+@table("bias", [{-1: 1.0}, {5: float("nan")}, {5: float("inf")}])
 def test_an_invalid_bias_is_refused(tiny: WriteModel, bias: dict[int, float]) -> None:
     """The error is about the option, not the model's file."""
     with (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
 from specchat.structured.bare_schema import bare_schema
 from specchat.structured.schema_walk import moved
+from tables import table
 
 NAMES = ("title", "description", "default", "examples", "$comment", "const", "enum", "$ref")
 INTEGER = {"type": "integer"}
@@ -40,7 +40,7 @@ def test_only_annotations_are_left_out() -> None:
 TREE = {"type": "object", "properties": {"size": INTEGER, "of": {"$ref": "#"}}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "right", "wrong"),
     [
         (TREE, {"of": {"of": {"size": 1}}}, {"of": {"of": {"size": "x"}}}),

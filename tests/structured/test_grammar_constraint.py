@@ -16,6 +16,7 @@ from specchat.structured.grammar_constraint import NUM_KEPT, GrammarConstraint
 from specchat.structured.grammar_source import Grammar, framed_grammar, grammar_of
 from specchat.structured.structure import Kind, Structure
 from structured.toy_vocabulary import CALL, END, ENDS, PIECES, TOY, text_of, written
+from tables import table
 
 PERSON = {
     "type": "object",
@@ -78,7 +79,7 @@ def test_a_schema_allows_its_texts_and_no_others() -> None:
     assert allowed(constraint) == list(ENDS)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "source", "good", "bad"),
     [
         ("json_schema", '{"type": "boolean"}', ["true", "false"], ["null", "True", " true"]),
@@ -107,7 +108,7 @@ def test_each_kind_of_structure(kind: Kind, source: str, good: list[str], bad: l
     assert [text for text in bad if accepts(text)] == []
 
 
-@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+@table("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
 def test_walks_with_drafts_equal_fresh_constraints(structure: Structure) -> None:
     """After any drafts and partial rollbacks a constraint says what a fresh one says."""
     for seed in range(15):
@@ -131,7 +132,7 @@ def test_walks_with_drafts_equal_fresh_constraints(structure: Structure) -> None
             assert view(constraint) == view(fresh), text_of(kept)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
+@table("structure", STRUCTURES.values(), ids=STRUCTURES.keys())
 def test_forced_tokens_are_the_only_ones_allowed(structure: Structure) -> None:
     """Along each run that is forced, from its beginning and its middle, masks hold one token."""
     num_forced = 0
@@ -152,7 +153,7 @@ def test_forced_tokens_are_the_only_ones_allowed(structure: Structure) -> None:
     assert num_forced > 0 or structure.kind in {"regex", "json_schema"}
 
 
-@pytest.mark.parametrize("token", [-1, len(PIECES), 10**9, END, CALL, written("x")[0]])
+@table("token", [-1, len(PIECES), 10**9, END, CALL, written("x")[0]])
 def test_a_refused_token_changes_nothing(token: int) -> None:
     """A token that is not allowed, also one that does not exist, is refused and that is all."""
     constraint = started(STRUCTURES["choices"])
@@ -234,7 +235,7 @@ OPTIONAL = {
 }
 
 
-@pytest.mark.parametrize("num_drafted", range(1, 14))
+@table("num_drafted", range(1, 14))
 def test_a_draft_that_was_taken_back_leaves_no_trace_in_later_masks(num_drafted: int) -> None:
     """As llguidance's own rollback does: the last property of an object is followed by no comma."""
     structure = Structure("json_schema", json.dumps(OPTIONAL))
@@ -252,7 +253,7 @@ def test_a_draft_that_was_taken_back_leaves_no_trace_in_later_masks(num_drafted:
         fresh.push(token)
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@table("name", STRUCTURES)
 def test_random_drafts_leave_no_trace(name: str) -> None:
     """Masks behind an answer are those of a constraint that never saw a draft."""
     random = Random(7)

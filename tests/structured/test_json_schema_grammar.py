@@ -13,6 +13,7 @@ from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import LONGEST, grammar_of
 from specchat.structured.structure import Check, Kind, Structure
 from structured.toy_vocabulary import TOY, written
+from tables import table
 
 TEXT = {"type": "string"}
 
@@ -75,7 +76,7 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("schema", CLOSED.values(), ids=CLOSED)
+@table("schema", CLOSED.values(), ids=CLOSED)
 def test_an_object_that_lists_its_properties_is_closed(schema: dict[str, Any]) -> None:
     """Wherever it is all that describes the value."""
     closed = json.loads(json.dumps(schema))
@@ -83,7 +84,7 @@ def test_an_object_that_lists_its_properties_is_closed(schema: dict[str, Any]) -
     assert json.dumps(closed).count('"additionalProperties": false') == 1
 
 
-@pytest.mark.parametrize("schema", OPEN.values(), ids=OPEN)
+@table("schema", OPEN.values(), ids=OPEN)
 def test_other_objects_stay_as_they_are(schema: dict[str, Any]) -> None:
     """Closing these could make what fits refused, or what does not fit accepted."""
     copy = json.loads(json.dumps(schema))
@@ -143,13 +144,13 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "schema"), REFUSED.items(), ids=REFUSED)
+@table(("message", "schema"), REFUSED.items(), ids=REFUSED)
 def test_a_refused_schema_is_explained(message: str, schema: Any) -> None:
     """One line names the place, the keyword and the next step."""
     assert message in refusal(schema)
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"$ref": "#"},
@@ -166,7 +167,7 @@ def test_an_endless_schema_is_refused(schema: dict[str, Any]) -> None:
     assert "without end" in refusal(schema)
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"properties": {"a": {"$ref": "#"}}, "type": "object"},
@@ -218,7 +219,7 @@ RELAXED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("notice", "case"), RELAXED.items(), ids=RELAXED)
+@table(("notice", "case"), RELAXED.items(), ids=RELAXED)
 def test_a_relaxed_check_says_what_it_leaves_out(notice: str, case: tuple[Any, str, str]) -> None:
     """All else is enforced."""
     schema, good, bad = case
@@ -229,7 +230,7 @@ def test_a_relaxed_check_says_what_it_leaves_out(notice: str, case: tuple[Any, s
     assert not accepts(schema, bad, "relaxed")
 
 
-@pytest.mark.parametrize("schema", [{"type": "strin"}, {"$ref": "#"}, {"$ref": "http://x.example"},
+@table("schema", [{"type": "strin"}, {"$ref": "#"}, {"$ref": "http://x.example"},
                                     {"allOf": [{"const": 1}, {"const": 2}]}])  # fmt: skip
 def test_a_relaxed_check_refuses_what_is_wrong(schema: dict[str, Any]) -> None:
     """Mistakes are not left out."""
@@ -246,7 +247,7 @@ def test_a_schema_cannot_choose_how_json_is_written() -> None:
     assert "cannot be enforced" in refusal({**hostile, "uniqueItems": True})
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "source", "message"),
     [
         ("regex", "(", "the regular expression cannot be enforced"),

@@ -14,6 +14,7 @@ import pytest
 from specchat.errors import InvalidOption
 from specchat.structured import check_cost
 from specchat.structured.schema_validation import AnswerCheck
+from tables import table
 
 TOO_LONG = "the answer cannot be checked by the JSON Schema: that would take too long"
 
@@ -61,7 +62,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "case"), BROKEN.items(), ids=BROKEN)
+@table(("message", "case"), BROKEN.items(), ids=BROKEN)
 def test_a_value_that_does_not_fit_is_explained(message: str, case: tuple[Any, Any, Any]) -> None:
     """By its place in the answer and the keyword."""
     schema, bad, good = case
@@ -85,7 +86,7 @@ NOT_CHECKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("notice", "case"), NOT_CHECKED.items(), ids=NOT_CHECKED)
+@table(("notice", "case"), NOT_CHECKED.items(), ids=NOT_CHECKED)
 def test_what_cannot_be_checked_is_said(notice: str, case: tuple[Any, Any]) -> None:
     """It is left out so that nothing is refused that fits."""
     schema, value = case
@@ -158,7 +159,7 @@ def chain(keyword: str, length: int) -> dict[str, Any]:
     return {"$defs": {**nodes, f"n{length}": {"type": "string"}}, "$ref": "#/$defs/n0"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "value"),
     [
         (chain("anyOf", 40), 1),

@@ -24,6 +24,7 @@ from specchat.structured.structure_input import (
 )
 from specchat.structured.structure_prompt import LONGEST_SHOWN, description_of
 from specchat.structured.value_types import structure_of_type
+from tables import table
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -40,7 +41,7 @@ def typed(text: str, *, is_list: bool = False) -> Any:
     return json.loads(structure.source)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "properties"),
     [
         ("name", {"name": STRING}),
@@ -68,7 +69,7 @@ def test_the_short_form(text: str, properties: dict[str, Any]) -> None:
     assert schema_of_short_form(text) == fields(**properties)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         (" , ", "the schema has no fields"),
@@ -121,8 +122,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         structure_of_grammar_file(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["name: \udcff", '{"const": "\ud800"}'])
-@pytest.mark.parametrize(
+@table("text", ["name: \udcff", '{"const": "\ud800"}'])
+@table(
     "make",
     [
         structure_of_schema,
@@ -219,7 +220,7 @@ def test_nothing_is_no_structure() -> None:
     assert structure_of_json_schema({"a": 1}) == Structure("json_schema", '{"a": 1}')
 
 
-@pytest.mark.parametrize(
+@table(
     ("structure", "line"),
     [
         (structure_of_schema("json"), "Answer only with a JSON object, in one line."),

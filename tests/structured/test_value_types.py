@@ -16,6 +16,7 @@ from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.value_types import structure_of_type, value_of
 from structured.toy_vocabulary import TOY, written
+from tables import table
 
 
 class Colour(Enum):
@@ -106,7 +107,7 @@ def accepts(kind: Any, text: str) -> bool:
     return constraint.is_complete
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "text", "value"),
     [
         (
@@ -140,7 +141,7 @@ def test_a_type_and_the_way_back(kind: Any, text: str, value: Any) -> None:
     assert type(value_of(kind, text)) is type(value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "text"),
     [
         (Person, '{"name": "A", "age": 151}'),
@@ -159,7 +160,7 @@ def test_other_values_cannot_be_written(kind: Any, text: str) -> None:
     assert not accepts(kind, text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "text", "message"),
     [
         (Person, '{"name": "A", "ag', "the answer is not Person: "),
@@ -178,7 +179,7 @@ def test_an_answer_that_is_no_such_value(kind: Any, text: str, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [object, complex, list[complex], "Person", 5])
+@table("kind", [object, complex, list[complex], "Person", 5])
 def test_a_type_without_a_schema(kind: Any) -> None:
     """It is refused by name, with what to use instead."""
     with pytest.raises(InvalidOption, match=r"has no JSON Schema .*use a dataclass") as caught:

@@ -7,6 +7,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.markdown.typesetter import Typesetter, code_blocks
+from tables import table
 from tui.driving import say, screen_text
 
 TEXT = """\
@@ -61,7 +62,7 @@ def laid_out(pieces: list[str], width: int = 60) -> list[str]:
     return [line.text.rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+@table("size", [1, 2, 3, 7, 50])
 def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
     """The final screen does not depend on how the text is cut."""
     pieces = [TEXT[place : place + size] for place in range(0, len(TEXT), size)]
@@ -124,7 +125,7 @@ def test_code_blocks_are_found() -> None:
     assert code_blocks("a\n```py\nx\n```\nb\n```\ny\n") == ["x\n", "y\n"]
 
 
-@pytest.mark.parametrize("width", [1, 2, 10, 300])
+@table("width", [1, 2, 10, 300])
 def test_any_width_is_kept(width: int) -> None:
     """No line is longer than the width, however narrow."""
     typesetter = Typesetter(COLOURS, is_dark=False)
@@ -139,7 +140,7 @@ def test_headings_start_at_the_left() -> None:
     assert [line.rstrip() for line in lines if line.strip()] == ["One", "Two", "Three"]
 
 
-@pytest.mark.parametrize("width", [17, 24, 60])
+@table("width", [17, 24, 60])
 def test_spaces_around_inline_code_are_kept(width: int) -> None:
     """One on each side where there was one, none where there was none, at any width."""
     text = 'Type `@name` (or `@"my file.txt"`), `/` or **`x`** here.'

@@ -32,6 +32,7 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
+from tables import table
 from tui.driving import say, screen_text, stop_halfway, until
 
 WIDE = (240, 60)
@@ -212,7 +213,7 @@ def test_slash_words_come_from_the_table() -> None:
         assert find_slash(f"/{word}") == command.id + argument
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+@table("command", COMMANDS, ids=lambda command: command.id)
 def test_every_command_is_found_by_its_action(command: object) -> None:
     """Keys, slash words and clicks use the same action names."""
     assert isinstance(command, type(COMMANDS[0]))

@@ -10,6 +10,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.tui.cards import figure_texts
 from specchat.tui.figures import Figures, spark
 from specchat.wording import answer_line
+from tables import table
 
 
 def stats(**fields: object) -> Statistics:
@@ -19,7 +20,7 @@ def stats(**fields: object) -> Statistics:
     return Statistics(**usual | fields, step_times=timed(float(speedup)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "words"),
     [
         ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
@@ -142,7 +143,7 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
         assert figures.rates[-1] == pytest.approx(200)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "words"),
     [
         ({"draft_length": "auto"}, "adapted to every step"),
@@ -169,7 +170,7 @@ def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> 
     assert Figures(stats(**given)).why_this_length() == words
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "words"),
     [
         (

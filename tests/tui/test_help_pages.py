@@ -7,6 +7,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.docs import read, topics
 from specchat.tui.screens.help_screen import HelpScreen, Page, flowing
+from tables import table
 from tui.driving import screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ def test_paragraphs_and_items_are_one_line_each() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("topic", topics())
+@table("topic", topics())
 def test_no_word_of_a_page_is_lost(topic: str) -> None:
     """Only line breaks change."""
     text = read(topic)

@@ -30,6 +30,7 @@ from specchat.tui.screens.file_screen import FileScreen, completed, entries_of
 from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
 from specchat.tui.setup import Offer, PairChoice
+from tables import table
 from tui.driving import screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +139,7 @@ async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
         assert all(each in line for each in expected)
 
 
-@pytest.mark.parametrize("width", [56, 76, 94, 105, 135])
+@table("width", [56, 76, 94, 105, 135])
 def test_no_name_of_the_catalogue_is_cut(width: int) -> None:
     """Nor does a row exceed the list; the drafts have a column once there is room."""
     rows = [ModelRow(each, each.outlook) for each in find_offers(words())]
@@ -241,7 +242,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "drafts"),
     [
         ((), "draft"),

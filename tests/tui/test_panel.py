@@ -20,6 +20,7 @@ from specchat.tui.cards import CARDS, ORIGIN_GLYPHS, REJECTED_GLYPH
 from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
+from tables import table
 from tui.driving import race, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +109,7 @@ async def test_every_figure_can_be_reached_with_keys(height: int) -> None:
         assert app.query_one(Composer).has_focus
 
 
-@pytest.mark.parametrize("name", [name for names in CARDS.values() for name in names])
+@table("name", [name for names in CARDS.values() for name in names])
 def test_every_figure_is_in_the_glossary(name: str) -> None:
     """With what it means, what is good, and what to do."""
     explanation = section("glossary", name)

@@ -13,13 +13,14 @@ from specchat.errors import InvalidOption
 from specchat.tui.actions.regeneration import read_words
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
+from tables import table
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "name", "options"),
     [
         ("", "", {}),
@@ -34,7 +35,7 @@ def test_options_and_a_name_in_any_order(words: str, name: str, options: dict[st
     assert read_words(words) == (name, options)
 
 
-@pytest.mark.parametrize("words", ["temperature=-1", "temprature=1", "seed=", "ctx=5"])
+@table("words", ["temperature=-1", "temprature=1", "seed=", "ctx=5"])
 def test_wrong_options_are_refused(words: str) -> None:
     """By the rules of the settings."""
     with pytest.raises(InvalidOption):

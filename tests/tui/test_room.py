@@ -23,6 +23,7 @@ from specchat.tui.widgets.message_views import QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar, when
 from specchat.tui.widgets.transcript import Transcript
+from tables import table
 from tui.driving import frame_text, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,7 @@ async def test_a_theme_chosen_from_the_palette_is_kept(
         assert again.theme == "gruvbox"
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "colours", "found"),
     [
         ("nord", "truecolor", "nord"),

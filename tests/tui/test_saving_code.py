@@ -13,6 +13,7 @@ from scripted_chat import Script, chat
 from specchat.tui.actions.code_saver import suggested_name
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen, LineScreen
+from tables import table
 from tui.driving import agree, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -150,7 +151,7 @@ async def test_a_click_on_save_saves_that_block(folder: Path) -> None:
     assert read(folder / "b.sh") == "ls\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("language", "name"),
     [
         ("python", "code.py"), ("rust", "code.rs"), ("c++", "code.cpp"), ("", "code.txt"),

@@ -26,6 +26,7 @@ from specchat.tui.step_tokens import (
     tokens_of,
 )
 from specchat.tui.step_tokens import FORCED as MARK_FORCED
+from tables import table
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -165,7 +166,7 @@ async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -
         assert area.max_scroll_y == 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("step", "words"),
     [
         (LONG[0], "Nothing was drafted: the target wrote 1 token in one pass."),
@@ -265,7 +266,7 @@ def test_a_narrow_tree_goes_on_below() -> None:
     assert drawn(TREE, 5, 24)[1] == 3
 
 
-@pytest.mark.parametrize("accepted", [(), (1,), (1, 2)])
+@table("accepted", [(), (1,), (1, 2)])
 def test_the_targets_own_token_is_in_the_tree(accepted: tuple[int, ...]) -> None:
     """Behind the accepted ones: on the draft, beside it, or below the first token."""
     tree = tree_of(("a", 0), ("b", 1), ("c", 0), accepted=accepted)

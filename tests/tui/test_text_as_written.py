@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
@@ -15,6 +14,7 @@ from specchat.tui.markdown.growing_text import GrowingMarkdown
 from specchat.tui.markdown.prose import copied, has_mark
 from specchat.tui.markdown.style_marks import COPY, SAVE, TITLE, WRAPPED
 from specchat.tui.markdown.typesetter import Typesetter
+from tables import table
 
 TYPESETTER = Typesetter(BUILTIN_THEMES["textual-dark"].to_color_system().generate())
 WIDTHS = (40, 76, 200)
@@ -61,15 +61,15 @@ LITERAL = [
 ]
 
 
-@pytest.mark.parametrize("text", LITERAL)
-@pytest.mark.parametrize("width", WIDTHS)
+@table("text", LITERAL)
+@table("width", WIDTHS)
 def test_no_character_is_lost(text: str, width: int) -> None:
     """In formulas, paths, patterns, names and references."""
     assert shown(text, width).replace("\n", " ") == text
     assert streamed(text + "\n\nafter", 3).startswith(shown(text))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         (r"\*not italic\* and snake\_case", "*not italic* and snake_case"),
@@ -86,7 +86,7 @@ def test_marks_are_still_marks(text: str, expected: str) -> None:
     assert shown(text) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ('[a **b** `c`](http://x.org "the title")', 'a b c (http://x.org "the title")'),
@@ -109,14 +109,14 @@ def test_marks_are_still_marks(text: str, expected: str) -> None:
         (r"a \<br> b<br/>c", "a <br> b\nc"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 1000])
+@table("size", [1, 1000])
 def test_what_marks_say_is_shown(text: str, expected: str, size: int) -> None:
     """Addresses, titles and descriptions; numbers as written; marks that mark nothing."""
     lines = [line.rstrip() for line in streamed(text, size).split("\n")]
     assert "\n".join(lines) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "expected"),
     [
         (r"$x^2 \leq \alpha_1$", "x² ≤ α₁"),
@@ -132,14 +132,14 @@ def test_what_marks_say_is_shown(text: str, expected: str, size: int) -> None:
         (r"$E = mc^2$, **so** $p_{\text{max}}$", "E = mc², so pₘₐₓ"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 1000])
+@table("size", [1, 1000])
 def test_simple_formulas_are_readable(source: str, expected: str, size: int) -> None:
     """In Unicode, without their marks; others are shown as they were written."""
     assert streamed(source, size) == expected
 
 
-@pytest.mark.parametrize("size", [1, 5, 1000])
-@pytest.mark.parametrize(
+@table("size", [1, 5, 1000])
+@table(
     "source",
     [
         "$$\n\\begin{aligned}\na_1 &= *b* \\\\\n- c &= _d_\n+ e\n\\end{aligned}\n$$",
@@ -153,7 +153,7 @@ def test_formulas_that_are_set_apart_keep_their_lines(source: str, size: int) ->
     assert list(filter(None, lines)) == ["Thus:", *source.split("\n"), " • item"]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["\\(x" * 3000, "\\[ x\n" * 1000 + "\\] end", "$" + "{" * 900 + "x" + "}" * 900 + "$"],
 )
@@ -167,8 +167,8 @@ def test_unclosed_formulas_are_ordinary_text() -> None:
     assert streamed("$$ is a sign\n\n- *item*", 2) == "$$ is a sign\n\n • item"
 
 
-@pytest.mark.parametrize("width", [10, 20, 40])
-@pytest.mark.parametrize("size", [3, 1000])
+@table("width", [10, 20, 40])
+@table("size", [3, 1000])
 def test_code_wraps_with_a_sign(width: int, size: int) -> None:
     """All its characters are there, spaces too, and so are those of its info string."""
     code = "value = function(first,  second) +   '注意注意注意' + other_name_without_spaces"
@@ -199,8 +199,8 @@ WIDE = (
 )
 
 
-@pytest.mark.parametrize("width", [10, 20, 40, 60, 80])
-@pytest.mark.parametrize("prefix", ["", "> ", "- "])
+@table("width", [10, 20, 40, 60, 80])
+@table("prefix", ["", "> ", "- "])
 def test_wide_tables_lose_nothing(width: int, prefix: str) -> None:
     """Cells wrap; where columns would be too narrow, each row is a list of its cells."""
     source = "\n".join(
@@ -214,7 +214,7 @@ def test_wide_tables_lose_nothing(width: int, prefix: str) -> None:
     assert found["|"] >= 1
 
 
-@pytest.mark.parametrize("width", [3, 10, 16, 40])
+@table("width", [3, 10, 16, 40])
 def test_deep_lists_and_quotations_lose_nothing(width: int) -> None:
     """Where there is no room beside bullets and bars, content stands below them."""
     source = "- one\n  1. two\n     > three\n     > - four\n     >   - fivesix\n     >     `code`"
@@ -246,8 +246,8 @@ def test_html_line_breaks_break_lines() -> None:
 ODD_ENDS = ("\u2028", "\u2029", "\x85", "\x0c", "\x0b", "\x1c")
 
 
-@pytest.mark.parametrize("end", ODD_ENDS)
-@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@table("end", ODD_ENDS)
+@table("size", [1, 3, 7, 1000])
 def test_code_boxes_begin_and_end_at_their_fences(end: str, size: int) -> None:
     """Whatever else ends a line somewhere, before a fence or inside."""
     text = f"A paragraph{end}one.\n\n```python\nx = 1{end}y{end}\n```\n\nText after.\n"

@@ -19,6 +19,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.suggestions import Suggestions
+from tables import table
 from tui.driving import frame_text, say, screen_text, type_keys, until
 from tui.test_asking import notes
 from tui.test_settings import choose, file, says
@@ -199,7 +200,7 @@ def test_a_number_is_taken_but_not_the_word_that_stands_for_it() -> None:
     assert [others.takes_think(word) for word in ("512", "NUMBER")] == [False, False]
 
 
-@pytest.mark.parametrize(
+@table(
     ("supported", "last", "words"),
     [
         ((), " or ", "auto"),

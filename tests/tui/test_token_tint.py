@@ -19,6 +19,7 @@ from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.markdown.prose import visible
 from specchat.tui.markdown.token_tint import TokenTint
 from specchat.tui.markdown.typesetter import Typesetter
+from tables import table
 from tui.driving import say, screen_text, until
 from tui.test_blocks import COLOURS, TEXT
 from tui.test_mouse import prose
@@ -44,8 +45,8 @@ def cut(text: str, seed: int) -> list[Piece]:
     return pieces
 
 
-@pytest.mark.parametrize("width", [24, 60])
-@pytest.mark.parametrize("seed", range(5))
+@table("width", [24, 60])
+@table("seed", range(5))
 def test_every_word_has_the_origins_of_its_tokens(width: int, seed: int) -> None:
     """Headings, lists, tables, code and quotations, but neither bullets nor borders."""
     pieces = cut(TEXT, seed)
@@ -151,8 +152,8 @@ async def test_long_code_has_one_language_and_no_gaps() -> None:
         await until(pilot, lambda: app.clipboard == "\n".join([*lines, ""]))
 
 
-@pytest.mark.parametrize("theme", BUILTIN_THEMES)
-@pytest.mark.parametrize("has_colours", [True, False])
+@table("theme", BUILTIN_THEMES)
+@table("has_colours", [True, False])
 def test_every_origin_has_a_tint_of_its_own(theme: str, *, has_colours: bool) -> None:
     """In each theme, with few colours or none too; only the target's own tokens have none."""
     all_origins = drafter_registry.origins()
@@ -167,7 +168,7 @@ def test_every_origin_has_a_tint_of_its_own(theme: str, *, has_colours: bool) ->
         assert len({shades(each, shown) for each in all_origins}) == len(all_origins)
 
 
-@pytest.mark.parametrize("name", BUILTIN_THEMES)
+@table("name", BUILTIN_THEMES)
 def test_a_colour_of_a_token_means_one_thing(name: str) -> None:
     """In no theme do tokens of two origins, or rejected ones, look alike."""
     colours = BUILTIN_THEMES[name].to_color_system().generate()

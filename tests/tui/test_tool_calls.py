@@ -19,6 +19,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.markdown.prose import Prose
 from specchat.tui.markdown.typesetter import code_blocks
 from specchat.tui.widgets.call_text import calls_markdown, pretty_arguments
+from tables import table
 from tui.driving import say, screen_text, until
 from tui.test_asking import notes
 from tui.test_reasoning import last
@@ -245,7 +246,7 @@ async def test_calls_are_shown_harmlessly(name: str) -> None:
         assert not set(each) & set("\u202e\x7f\x9b")
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@table("name", HOSTILE)
 def test_a_call_cannot_leave_its_block(name: str) -> None:
     """Whatever it contains, each call is one block of code, and so is an unfinished one."""
     tool, arguments = HOSTILE[name]

@@ -33,6 +33,7 @@ from specchat.workers.health import (
     measure_transfer,
 )
 from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
+from tables import table
 
 needs_rpc = pytest.mark.skipif(
     find_rpc() is None, reason="this llama.cpp was built without its RPC backend"
@@ -125,7 +126,7 @@ def test_without_a_list_of_descriptors_clients_are_unknown(monkeypatch: pytest.M
 
 
 @needs_rpc
-@pytest.mark.parametrize(
+@table(
     ("words", "code", "said"),
     [
         (("--port", "{taken}"), 1, "port {taken} is in use by another program"),
