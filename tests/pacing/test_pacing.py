@@ -18,7 +18,7 @@ from scripts.support.simulated_pair import (
     RIGHT,
     STAIRS,
     Drawing,
-    Machine,
+    SimulatedMachine,
     always,
     best_fixed,
     knowledge_of,
@@ -38,7 +38,7 @@ from specchat.passes.pass_costs import PLAIN, SETTLED
 
 
 def paced(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, *, is_greedy: bool = True
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch, *, is_greedy: bool = True
 ) -> LearningPacer:
     """Return a pacer whose clock is the machine's."""
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
@@ -55,7 +55,7 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(
     """
     shares = []
     for draft_cost, chance in product([0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]):
-        machines = [Machine(costs, draft_cost, always(chance), seed) for seed in (1, 2)]
+        machines = [SimulatedMachine(costs, draft_cost, always(chance), seed) for seed in (1, 2)]
         best = best_fixed(machines[0])
         found = [machine.decode(paced(machine, monkeypatch), 3_000) for machine in machines]
         shares.append(statistics.mean(found) / best)
@@ -64,7 +64,7 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(
     assert statistics.mean(shares) > 0.98
 
 
-class Switching(Machine):
+class Switching(SimulatedMachine):
     """A machine on which a pass takes 0.2 longer after one of another length."""
 
     last_length = 0
@@ -192,7 +192,7 @@ def test_a_draft_that_is_nearly_always_right_is_trusted_soon(
     """Within the first 128 tokens of a pair, where drafting pays only if it is that good."""
     shares = []
     for draft_cost, seed in product([0.05, 0.1, 0.25], range(16)):
-        machine = Machine(CPU, draft_cost, always(0.99), seed)
+        machine = SimulatedMachine(CPU, draft_cost, always(0.99), seed)
         best = best_fixed(machine)
         shares.append(machine.decode(paced(machine, monkeypatch), 128) / best)
 
@@ -205,7 +205,7 @@ def test_an_expensive_draft_of_low_confidence_is_watched_long_enough(
     """A few right tokens must be seen before it is trusted."""
     shares = []
     for seed in range(16):
-        machine = Machine(CPU, 0.27, always(0.99), seed, confidence=lambda _: 0.6)
+        machine = SimulatedMachine(CPU, 0.27, always(0.99), seed, confidence=lambda _: 0.6)
         rate = machine.decode(paced(machine, monkeypatch), 128)
         shares.append(rate / best_fixed(machine))
 
@@ -219,7 +219,7 @@ def test_a_lucky_step_does_not_raise_the_rate_to_beat(monkeypatch: pytest.Monkey
     """
     shares = []
     for draft_cost, seed in product([0.05, 0.1, 0.25], range(16)):
-        machine = Machine(CPU, draft_cost, always(0.99), seed)
+        machine = SimulatedMachine(CPU, draft_cost, always(0.99), seed)
         pacer = paced(machine, monkeypatch)
         machine.decode(pacer, 256)
         answer = LearningPacer(pacer._knowledge, is_greedy=True)
@@ -234,7 +234,7 @@ def test_trying_lengths_costs_little_where_none_pays(monkeypatch: pytest.MonkeyP
     for seed in range(8):
         is_sure = np.random.default_rng(seed).random(2000) < 0.6
         chances, confidences = np.where(is_sure, 0.95, 0.4), np.where(is_sure, 0.97, 0.6)
-        machine = Machine(CPU, 0.27, chances.__getitem__, seed, confidences.__getitem__)
+        machine = SimulatedMachine(CPU, 0.27, chances.__getitem__, seed, confidences.__getitem__)
         rates.append(machine.decode(paced(machine, monkeypatch), 1200))
 
     assert statistics.mean(rates) > 0.965
@@ -244,7 +244,7 @@ def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyP
     """If nothing pays, short answers of a known pair reach 0.977 of plain decoding's speed."""
     rates = []
     for seed in range(6):
-        machine = Machine(CPU, 0.11, always(0.6), seed)
+        machine = SimulatedMachine(CPU, 0.11, always(0.6), seed)
         knowledge = paced(machine, monkeypatch)._knowledge
         answers = [LearningPacer(knowledge, is_greedy=True) for _ in range(20)]
         rates += [machine.decode(pacer, 128) for pacer in answers]
@@ -261,7 +261,7 @@ def test_a_hopeless_draft_costs_next_to_nothing(
     """At least 0.97 of plain decoding over the first 256 tokens of a new pair."""
     rates = []
     for seed in range(20):
-        machine = Machine(costs, draft_cost, lambda _: chance, seed)
+        machine = SimulatedMachine(costs, draft_cost, lambda _: chance, seed)
         rates.append(machine.decode(paced(machine, monkeypatch), 256))
 
     assert statistics.mean(rates) > 0.97
@@ -273,7 +273,7 @@ def test_a_hopeless_draft_is_given_up_though_plain_decoding_seems_slow(
     costs: Sequence[float], factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong cost that was kept would otherwise make every draft seem to pay, for good."""
-    machine = Machine(costs, 0.1, always(0.001))
+    machine = SimulatedMachine(costs, 0.1, always(0.001))
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
     knowledge = Knowledge(drafts=knowledge_of(machine).drafts)
     knowledge.target.learn_record(
@@ -289,7 +289,7 @@ def test_drafting_at_a_loss_is_found_out(factor: float, monkeypatch: pytest.Monk
     """A plain step is believed to take too long, and none would be made to show what it takes."""
     rates = []
     for seed in range(6):
-        machine = Machine(CPU, 0.25, always(0.75), seed)
+        machine = SimulatedMachine(CPU, 0.25, always(0.75), seed)
         pacer = paced(machine, monkeypatch)
         machine.decode(pacer, 256)
         costs = pacer._knowledge.target
@@ -307,7 +307,7 @@ def test_a_draft_that_does_not_pay_is_not_weighed_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What costs a share of plain decoding is left out until there is budget for looking again."""
-    machine = Machine(LINE, 0.1, lambda _: 0.0)
+    machine = SimulatedMachine(LINE, 0.1, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 256)
     weighed = 0
@@ -327,7 +327,9 @@ def test_reading_the_last_token_of_an_accepted_draft_is_a_cost_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Drafts of one token do not pay then, though the two passes of a step alone would."""
-    machine = Machine([0.0, 1.0, 1.45, *[2.6 + more for more in range(38)]], 0.3, always(0.85))
+    machine = SimulatedMachine(
+        [0.0, 1.0, 1.45, *[2.6 + more for more in range(38)]], 0.3, always(0.85)
+    )
     machine.decode(paced(machine, monkeypatch), 2_000)
 
     assert 1.85 / (machine.costs[2] + machine.draft_cost) > 1.05
@@ -342,7 +344,7 @@ def test_reading_accepted_tokens_is_a_cost_of_them(
     """A prediction head reads each of them, though the passes of a step alone would pay."""
     rise = [0.0, *(0.1 + cost * more for more in range(40))]
     costs, chance = [0.0, *(1 + 0.55 * more for more in range(40))], 0.75
-    machine = Machine(costs, 1.0, always(chance), draft_costs=rise, reads_accepted=True)
+    machine = SimulatedMachine(costs, 1.0, always(chance), draft_costs=rise, reads_accepted=True)
     machine.decode(paced(machine, monkeypatch), 2_000)
 
     assert (1 + chance) / (costs[2] + 0.1) > 1.05
@@ -354,7 +356,7 @@ def test_what_lies_between_draft_passes_is_part_of_their_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Deciding and drawing take time too."""
-    machine = Machine(LINE, 0.1, always(0.99))
+    machine = SimulatedMachine(LINE, 0.1, always(0.99))
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 200)
     for _ in range(60):
@@ -379,8 +381,8 @@ def test_a_text_that_changes_is_followed(
     """
     shares = []
     for seed in range(10):
-        machine = Machine(costs, 0.08, lambda at: 0.85 if at // 300 % 2 else 0.15, seed)
-        best = [best_fixed(Machine(costs, 0.08, always(c))) for c in (0.15, 0.85)]
+        machine = SimulatedMachine(costs, 0.08, lambda at: 0.85 if at // 300 % 2 else 0.15, seed)
+        best = [best_fixed(SimulatedMachine(costs, 0.08, always(c))) for c in (0.15, 0.85)]
         ideal = 2 / (1 / best[0] + 1 / best[1])
         shares.append(machine.decode(paced(machine, monkeypatch), 3000) / ideal)
 
@@ -389,7 +391,7 @@ def test_a_text_that_changes_is_followed(
 
 def test_a_step_of_the_staircase_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where 4 tokens cost less than 2, drafts of 1 and 2 are avoided at an acceptance of 0.6."""
-    machine = Machine(STAIRS, 0.05, lambda _: 0.6)
+    machine = SimulatedMachine(STAIRS, 0.05, lambda _: 0.6)
     machine.decode(paced(machine, monkeypatch), 3000)
     shares = [machine.drafted.count(length) / len(machine.drafted) for length in range(4)]
 
@@ -401,7 +403,7 @@ def test_plain_decoding_is_chosen_where_drafting_is_expensive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A draft pass that costs as much as a target pass cannot pay; the reason has figures."""
-    machine = Machine(LINE, 1.0, lambda _: 0.8)
+    machine = SimulatedMachine(LINE, 1.0, lambda _: 0.8)
     pacer = paced(machine, monkeypatch)
     rate = machine.decode(pacer, 700)
 
@@ -412,7 +414,7 @@ def test_plain_decoding_is_chosen_where_drafting_is_expensive(
 
 def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """Useless for 2000 tokens, then excellent: fully used within 300 tokens."""
-    machine = Machine(LINE, 0.05, lambda at: 0.0 if at < 2000 else 0.95)
+    machine = SimulatedMachine(LINE, 0.05, lambda at: 0.0 if at < 2000 else 0.95)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 2000)
     machine.decode(pacer, 300)
@@ -424,7 +426,7 @@ def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.Monkey
 
 def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A useless draft model is tried now and then, and never used."""
-    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    machine = SimulatedMachine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 500)
     first, drafted = machine.num_passes, sum(machine.drafted)
@@ -436,7 +438,7 @@ def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fixed_pacer_drafts_all_it_may() -> None:
     """Whatever it costs and whatever is accepted, less only at the end of an answer."""
-    machine = Machine(LINE, 1.0, lambda _: 0.1)
+    machine = SimulatedMachine(LINE, 1.0, lambda _: 0.1)
     machine.decode(FixedPacer(), 100, longest=5)
 
     assert set(machine.drafted[:-5]) == {5}
@@ -444,7 +446,7 @@ def test_a_fixed_pacer_drafts_all_it_may() -> None:
 
 def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A passage is drafted as far as verifying it pays."""
-    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    machine = SimulatedMachine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     pacer.begin_step(10, 16)
     sure = [Hint(0.98)] * 12
@@ -461,7 +463,7 @@ def test_a_grammar_does_not_mislead(
     num_forced: int, learned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A draft that it cut was a shorter pass; a pass that read forced tokens says nothing."""
-    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    machine = SimulatedMachine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     seen: list[int] = []
     target = pacer._knowledge.target
@@ -479,7 +481,7 @@ def test_a_passage_that_was_not_taken_is_learned_from(
     emitted: list[int], is_believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not taken as unlikely, it is taken once it would have been right for a while."""
-    pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
+    pacer = paced(SimulatedMachine(LINE, 0.05, always(0.5)), monkeypatch)
     doubtful = [Hint(0.1, distribution=Distribution.certain(5))] * 3
     taken = []
     for _ in range(40):
@@ -493,7 +495,7 @@ def test_a_passage_that_was_not_taken_is_learned_from(
 
 def test_draft_passes_of_any_origin_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pacer knows drafters only by the origin they name; each has costs of its own."""
-    machine = Machine(LINE, 0.05, always(0.9))
+    machine = SimulatedMachine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
     used, num_drafted = [], 0
     for origin, cost in (("head", 0.05), ("other", 3.0)):
@@ -517,7 +519,7 @@ def test_draft_passes_of_any_origin_are_learned_from(monkeypatch: pytest.MonkeyP
 def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A doubtful token pays compared with plain decoding, not compared with good drafts."""
     doubtful = [Hint(0.36)]
-    machine = Machine(LINE, 0.05, always(0.9))
+    machine = SimulatedMachine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 240)
     pacer.begin_step(10, 16)
@@ -532,7 +534,7 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was learned in another session counts: nothing is watched again."""
-    machine = Machine(LINE, 0.05, always(0.9))
+    machine = SimulatedMachine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 200)
     knowledge = knowledge_of(machine)
@@ -562,7 +564,7 @@ def test_passes_that_take_longer_after_another_length_do_no_harm(
     assert statistics.mean(shares) > 0.96
 
 
-class Settling(Machine):
+class Settling(SimulatedMachine):
     """A machine on which plain passes take 1.4 at first after drafting, and ever less of the 0.4.
 
     Drafting reaches 0.8 of plain decoding.
@@ -605,7 +607,7 @@ def test_what_exploration_leaves_behind_is_charged_to_its_budget(
 ) -> None:
     """A look that makes the next plain passes slower is taken less often."""
     num_passes = []
-    for kind, seed in product((Machine, Settling), range(8)):
+    for kind, seed in product((SimulatedMachine, Settling), range(8)):
         machine = kind([0.0, 1.0, *[1.7] * 38], 0.15, always(0.05), seed)
         pacer = paced(machine, monkeypatch)
         machine.decode(pacer, 256)
@@ -635,7 +637,9 @@ def test_a_cost_measured_wrongly_is_found_out(
         monkeypatch.setattr(exploration, "PLAIN_INTERVAL", interval)
         monkeypatch.setattr(exploration, "SETTLING_INTERVAL", max(512, interval))
         wrong = [*costs[:wrong_length], wrong_cost, *costs[wrong_length + 1 :]]
-        machine, believed = (Machine(each, 0.05, always(chance)) for each in (costs, wrong))
+        machine, believed = (
+            SimulatedMachine(each, 0.05, always(chance)) for each in (costs, wrong)
+        )
         monkeypatch.setattr(pacing, "perf_counter", machine.clock)
         knowledge = Knowledge(measured={TARGET, "draft"})
         knowledge.target.learn_record(knowledge_of(believed).target.as_record())
@@ -653,7 +657,7 @@ def test_a_cost_measured_wrongly_is_found_out(
 
 
 @dataclass
-class Disturbed(Machine):
+class Disturbed(SimulatedMachine):
     """A pair whose first passes take six times as long; `lost` seconds of them."""
 
     num_slow: int = 0
@@ -686,7 +690,7 @@ def unmeasured_shares(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the speed of unmeasured pairs, as a share of that of measured ones, without `lost`."""
     shares = []
     for costs, draft_cost, chance, num_slow in DISTURBED:
-        known = Machine(costs, draft_cost, always(chance))
+        known = SimulatedMachine(costs, draft_cost, always(chance))
         best = known.decode(paced(known, monkeypatch), 700)
         machine = Disturbed(costs, draft_cost, always(chance), num_slow=num_slow)
         monkeypatch.setattr(pacing, "perf_counter", machine.clock)
@@ -717,7 +721,7 @@ def test_a_passage_is_taken_in_passes_that_are_cheap_per_token(
     """Where 32 tokens cost twice as much as 16, two passes over 16 risk less than one over 32."""
     block = [1 + 2.5 * more / 15 for more in range(16)]
     blocks = [0.0, *block, *(block[-1] + more for more in block), *[9.0] * 8]
-    pacer = paced(Machine(blocks, 0.05, always(0.5)), monkeypatch)
+    pacer = paced(SimulatedMachine(blocks, 0.05, always(0.5)), monkeypatch)
     taken = []
     for sure in (0.5, 0.975, 0.9999):
         pacer.begin_step(10, 32)

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
-from scripts.support.simulated_pair import Machine, always, best_fixed, knowledge_of
+from scripts.support.simulated_pair import SimulatedMachine, always, best_fixed, knowledge_of
 from specchat.options.declarations import Sampling
 from specchat.pacing import pacer as pacing
 from specchat.pacing.pacer import LearningPacer
@@ -98,10 +98,10 @@ def test_the_length_really_run_is_learned(size: int) -> None:
 def test_padding_beats_every_fixed_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short drafts pay where long ones cost too many draft passes, and short passes too much."""
     costs = [0.0, *BLOCKS[1:], *(2.3 + 0.3 * more for more in range(40))]
-    best = best_fixed(Machine(costs, 0.2, always(0.4)))
+    best = best_fixed(SimulatedMachine(costs, 0.2, always(0.4)))
     padded, bare = list[float](), list[float]()
     for seed, rates in product(range(5), (padded, bare)):
-        machine = Machine(costs, 0.2, always(0.4), seed)
+        machine = SimulatedMachine(costs, 0.2, always(0.4), seed)
         monkeypatch.setattr(pacing, "perf_counter", machine.clock)
         knowledge = knowledge_of(machine)
         if rates is bare:
