@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -220,6 +221,21 @@ def test_the_top_level_holds_what_was_agreed() -> None:
     """The top level of the repository has only the agreed files and folders."""
     names = {path.relative_to(ROOT).parts[0] for path in repository_files()}
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
+
+
+def test_the_map_of_the_code_has_every_room_of_the_layers_in_their_order() -> None:
+    """speculation.md lists what is in the package, and the contract of pyproject.toml ranks it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    assert contract["containers"] == ["specchat"]
+    layers = [name for layer in contract["layers"] for name in re.findall(r"\w+", layer)]
+    page = (PACKAGE / "docs" / "speculation.md").read_text("utf-8")
+    mapped = re.findall(r"^specchat/(\w+)(?:\.py)? ", page, re.MULTILINE)
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    rooms |= {path.stem for path in PACKAGE.glob("*.py")} - NOT_NAMES
+
+    assert mapped == layers
+    assert set(layers) == rooms
 
 
 DRAFTER_FILES = {"drafter_registry.py", "drafting/draft_model.py", "drafting/suffix.py"}
