@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
     hub: HubServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- as it is inherited
-        """Say nothing."""
+        """Log nothing."""
 
     def note(self) -> None:
         """Remember the request."""

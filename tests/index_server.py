@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     index: IndexServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- as it is inherited
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         """List the one wheel, or send it."""

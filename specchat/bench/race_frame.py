@@ -100,7 +100,7 @@ def legend(race: Race) -> list[TokenOrigin]:
 
 
 def label_of(of: TokenOrigin) -> str:
-    """Return the legend of an origin's chips."""
+    """Return the legend's label for an origin's chips."""
     return "own token" if of == TARGET else f"accepted: {of.label}"
 
 
@@ -196,7 +196,7 @@ def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
 
 
 def _legend_line(race: Race, width: int, colours: Shades | None) -> Text:
-    """Return what the chips mean, in short where there is little room."""
+    """Return the legend of the chips, abbreviated in a narrow terminal."""
     lines = []
     for labels in (label_of, lambda of: label_of(of).removeprefix("accepted: ")):
         lines.append(Text())

@@ -33,7 +33,7 @@ RaceProgress = Callable[[str, int], object]
 class RaceStep:
     """The output of a step, `seconds` after the end of the prompt, with each token's origin.
 
-    A draft with branches had `nodes` tokens, others have 0.
+    `nodes` counts the tokens of a draft with branches; it is 0 for other drafts.
     """
 
     seconds: float
@@ -193,19 +193,19 @@ class Rounds:
     """The rounds of a race, each decoded plainly and then speculatively."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start with no rounds."""
         self._lanes: list[tuple[Lane, Lane]] = []
         self._times = StepTimes(), StepTimes()
 
     def add(self, plain: Lane, speculative: Lane) -> None:
-        """Add a round."""
+        """Add a decoded round."""
         self._lanes.append((plain, speculative))
         for lane, times in zip(self._lanes[-1], self._times, strict=True):
             lane.add_to(times)
 
     @property
     def gain(self) -> Gain:
-        """What speculation brought in all rounds."""
+        """The gain from speculation over all rounds."""
         if any(SERVED_BY in lane.stats for pair in self._lanes for lane in pair):
             return self._served_gain()
         plain, ours = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))

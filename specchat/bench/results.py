@@ -59,7 +59,7 @@ class Run:
 
     @property
     def content(self) -> tuple[tuple[int, ...], str]:
-        """What equal answers have in common."""
+        """The value by which two answers compare equal."""
         return self.tokens, "" if self.tokens else self.text
 
 

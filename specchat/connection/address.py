@@ -1,4 +1,4 @@
-"""The address of a server: what people write for one, and what requests are sent to."""
+"""The address of a server, as users write it and as requests need it."""
 
 import os
 import re
@@ -23,7 +23,7 @@ EXAMPLE = "such as http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server with an API of OpenAI's kind, as `base` with `/v1` behind it.
+    """An OpenAI-compatible server, as `base` with `/v1` behind it.
 
     `unix_path` is that of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
     server's first. `name` is what the settings call the server, "" for none. The `key` is never
@@ -59,7 +59,7 @@ class ServerAddress:
 
 
 def is_key(text: str) -> bool:
-    """Return True for a text that can be sent as a key, or for none."""
+    """Return True for a text that can be sent as a key, or an empty one."""
     return len(text) <= LONGEST_KEY and text.isascii() and text.isprintable() and " " not in text
 
 
@@ -71,8 +71,8 @@ def proxy_for(address: ServerAddress) -> Proxy | None:
 def parse_address(text: str) -> ServerAddress:
     """Return the server that a text names: a URL with or without its scheme, path and port.
 
-    `unix:PATH` is a Unix socket. Raises InvalidOption for what is no such address, and for one with
-    a password in it, which would be seen by others.
+    `unix:PATH` is a Unix socket. Raises InvalidOption for anything else, and for an address
+    with a password in it, which others could see.
     """
     text = text.strip()
     if text.startswith(UNIX):

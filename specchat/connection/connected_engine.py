@@ -1,4 +1,4 @@
-"""An engine whose model a server runs: requests go there, and answers come back as they stream."""
+"""An engine that sends its requests to an OpenAI-compatible server and streams the answers."""
 
 import json
 import re
@@ -327,7 +327,7 @@ def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
 
 
 def shown_name(model: str) -> str:
-    """Return a model's name to show: of a path, only the file's name."""
+    """Return a model's name as it is shown; of a path, only the file name."""
     is_path = model.startswith(("/", ".")) or model[1:3] in {":\\", ":/"}
     return re.split(r"[/\\]", model)[-1] if is_path else model
 

@@ -56,7 +56,7 @@ class CounterWatch:
             sleep(SETTLE_SECONDS)
 
     def close(self) -> None:
-        """Ask for nothing more."""
+        """Stop asking for counters."""
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None

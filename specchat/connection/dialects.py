@@ -1,4 +1,4 @@
-"""What servers of OpenAI's kind do differently: fields they take, figures they report.
+"""How OpenAI-compatible servers differ: fields they take, figures they report.
 
 Each is one record. A server that is none of them gets only fields that OpenAI's own API has, since
 some refuse others.

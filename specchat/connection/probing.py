@@ -1,4 +1,4 @@
-"""What a server is and runs, asked once before the first question."""
+"""The server's kind and model, asked for once before the first question."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -97,7 +97,7 @@ class ReportedFigures:
         self._mark_unreported()
 
     def end(self) -> None:
-        """Say what was never reported, and could not be timed."""
+        """Report which statistics the server never sent and this machine could not time."""
         stats = self.statistics
         if "tokens" not in self._has and stats.generated_tokens:
             stats.notices = (*stats.notices, UNKNOWN_COUNT)

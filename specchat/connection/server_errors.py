@@ -1,4 +1,4 @@
-"""What is wrong with a server, in one line each: what happened, and what to do."""
+"""Messages for what can go wrong with a server: what happened, and what to do."""
 
 import json
 import re
@@ -120,9 +120,9 @@ def is_too_long(said: str, kind: str) -> bool:
 
 
 def not_an_api(address: ServerAddress, how: str) -> ServerFailed:
-    """Return the error for an answer that no API of OpenAI's kind gives."""
+    """Return the error for an answer that no OpenAI-compatible API gives."""
     return ServerFailed(
-        f"{address.shown} answered {how}, not like an API of OpenAI's kind: check the address, and"
+        f"{address.shown} answered {how}, not like an OpenAI-compatible API: check the address, and"
         " whether a proxy or a login page is in the way"
     )
 

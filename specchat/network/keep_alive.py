@@ -1,4 +1,4 @@
-"""The system's own check of silent connections: whether the other machine is still there."""
+"""TCP keep-alive: the system's own check that a silent peer is still there."""
 
 import socket
 from contextlib import suppress

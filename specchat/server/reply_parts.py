@@ -35,7 +35,7 @@ class ReplyParts:
     """Collects the steps of an answer into parts."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start with no rounds."""
         self.parts: list[Part] = []
         self._is_open = False
         self._events: list[PartEvent] = []

@@ -1,4 +1,4 @@
-"""The health of workers: what a worker of specchat says of itself on the port after its own.
+"""The health of workers, which a specchat worker reports on the port after its own.
 
 JSON over HTTP. llama.cpp's RPC protocol cannot ask whether a busy server is still alive, so a
 worker that is stopped, or whose machine is gone, could only be waited for. What a worker says is
@@ -36,7 +36,7 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What a worker says of itself.
+    """A worker's own report.
 
     `id` is another for each process. `rpc` is its version of the RPC protocol. `clients` are the
     addresses of those that use its devices.

@@ -84,7 +84,7 @@ class HealthServer(ThreadingHTTPServer):
                 _end(self._begun.pop(0).connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the client is gone, or is none."""
+        """Ignore the error: the client has left, or never was one."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -120,4 +120,4 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(BLOCK)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""

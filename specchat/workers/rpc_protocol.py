@@ -1,4 +1,4 @@
-"""The few messages of llama.cpp's RPC protocol that specchat sends itself.
+"""The messages of llama.cpp's RPC protocol that specchat itself sends.
 
 A request is the number of a command (1 byte), the size of its data (8 bytes) and the data; an
 answer is a size and data. Everything is little-endian. One client is served at a time: others can

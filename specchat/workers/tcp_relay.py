@@ -10,7 +10,7 @@ CHUNK = 1 << 18
 
 
 class Relay:
-    """Connects whoever connects to `listening` with a place, until it is closed."""
+    """Passes every connection to `listening` on to another address until it is closed."""
 
     def __init__(self, listening: socket.socket, host: str, port: int) -> None:
         """Take over a listening socket, and pass its connections on from a thread."""
@@ -24,7 +24,7 @@ class Relay:
         return int(self._listening.getsockname()[1])
 
     def client_at(self, port: int) -> str | None:
-        """Return who uses the connection from a port of this machine; None if no one does."""
+        """Return which client the connection from a local port belongs to; None for no client."""
         return self._clients.get(port)
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Relay:
             threading.Thread(target=self._join, args=(near,), name="relay", daemon=True).start()
 
     def _join(self, near: socket.socket) -> None:
-        """Copy what both sides say until one of them is gone."""
+        """Copy bytes in both directions until one side has closed."""
         keep_alive(near)
         with near, suppress(OSError):
             far = self._connect(near)
@@ -78,7 +78,7 @@ class Relay:
         raise failure
 
     def _close(self, far: socket.socket) -> None:
-        """Forget whom a connection was for, and close it."""
+        """Forget the connection's client, and close it."""
         self._clients.pop(far.getsockname()[1], None)
         far.close()
 

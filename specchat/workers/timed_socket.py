@@ -1,4 +1,4 @@
-"""A connection on which nothing is waited for longer than until a deadline."""
+"""A connection on which every wait ends at a deadline."""
 
 import socket
 from dataclasses import dataclass

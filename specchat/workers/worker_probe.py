@@ -1,4 +1,4 @@
-"""Looks at a worker before llama.cpp does, which would end the process or wait for ever."""
+"""Probes a worker before llama.cpp connects, which would wait forever or end the process."""
 
 import socket
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ MOST_BYTES = 2**50
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What is known of a worker that can be used.
+    """The facts about a usable worker.
 
     `has_health` is False for a plain rpc-server, of which `health` is empty. `round_trip` is the
     median of a few requests, in seconds.
@@ -126,7 +126,7 @@ def require_different(reports: Sequence[WorkerReport]) -> None:
 
 
 def _places(address: WorkerAddress) -> set[tuple[object, ...]]:
-    """Return the numbers that a name stands for, with the port."""
+    """Return the numeric addresses of a host name, with the port."""
     with suppress(OSError):
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         return {place[:2] for *_, place in found}
@@ -171,7 +171,7 @@ def _health_of(address: WorkerAddress) -> HealthReport | None:
 
 
 def _ask(address: WorkerAddress) -> HealthReport:
-    """Ask again where a worker accepts the question without an answer: it may be overloaded.
+    """Ask again if a worker accepts the request but does not answer: it may be overloaded.
 
     Raises as `ask_for_report` does.
     """

@@ -1,4 +1,4 @@
-"""Watches over the workers of a loaded target: one that is gone or stands still ends the engine."""
+"""Watches the workers of a loaded target; one that is lost or hangs ends the engine."""
 
 import os
 import socket
@@ -34,7 +34,7 @@ LOST = 1
 
 
 def end_process(line: str) -> None:
-    """Print why, and end this process: llama.cpp can do nothing else without a worker."""
+    """Print the reason and end this process: llama.cpp cannot go on without a worker."""
     print(f"\nspecchat: {line}", file=sys.stderr, flush=True)
     os._exit(LOST)
 
@@ -62,7 +62,7 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
 
     @contextmanager
     def connecting(self, address: WorkerAddress) -> Iterator[None]:
-        """Limit the time of llama.cpp's first request to a worker, which it waits for for ever."""
+        """Limit llama.cpp's first request to a worker, for which it would wait forever."""
         self._waiting[address] = monotonic()
         try:
             yield
@@ -88,7 +88,7 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
             sleep(END_SECONDS)
 
     def _watch(self, address: WorkerAddress) -> None:
-        """Ask again and again; what accepts a connection but says nothing may be overloaded."""
+        """Ask in a loop; a worker that accepts a connection but stays silent may be overloaded."""
         known, is_closed = "", False
         silent_since: float | None = None
         while not self._is_over.wait(INTERVAL_SECONDS if silent_since is None else RETRY_SECONDS):

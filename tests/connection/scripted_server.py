@@ -292,7 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_of_test: ScriptedServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- as it is inherited
-        """Say nothing."""
+        """Log nothing."""
 
     def setup(self) -> None:
         """Begin TLS, in this thread: a client that fails at it holds up no other."""

@@ -152,7 +152,7 @@ def test_something_else_listens_there(answer: Answer) -> None:
     """A login page, another service, or half an answer."""
     with ScriptedServer() as server:
         server.put("GET", MODELS, answer)
-        assert "not like an API of OpenAI's kind: check the address" in refusal(server)
+        assert "not like an OpenAI-compatible API: check the address" in refusal(server)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_program_that_does_not_speak_http(said: bytes, reason: str) -> None:
 def test_a_page_instead_of_a_stream() -> None:
     """A proxy answers in place of the server, with 200."""
     _, error = failure(text_answer(PAGE, kind="text/html"))
-    assert "not like an API" in str(error)
+    assert "not like an OpenAI-compatible API" in str(error)
 
 
 @pytest.mark.parametrize("status", [301, 307])

@@ -108,7 +108,7 @@ def requests() -> Iterator[tuple[str, list[str]]]:
             self.wfile.write(b"true")
 
         def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
