@@ -34,7 +34,7 @@ UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 ROOT = Path(__file__).parents[1]
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
 MODEL_FOLDER = ROOT / ".venv" / "setup" / "hub"
-"""The cache of models that scripts/test pulls into."""
+"""The cache of models that scripts/test --all pulls into."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,12 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if wanting and _real_model() is None:
         for item in wanting:
             name = getattr(item, "originalname", item.name)
-            reason = f"{name} needs the real model, which scripts/test fetches"
+            reason = f"{name} needs the real model, which scripts/test --all fetches"
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def _real_model() -> Path | None:
-    """Return the real model's path: the copy that SMOLLM2 names, or what scripts/test pulls."""
+    """Return the real model's path: the copy that SMOLLM2 names, or what `--all` pulls."""
     if given := os.environ.get("SMOLLM2"):
         if not Path(given).is_file():
             raise pytest.UsageError(f"SMOLLM2 names {given}, which is not a file: correct it")

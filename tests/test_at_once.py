@@ -18,6 +18,8 @@ from hub_server import HubServer
 from scripts.support.chat_terminal import Chat
 from specchat.chat.store import Store
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--temperature", "0", "--threads", "1")
 COMMANDS = (
     ["ask", *QUICK, "--max-tokens", "16", "What is specchat?"],
@@ -47,7 +49,6 @@ def have_both_ended(chats: list[Chat]) -> bool:
     return [finish for _, finish in chats[0].answers()] == ["length"] * 2
 
 
-@pytest.mark.slow
 def test_all_at_once(hub: HubServer, tmp_path: Path, demo_state: Path) -> None:
     """Each does its work, and both conversations are stored in full."""
     hub.put(FILE.repository, FILE.file, CONTENT)

@@ -54,6 +54,7 @@ def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [
@@ -98,6 +99,7 @@ HAS_NAMESPACES = (
 )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="unshare cannot make a network of its own here")
 @pytest.mark.parametrize(
     "words",

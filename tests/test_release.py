@@ -104,6 +104,7 @@ def installed(
     return scripts, environment
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

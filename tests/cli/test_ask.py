@@ -82,6 +82,7 @@ def test_a_prediction_head_is_refused_in_one_line(tmp_path: Path) -> None:
     assert b"mtp.gguf holds only a prediction head, not a whole model" in done.stderr
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("drafter", "parts", "reason"),
     [
@@ -360,6 +361,7 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     assert "\x1b[4m" in plain
 
 
+@pytest.mark.slow
 def test_a_terminal_names_the_pairs_to_begin_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,6 +450,7 @@ def test_check_names_a_wrong_option_as_it_is_typed(
     assert capsys.readouterr().err.startswith(f"specchat: {flag} must be a ")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("options", [[], ["--seed", "3"], ["--temperature", "1.5"]])
 def test_check_passes_on_a_right_build(
     pair: list[str], capsys: pytest.CaptureFixture[str], options: list[str]

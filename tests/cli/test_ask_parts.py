@@ -90,6 +90,7 @@ def test_a_tool_call_is_a_line_of_json(tmp_path: Path) -> None:
     assert calls == [{"id": "call00000", "name": "f", "arguments": {"x": 1}}]
 
 
+@pytest.mark.slow
 def test_the_switch_reaches_the_template(tmp_path: Path) -> None:
     """From the command line and the environment; what the model does not know is named."""
     words = model(tmp_path, "Yes.", template=SWITCHED)
@@ -115,6 +116,7 @@ def test_a_model_without_a_switch_answers_with_a_notice(thinker: list[str]) -> N
     assert "cannot switch reasoning" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_loop_keeps_its_input(thinker: list[str], tmp_path: Path) -> None:
     """With --no-stdin; without it the first question would take all other lines."""
     questions = tmp_path / "questions"

@@ -55,6 +55,7 @@ def test_the_variables_that_others_know_decide(
     assert has_colours(io.StringIO()) == piped
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     "words",
     [["doctor", "--offline"], ["help", "glossary"], ["list"], ["--help"], ["ask", "--nonsense"]],

@@ -112,6 +112,7 @@ def test_a_draft_is_made_and_used_and_removed(
     assert list(derived_folder().iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cheap_passes")
 def test_a_draft_that_pays_is_chosen_for_its_target(
     target: Path, run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -286,6 +287,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in line
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", ["mixture", "quantized", "split"])
 def test_other_files_are_targets_too(
     kind: str, tmp_path: Path, run: Command, tiny: WriteModel

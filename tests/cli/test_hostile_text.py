@@ -214,6 +214,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", CASES)
 def test_no_hostile_text_reaches_the_terminal(world: World, name: str) -> None:
     """It is shown with its control characters replaced, or escaped in JSON."""
@@ -237,6 +238,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", FAULTS)
 def test_no_hostile_hub_reaches_the_terminal(world: World, hub: HubServer, name: str) -> None:
     """Neither what its answers say nor the names of its files."""

@@ -30,6 +30,7 @@ def files(tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return target, draft
 
 
+@pytest.mark.slow
 def test_check_passes_and_says_so(
     files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

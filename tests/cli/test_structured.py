@@ -19,6 +19,7 @@ def model(tiny: WriteModel) -> list[str]:
     return ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right")), *FAST]
 
 
+@pytest.mark.slow
 def test_a_schema_makes_json_and_a_record_of_it(model: list[str], tmp_path: Path) -> None:
     """From a file, as JSON text and as fields; `--json` has the data as a value."""
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
@@ -36,6 +37,7 @@ def test_a_schema_makes_json_and_a_record_of_it(model: list[str], tmp_path: Path
     assert record["forced"] == record["stats"]["forced"] > 3
 
 
+@pytest.mark.slow
 def test_lists_choices_expressions_and_grammars(model: list[str], tmp_path: Path) -> None:
     """Each makes the text that it describes."""
     grammar = tmp_path / "list.gbnf"
@@ -64,6 +66,7 @@ def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
     assert record["finish"] == "length"
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -102,6 +102,7 @@ def test_a_draft_may_be_named_as_list_names_it(
     assert missing.stderr.startswith("specchat: tinier: no such file")
 
 
+@pytest.mark.slow
 def test_none_means_no_draft_model(folder: Path, run: Command) -> None:
     """As with `ask`: alone, or next to draft models that are measured too."""
     target, draft = folder / "target.gguf", folder / "fits.gguf"

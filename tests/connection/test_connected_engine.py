@@ -82,6 +82,7 @@ def test_figures_are_those_that_the_server_reports(name: str) -> None:
     assert stats["draft_s"] is None
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("size", [1, 7])
 def test_where_the_network_breaks_a_stream_does_not_matter(name: str, size: int) -> None:

@@ -163,6 +163,7 @@ def p_value(
     return float(stats.chi2.sf(statistic, freedom))
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("verifier", [verify_by_block, verify_by_rejection])
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
@@ -259,6 +260,7 @@ def answers(wrap: str, length: int, models: ToyModels, **options: Any) -> list[i
     return tokens_of(chunks)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("sampling", [GREEDY, WHOLE, SAMPLINGS["everything"]], ids=str)

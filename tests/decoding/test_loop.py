@@ -370,6 +370,7 @@ FITTING = [
 """All lengths and rules for the models' own distributions; a short and a long draft for others."""
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(("verifier", "sampling", "draft_length"), FITTING)
 def test_sampled_text_fits_the_exact_distribution(
@@ -464,6 +465,7 @@ WRAPS: dict[str, Callable[[Drafter], Drafter]] = {
 }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", WRAPS)
 def test_pacing_leaves_the_distribution_alone(

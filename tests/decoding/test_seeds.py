@@ -74,6 +74,7 @@ def texts_by_draft(
         ]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(temperature: float, models: ToyModels) -> None:
@@ -118,6 +119,7 @@ def test_no_pace_changes_the_text(wrap: Callable[[Drafter], Drafter]) -> None:
     assert drafted > 0
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("draft_length", [0, 3])
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
 def test_texts_over_seeds_fit_the_exact_distribution(sampling: Sampling, draft_length: int) -> None:

@@ -77,6 +77,7 @@ def pair_of(wrap: Callable[[Drafter], Drafter], seed: int = 1, **options: Any) -
     return ToyPair(*drafts_of(seed), wrap=wrap, **{**WIDE, **options})
 
 
+@pytest.mark.slow(keep=19)
 @pytest.mark.parametrize("most_nodes", [1, 4, 16, 40])
 @pytest.mark.parametrize("length", [0, 1, 3, 6])
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -118,6 +119,7 @@ def test_any_tree_leaves_the_text_and_the_memory_right(
     assert len(pair.target.tokens) >= 1 + len(answer)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(name: str, temperature: float) -> None:
@@ -144,6 +146,7 @@ def tree_p_value(name: str, sampling: Sampling, **options: object) -> float:
     return transition_p_value(*drafts_of(), sampling, **given)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("name", ["model", "bushes"])
 def test_sampled_texts_have_the_targets_own_odds(name: str, sampling: Sampling) -> None:
@@ -151,6 +154,7 @@ def test_sampled_texts_have_the_targets_own_odds(name: str, sampling: Sampling) 
     assert tree_p_value(name, sampling) > 1e-3
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("most_nodes", [2, 5, 9, 16])
 def test_all_shapes_have_the_targets_own_odds(length: int, most_nodes: int) -> None:
@@ -249,6 +253,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_wrong_verifications_of_siblings_are_noticed(
     name: str, monkeypatch: pytest.MonkeyPatch

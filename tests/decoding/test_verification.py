@@ -70,6 +70,7 @@ def test_an_identical_draft_is_always_kept(verify: Verifier) -> None:
         assert verify(draft, targets(rows), generator.random).num_accepted == 4
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("verify", DRAWING)
 def test_the_chances_of_acceptance_are_returned(verify: Verifier) -> None:
     """Over many drafts as many are kept up to each place as was likely (false alarm 1e-4).

@@ -46,6 +46,7 @@ def judge(target: Path) -> Iterator[_Judge]:
         yield _Judge(layer_shares(model.header), CHEAP, wanted, SAMPLING, forced)
 
 
+@pytest.mark.slow
 def test_a_search_finds_nearly_the_best_set_in_a_tenth_of_the_evaluations(judge: _Judge) -> None:
     """Of 255 sets of 8 layers, at most 25 are measured, and the best is within 5 % of all."""
     search = judge.search(seconds=100.0, seconds_each=1.0)

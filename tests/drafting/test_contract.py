@@ -112,6 +112,7 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
     return [token for chunk in chunks for token in chunk.tokens]
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
@@ -149,6 +150,7 @@ def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     assert len(draft) == (0 if name == "none" else limit)
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize(("target_size", "draft_size"), [(5, 9), (9, 5), (5, 5)])
 def test_only_tokens_that_the_target_knows_are_proposed(

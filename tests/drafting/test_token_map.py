@@ -180,6 +180,7 @@ def test_a_step_is_exact_by_enumeration(verifier: Verifier) -> None:
     assert enumerated(Swapped, verifier) == pytest.approx(P, abs=1e-12)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
 @pytest.mark.parametrize("mutant", [Unnormalised, Unrestricted])
 def test_a_broken_map_is_caught_by_enumeration(

@@ -217,6 +217,7 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[SpecchatError]]] = [
 ]
 
 
+@pytest.mark.slow(keep=10)
 @pytest.mark.parametrize(("prompt", "options", "error"), BAD_REQUESTS, ids=str)
 def test_bad_requests_are_refused_without_harm(
     engine: Engine, prompt: Any, options: dict[str, Any], error: type[SpecchatError]

@@ -49,6 +49,7 @@ def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: dict.fromkeys((2, 4, 8, 16), 1.0))
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("quantisation", ["f32", "f16", "q8_0", "q4_0"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_exact_on_gives_the_bits_of_plain_decoding(
@@ -71,6 +72,7 @@ def test_exact_on_gives_the_bits_of_plain_decoding(
             assert engine.stats.speculation_off_reason == exact_drafts.NOT_EXACT
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "F16", "IQ4_XS"])
 def test_exact_on_holds_for_quantizations(shallow: WriteModel, tmp_path: Path, name: str) -> None:
     """Weights as files have them: with model and suffix drafts, or no draft is made."""

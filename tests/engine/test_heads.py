@@ -128,6 +128,7 @@ class PaddedToFours:
         return min(-4 * (-num_tokens // 4), most)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_no_text(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -152,6 +153,7 @@ def test_padding_changes_no_text(
             assert engine.context.length == engine.context.capacity
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
@@ -176,6 +178,7 @@ def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: floa
             assert paced == plain
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
 def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead, kind: str) -> None:
     """An answer that fills the context is the same to its last token."""
@@ -186,6 +189,7 @@ def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead,
             assert engine.stats.speculation
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stop_in_any_pass_leaves_the_next_answer_right(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -321,6 +325,7 @@ BLOCK_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
 def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -353,6 +358,7 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
     return shares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "drafter"),
     [
@@ -848,6 +854,7 @@ def test_a_build_without_one_of_the_functions_runs_other_heads(
                 assert engine.facts.notices == ()
 
 
+@pytest.mark.slow
 def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     """Memory does not grow with engines that are closed, between answers and inside them.
 
@@ -930,6 +937,7 @@ def test_a_head_of_experts_without_one_of_their_tensors_is_not_run(
             tokens_of(engine)
 
 
+@pytest.mark.slow(keep=20)
 @pytest.mark.parametrize("is_wanted", [False, True])
 @pytest.mark.parametrize("draft", ["none", "alone", "of another kind"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -1036,6 +1044,7 @@ def test_a_dflash_draft_costs_one_pass_a_step() -> None:
         assert (step.gain(0.5) > 0) == wanted
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])
@@ -1069,6 +1078,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
         assert engine.stats.draft_off_reason == reason
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])

@@ -40,6 +40,7 @@ def tokens_of(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> lis
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("kind", ["right", "half right", "wrong"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_tokens_are_plain_decodings(
@@ -90,6 +91,7 @@ def test_vocabularies_of_different_size_are_lossless(shallow: WriteModel, size: 
         assert max(tokens_of(engine, max_tokens=300, seed=1, **hot)) < 320
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
 def test_a_model_as_its_own_draft_is_accepted(shallow: WriteModel, architecture: str) -> None:
     """More than 99.9 % at temperature 1, with top-k and without."""
@@ -156,6 +158,7 @@ def plain(shallow: WriteModel) -> Any:
         return first_tokens(engine, "none", 2500, seed=10_000)[0]
 
 
+@pytest.mark.slow
 def test_sampled_text_is_distributed_as_plain_sampling(
     shallow: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +198,7 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.003 * num_passes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
 def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(

@@ -48,6 +48,7 @@ def test_a_model_in_other_ids_is_its_own_draft(
             assert engine.stats.acceptance_rate > 0.99
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_and_seeded_tokens_are_plain_decodings(
@@ -79,6 +80,7 @@ def test_sentencepiece_drafts_for_byte_pairs(shallow: WriteModel) -> None:
                 assert engine.stats.drafted > 50
 
 
+@pytest.mark.slow
 def test_sampled_text_is_distributed_as_plain_sampling(shallow: WriteModel, tmp_path: Path) -> None:
     """The first tokens of many answers fit (false alarm 1e-4)."""
     target, draft = shallow("llama"), other(shallow("llama", "half right"), tmp_path, **CUT)

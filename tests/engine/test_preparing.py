@@ -74,6 +74,7 @@ def test_the_first_answer_waits_for_no_measuring(
         assert not engine.pacing.is_settled
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str) -> None:
     """It is measured beside the text in memory: the next answer reads only what is new."""

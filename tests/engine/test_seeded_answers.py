@@ -18,6 +18,7 @@ NUM_SEEDS = 100
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(
     shallow: WriteModel, temperature: float, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_texts_are_plain_decodings(shallow: WriteModel, architecture: str, kind: str) -> None:
@@ -63,6 +64,7 @@ def test_branches_save_passes(shallow: WriteModel) -> None:
         assert engine.stats.tokens_per_step > 1.1 * chain
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_follow_branches(heads: WriteHead, kind: str) -> None:
     """Texts stay, and a head that is almost always right goes on from the target's own states."""
@@ -94,6 +96,7 @@ def test_the_states_of_branches_are_those_of_the_text(heads: WriteHead) -> None:
         assert np.abs(found - wanted).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_200_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
     """Stopped, closed, out of tokens, at an end of the context: what follows is as it would be."""
     random = np.random.default_rng(6)

@@ -159,6 +159,7 @@ def test_devices_of_workers_are_used_only_where_they_are_named(
     assert probe_clients(two_workers[0]) == ()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
     how: signal.Signals, tiny: WriteModel
@@ -474,6 +475,7 @@ def test_a_worker_lost_while_loading_is_named(tiny: WriteModel) -> None:
             answer(engine)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads_draft_beside_a_target_on_workers(
     kind: str, two_workers: list[WorkerProcess], tmp_path: Path

@@ -208,6 +208,7 @@ def test_white_space_where_the_answer_was_cut_is_kept() -> None:
     assert reader.finish(is_cut=True) == []
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("state", "filling"),
     [("reasoning", "\n"), ("start", "\n"), ("start", CALL[:12] + " "), ("start", "<think"),

@@ -410,6 +410,7 @@ def test_a_form_says_which_argument_it_cannot_write() -> None:
         call_grammar(pattern, [PLAN], ByteVocabulary().grammars.split)
 
 
+@pytest.mark.slow(keep=3)
 @needs_templates
 @pytest.mark.parametrize("name", CALLS_OF)
 def test_real_templates_calls_are_allowed(name: str) -> None:

@@ -41,6 +41,7 @@ def record() -> Mapping[str, Any]:
     return load(RECORD)
 
 
+@pytest.mark.slow(keep=11)
 @needs_templates
 @pytest.mark.parametrize("name", families())
 def test_a_template_is_read_as_llama_server_reads_it(name: str, record: Mapping[str, Any]) -> None:
@@ -75,6 +76,7 @@ AGENTS: tuple[tuple[ChatMessage, ...], ...] = (
 """Conversations as Codex and Claude Code send them."""
 
 
+@pytest.mark.slow(keep=14)
 @needs_templates
 @pytest.mark.parametrize("name", families())
 def test_no_message_of_a_coding_agent_is_lost(name: str) -> None:

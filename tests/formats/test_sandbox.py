@@ -33,6 +33,7 @@ def doubling(begin: str, more: str, end: str = "") -> str:
     return DOUBLING.replace("BEGIN", begin).replace("MORE", more) + end
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize(
     "template",
     [

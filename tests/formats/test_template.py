@@ -77,6 +77,7 @@ def test_json_is_written_as_hugging_face_does() -> None:
     assert render(template, MESSAGES) == '{"a": "<&\'> é"}[\n 1\n]'
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "template",
     [

@@ -77,6 +77,7 @@ def test_it_is_named_for_what_it_is(tiny: WriteModel, foreign: tuple[Path, str])
         assert len(message) - len(str(path)) < 250
 
 
+@pytest.mark.slow(keep=20)
 @pytest.mark.parametrize("foreign", FILES, indirect=True)
 def test_it_is_shown_but_not_offered(
     tiny: WriteModel,
@@ -112,6 +113,7 @@ def test_it_is_shown_but_not_offered(
     assert find_drafts(target).fitting == ()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("foreign", COMMANDS, indirect=True)
 def test_commands_say_it_in_one_line(
     tiny: WriteModel, foreign: tuple[Path, str], capsys: pytest.CaptureFixture[str]

@@ -53,6 +53,7 @@ def mirror(request: pytest.FixtureRequest, hub: HubServer) -> HubServer:
 PINNED = replace(FILE, revision="c" * 40, size=len(CONTENT), sha256=SHA256)
 
 
+@pytest.mark.slow(keep=4)
 def test_a_pinned_file_loads_from_every_mirror(mirror: HubServer) -> None:
     """Its sha256 is known, so nothing else has to be."""
     paths, notices = download_with(PINNED)
@@ -73,6 +74,7 @@ def test_a_pinned_file_is_checked_whatever_the_mirror_says(mirror: HubServer) ->
     assert (find_present(PINNED), blobs(), parts()) == (None, [], [])
 
 
+@pytest.mark.slow(keep=3)
 def test_a_pinned_file_resumes(mirror: HubServer) -> None:
     """Where it stopped, if the mirror knows ranges."""
     on = "storage" if mirror.has_storage else "GET"

@@ -100,6 +100,7 @@ def test_what_asks_for_nothing_is_ignored(headers: dict[str, str]) -> None:
     assert seconds_to_wait(limited(**headers)) is None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
 def test_a_wait_that_the_hub_asks_for_counts_down(hub: HubServer, on: str, status: int) -> None:

@@ -232,6 +232,7 @@ def _of_an_unusual_compression() -> bytes:
     return write_wheel({MEMBER: CONTENT}, zipfile.ZIP_LZMA)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("make", "reason"),
     [

@@ -62,6 +62,7 @@ def test_going_back_to_nothing_empties_the_memory(tiny: WriteModel, architecture
         it.require_right()
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("batch", [18, 19, 33, 512])
 @pytest.mark.parametrize("architecture", RECURRENT)
 def test_every_row_is_right_however_many_tokens_are_replayed(
@@ -225,6 +226,7 @@ class Player:
         return [int(token) for token in self._random.integers(3, 250, size)]
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("batch", [24, 512])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_order_of_use_leaves_the_memory_right(

@@ -159,6 +159,7 @@ def test_the_build_under_test_has_its_backends_once() -> None:
     assert hasattr(own_library(), "ggml_backend_load")
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     ("code", "wanted"),
     [

@@ -45,6 +45,7 @@ def paced(
     return LearningPacer(knowledge_of(machine), is_greedy=is_greedy, pass_origin="draft")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS], ids=["line", "flat", "stairs"])
 def test_pacing_is_near_the_best_fixed_length_everywhere(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
@@ -114,6 +115,7 @@ def drawing_rate(
     return statistics.mean(rates)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.35, 0.05), (0.3, 0.1)])
 def test_sampled_answers_are_near_the_best_fixed_length(
     noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +126,7 @@ def test_sampled_answers_are_near_the_best_fixed_length(
     assert drawing_rate(monkeypatch, noise, draft_cost) > 0.95 * best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.3, 0.1)])
 def test_the_position_in_the_draft_makes_sampled_answers_faster(
     noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +255,7 @@ def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyP
     assert statistics.mean(rates) > 0.977
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
 @pytest.mark.parametrize("draft_cost", [0.05, 0.1, 0.25, 0.6])
 @pytest.mark.parametrize("chance", [0.0, 0.02])
@@ -371,6 +375,7 @@ def test_what_lies_between_draft_passes_is_part_of_their_cost(
     assert 0.12 < pacer._knowledge.draft_seconds("draft", 1, 10) < 0.15
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
 def test_a_text_that_changes_is_followed(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
@@ -546,6 +551,7 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     assert machine.drafted[0] > 1
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("chance", [0.3, 0.6, 0.8, 0.95])
 @pytest.mark.parametrize("costs", [LINE, STAIRS])
 def test_passes_that_take_longer_after_another_length_do_no_harm(
@@ -580,6 +586,7 @@ class Settling(SimulatedMachine):
         return 1.0 + 0.4 * 0.8 ** max(0, self.num_plain - 1) if length == 1 else 1.7
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_measured", [True, False])
 def test_plain_decoding_is_judged_by_what_it_settles_to(
     is_measured: bool, monkeypatch: pytest.MonkeyPatch
@@ -700,6 +707,7 @@ def unmeasured_shares(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return shares
 
 
+@pytest.mark.slow
 def test_a_bad_beginning_is_overcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow first passes neither end drafting nor make it seem to pay, even if none was measured."""
     shares = unmeasured_shares(monkeypatch)
@@ -708,6 +716,7 @@ def test_a_bad_beginning_is_overcome(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statistics.mean(shares) > 0.95
 
 
+@pytest.mark.slow
 def test_a_bad_beginning_would_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """If what answers taught were never doubted."""
     monkeypatch.setattr(exploration, "FIRST_DOUBT", 10**9)

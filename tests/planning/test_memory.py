@@ -98,6 +98,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Shape], Pa
     return write_once
 
 
+@pytest.mark.slow(keep=20)
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
 @pytest.mark.parametrize("ctx", [1024, 4096, 16_384])
 @pytest.mark.parametrize("model", MODELS)
@@ -127,6 +128,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("flash", ["on", "off"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("model", ["qwen3", "qwen3moe", "qwen35"])
@@ -215,6 +217,7 @@ def test_layers_are_split_as_llama_cpp_does(
     assert list(devices_of_layers(num_layers, gpu_layers, shares)) == expected
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("ctx", [1024, 8192, 32768])
 @pytest.mark.parametrize(
     "model",

@@ -22,6 +22,8 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.formats.chat_message import ChatMessage
 
+pytestmark = pytest.mark.slow
+
 STORY = (
     "The fox ran over the hill. The fox saw a red barn. The fox went into the red barn and slept"
     " there until the morning. Then the fox ran home over the hill."

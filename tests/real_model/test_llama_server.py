@@ -21,6 +21,8 @@ from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 
+pytestmark = pytest.mark.slow
+
 SERVER = os.environ.get("LLAMA_SERVER")
 NUM_ANSWERS = 20
 

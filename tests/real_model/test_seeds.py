@@ -13,6 +13,8 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
 from specchat.passes import exactness
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
 QUESTION: list[ChatMessage] = [
     {"role": "user", "content": "Repeat: the fox ran over the hill, the fox ran over the hill, the"}

@@ -15,6 +15,8 @@ if sys.platform != "linux":
 from scripts.support.chat_terminal import Failed
 from scripts.support.faults import chat_faults, engine_faults, rounds, store_faults
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(demo_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,6 +13,8 @@ import pytest
 from scripts.support.counts import positive
 from tables import table
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MEASURE = ROOT / "scripts" / "measure"
 
@@ -47,7 +49,6 @@ def test_a_number_of_rounds_is_at_least_one() -> None:
         positive("0")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the chat runs in a pseudo-terminal")
 def test_the_chat_is_measured_in_a_single_round(
     demo_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,8 @@ import pytest
 from scripts.support.processes import is_running
 from set_up_clone import SIGILL, Clone
 
+pytestmark = pytest.mark.slow
+
 if sys.platform == "win32":
     pytest.skip("its stand-ins are scripts of a shell", allow_module_level=True)
 

@@ -39,6 +39,8 @@ from specchat.doctor import toolchains
 from specchat.system import control_groups
 from tables import table
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")
 NEW_SYNTAX = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Nonlocal, ast.Starred)

@@ -13,8 +13,9 @@ if sys.platform != "linux":
 
 from scripts.support import chat_soak
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_turns_of_every_kind_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -331,6 +331,7 @@ def mortal(start_server: StartServer) -> Running:
     return start_server()
 
 
+@pytest.mark.slow
 def test_a_dead_engine_is_one_error_and_the_next_request_works(mortal: Running) -> None:
     """In a stream, or as status 500; an answer that waited for its turn goes on."""
     counts = []

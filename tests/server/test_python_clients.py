@@ -34,9 +34,12 @@ You may call: {% for tool in tools %}{{ tool | tojson }}
 {% if messages[-1].role == 'tool' %}<|result|>{% endif %}{% endif %}"""
 """After a tool's result, a prompt ends with a mark that the parrot goes on from."""
 
-pytestmark = pytest.mark.skipif(
-    PYTHON is None, reason="needs the environment of clients, which scripts/test makes"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PYTHON is None, reason="needs the environment of clients, which scripts/test --all makes"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

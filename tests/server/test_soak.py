@@ -7,11 +7,14 @@ import random
 import threading
 
 import psutil
+import pytest
 
 from scripts.support.server_load import Talk, ask
 from server.conftest import Running, until
 from specchat.server.replies import LOG
 from specchat.system.logs import log_size
+
+pytestmark = pytest.mark.slow
 
 
 def test_conversations_edits_and_clients_that_leave_leave_nothing_behind(

@@ -146,6 +146,7 @@ def test_a_stop_without_an_answer_does_nothing(tiny: WriteModel, process: bool) 
         assert len(answer(engine)) == 40
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("num_chunks", [1, 2, 5, 9])
 def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
     tiny: WriteModel, num_chunks: int
@@ -588,6 +589,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @unix_only
 def test_a_signal_handler_can_stop_while_a_request_is_sent(tiny: WriteModel) -> None:
     """The handler runs while the same thread is sending; messages stay whole and nothing hangs."""

@@ -33,6 +33,7 @@ def specchat(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow(keep=3)
 @posix_only
 @pytest.mark.parametrize("home", ["", "relative/folder"])
 @pytest.mark.parametrize("words", ["list", "ask hi", "doctor", "config show", "history list"])

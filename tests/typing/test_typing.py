@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -39,7 +41,6 @@ def test_correct_calls_pass_and_mistakes_are_reported() -> None:
     assert checked("api.py") == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_nothing_is_called_that_another_system_lacks(platform: str) -> None:
     """Where a call exists on some systems only, the code asks for the system first."""
