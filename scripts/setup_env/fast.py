@@ -1,14 +1,12 @@
-"""What every call of `scripts/specchat` runs first: a check that the set-up is up to date.
+"""Where the set-up is, what it depends on, and whether it is up to date.
 
-It takes a few milliseconds and runs on any Python 3: it imports only `os` and `sys` and uses no
-new syntax, so that an old interpreter can start an environment that is ready, or look for a newer
-one to make it.
+Every call of `scripts/specchat` asks that first. It takes a few milliseconds and runs on any Python
+3: it imports only `os` and `sys` and uses no new syntax, so that an old interpreter can start an
+environment that is ready, or look for a newer one to make it.
 """
 
 import os
 import sys
-
-from scripts.setup_env.interpreter import require_new_python
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 VENV = os.path.join(ROOT, ".venv")
@@ -33,34 +31,6 @@ DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
 COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asimd", "sve", "i8mm")
 """Prefixes of the CPU flags that matter to a compiler; kernels list others, which change."""
-
-
-def run_specchat(arguments: "list[str]") -> int:
-    """Run specchat in the environment with these arguments, after any set-up needed."""
-    command = ["-P", "-m", "specchat"] + arguments
-    if is_ready("ready"):
-        status = replace_process(command)
-        if status is not None:
-            return status
-    status = set_up(with_dev=False) or replace_process(command)
-    if status is None:
-        print(
-            "specchat: cannot start " + venv_python() + "; remove .venv and try again",
-            file=sys.stderr,
-        )
-    return 1 if status is None else status
-
-
-def run_checks(arguments: "list[str]") -> int:
-    """Run the checks, after any set-up they need."""
-    if not is_ready("ready-dev"):
-        status = set_up(with_dev=True)
-        if status:
-            return status
-    require_new_python()
-    from scripts.setup_env.checks import check_everything
-
-    return check_everything(arguments)
 
 
 def is_ready(stamp: str) -> bool:
@@ -130,38 +100,3 @@ def venv_python() -> str:
     if sys.platform == "win32":
         return os.path.join(VENV, "Scripts", "python.exe")
     return os.path.join(VENV, "bin", "python")
-
-
-def replace_process(arguments: "list[str]") -> "int | None":
-    """Replace this process by the environment's Python; return None if it cannot be started.
-
-    On Windows, where exec would lose the console, run a child and return its exit code.
-    """
-    command = [venv_python()] + arguments
-    sys.stdout.flush()
-    try:
-        if sys.platform != "win32":
-            os.execv(command[0], command)
-        return wait_for(command)
-    except OSError:
-        return None
-
-
-def wait_for(command: "list[str]") -> int:
-    """Run a command to its end and return its exit code; it handles Ctrl+C itself."""
-    import subprocess
-
-    with subprocess.Popen(command) as child:
-        while True:
-            try:
-                return child.wait()
-            except KeyboardInterrupt:
-                continue
-
-
-def set_up(*, with_dev: bool) -> int:
-    """Update the set-up; return 0 or the exit code of its failure."""
-    require_new_python()
-    from scripts.setup_env.stages import run_set_up
-
-    return run_set_up(with_dev=with_dev)

@@ -418,7 +418,7 @@ def test_as_many_files_are_compiled_at_once_as_cores_and_memory_allow(
 def test_an_old_python_can_run_the_first_files() -> None:
     """The files that run before the version check use old syntax and only os and sys."""
     first = ("scripts/specchat", "scripts/test", "scripts/setup_env/interpreter.py")
-    for name in (*first, "scripts/setup_env/fast.py"):
+    for name in (*first, "scripts/setup_env/fast.py", "scripts/setup_env/start.py"):
         tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 7))
         imported = {
             alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names
