@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall, TreeToken
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
-from specchat.engine.api import Engine, EngineFacts, Loading, PromptSize
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, Stage
+from specchat.requests.prompt_size import PromptSize
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
 

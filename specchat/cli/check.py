@@ -7,9 +7,9 @@ from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, s
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, Parting, PromptCheck, check_prompt
-from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options.declarations import GenerateOptions
+from specchat.prompts.chat_text import tokenize_chat
 from specchat.sharing.process_engine import try_out
 from specchat.wording import exact_drafts, percent
 

@@ -21,11 +21,12 @@ from specchat.connection.structure_check import why_not
 from specchat.connection.token_counts import count_tokens
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, PromptSize
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, ContextFull, ServerFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback
+from specchat.requests.prompt_size import PromptSize
 from specchat.structured.structure import NAMES, Structure
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

@@ -1,22 +1,18 @@
 """The constraint of an answer: what a request asks for, within the model's chat format."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import lru_cache, partial
+from typing import NamedTuple
 
-from specchat.constraints.call_constraint import CallConstraints, Made
-from specchat.constraints.more_ends import MoreEnds
-from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstraint
-from specchat.decoding.chunk import Chunk
+from specchat.constraints.answer_rules import ANY_TEXT, AnswerRules
+from specchat.constraints.answer_start import AnswerStart
+from specchat.constraints.call_constraint import CallPhases
+from specchat.constraints.phased_constraint import PhasedConstraint
+from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.decoding.constraint import Constraint
-from specchat.decoding.statistics import Statistics
-from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
-from specchat.formats.chat_format import ChatFormat
-from specchat.formats.chat_message import ChatMessage
-from specchat.formats.messages import SYSTEM_ROLES
 from specchat.formats.probes import MARK
 from specchat.llama.tokenizer import Vocabulary
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
@@ -24,12 +20,6 @@ from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
 from specchat.structured.structure import Structure
-from specchat.structured.structure_prompt import description_of
-
-if TYPE_CHECKING:
-    from specchat.structured.schema_validation import AnswerCheck
-
-Request = TypeVar("Request", bound=AnswerRequest)
 
 NUM_KEPT = 16
 """Compiled structures that are kept: programs ask for the same ones again and again."""
@@ -40,11 +30,11 @@ NEWLINES = 2
 
 
 class _Compiled(NamedTuple):
-    """A structure's constraint, and what checks whole answers by what that does not enforce."""
+    """A structure's constraint at its beginning, and what it does not enforce, as AnswerRules."""
 
-    constraint: GrammarConstraint
-    notices: tuple[str, ...]
-    check: "AnswerCheck | None"
+    start: Callable[[], Constraint]
+    notices: tuple[str, ...] = ()
+    why_invalid: Callable[[str], str] | None = None
 
 
 class AnswerConstraints:
@@ -59,98 +49,86 @@ class AnswerConstraints:
             vocabulary.end_tokens,
             lambda text: vocabulary.tokenize_more(text, parse_special=False),
         )
-        self._calls = CallConstraints(self._texts)
-        self._compiled: dict[Structure, _Compiled] = {}
+        self._calls = CallPhases(self._texts)
+        self._compiled = lru_cache(maxsize=NUM_KEPT)(self._compile)
 
-    def constraint(self, request: AnswerRequest, prompt: Prompt, ends: Collection[int]) -> Made:
-        """Return the constraint of an answer to a prompt, None for any text, and notices.
+    def rules(
+        self, request: AnswerRequest, start: AnswerStart | None, ends: Collection[int]
+    ) -> AnswerRules:
+        """Return what the answer to a request must be like; None as `start` is for a plain text.
 
         `ends` are the tokens that end the answer: the vocabulary's and the chat format's. Raises
         InvalidOption for what cannot be enforced.
         """
-        found, notices = self._made(request, prompt)
-        if found is not None and (more := frozenset(ends) - self._texts.end_tokens):
-            found = MoreEnds(found, more, self._texts.size)
-        return found, notices
-
-    def _made(self, request: AnswerRequest, prompt: Prompt) -> Made:
-        """Return the constraint of an answer that the vocabulary's own tokens end."""
-        structure, form = request.structure, prompt.form
+        structure = request.structure
         must_call = isinstance(request, ChatRequest) and request.tool_choice == "required"
         if request.ignore_end and (structure or must_call):
             raise InvalidOption("structured output ends by itself: leave ignore_end out")
-        if not isinstance(request, ChatRequest) or form is None:
-            return self._from_start(structure) if structure else (None, ())
-        if request.tool_choice == "required":
-            found, notices = self._calls.required(request, prompt, form)
-            return found, (*notices, CALLS_INSTEAD) if structure else notices
+        if not isinstance(request, ChatRequest) or start is None:
+            return self._of_text(structure, ends) if structure else ANY_TEXT
+        if must_call:
+            phases, notices = self._calls.required(request, start)
+            return self._of_phases(
+                phases, ends, (*notices, *([CALLS_INSTEAD] if structure else []))
+            )
         if structure is None:
-            is_any = request.ignore_end or not request.may_call
-            return (None, ()) if is_any else self._calls.possible(request, prompt, form)
-        compiled, notices, _ = self._compile(structure)
-        if (written := _written(request, prompt)) is not None:
-            return self._begun(compiled.restarted(), written), notices
-        phases = _phases(prompt, form, compiled.restarted)
+            if request.ignore_end or not request.may_call:
+                return ANY_TEXT
+            phases, notices = self._calls.possible(request, start)
+            return self._of_phases(phases, ends, notices)
+        written = _written(request, start)
+        if written is not None:
+            return self._of_text(structure, ends, written)
+        compiled = self._compiled(structure)
+        phases, notices = _phases(start, compiled.start), compiled.notices
         if request.may_call:
-            phases, more = self._calls.beside(phases, request, prompt, form)
+            phases, more = self._calls.beside(phases, request, start)
             notices += more
-        return PhasedConstraint(phases, self._texts), notices
+        return self._of_phases(phases, ends, notices, compiled.why_invalid)
 
-    @staticmethod
-    def described(request: Request) -> Request:
-        """Return a request with a line that tells the model what its answer must look like."""
-        structure = request.structure
-        if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):
-            return request
-        line = description_of(structure)
-        messages: list[ChatMessage] = list(request.messages)
-        pinned = request.pinned
-        if messages and messages[0]["role"] in SYSTEM_ROLES:
-            content = f"{messages[0]['content']}\n\n{line}"
-            messages[0] = {**messages[0], "content": content}
-        else:
-            messages.insert(0, {"role": "system", "content": line})
-            pinned = [index + 1 for index in pinned]
-        return replace(request, messages=messages, pinned=pinned)
+    def _of_phases(
+        self,
+        phases: Mapping[str, Phase],
+        ends: Collection[int],
+        notices: tuple[str, ...],
+        why_invalid: Callable[[str], str] | None = None,
+    ) -> AnswerRules:
+        """Return the rules of an answer that goes through phases; any text if there are none."""
+        constraint = PhasedConstraint(phases, self._texts, ends) if phases else None
+        return AnswerRules(constraint, notices, why_invalid)
 
-    def checked(
-        self, chunks: Iterator[Chunk], request: AnswerRequest, prompt: Prompt, stats: Statistics
-    ) -> Iterator[Chunk]:
-        """Yield chunks; say in the statistics if the whole answer breaks what is not enforced."""
-        compiled = self._compiled.get(request.structure) if request.structure else None
-        if compiled is None or compiled.check is None:
-            return chunks
-        return _checked(chunks, compiled.check, _written(request, prompt) or "", stats)
+    def _of_text(
+        self, structure: Structure, ends: Collection[int], written: str = ""
+    ) -> AnswerRules:
+        """Return the rules of a text that all of a structure applies to, and that begins so.
 
-    def _from_start(self, structure: Structure) -> tuple[Constraint, tuple[str, ...]]:
-        compiled, notices, _ = self._compile(structure)
-        return compiled.restarted(), notices
-
-    def _compile(self, structure: Structure) -> _Compiled:
-        if structure not in self._compiled:
-            grammar = grammar_of(structure)
-            constraint = GrammarConstraint(grammar, self._texts)
-            check, notices = None, grammar.notices
-            if notices:
-                from specchat.structured.schema_validation import AnswerCheck
-
-                check = AnswerCheck(structure.source)
-                notices = _shortened((*notices, *check.notices))
-            while len(self._compiled) >= NUM_KEPT:
-                del self._compiled[next(iter(self._compiled))]
-            self._compiled[structure] = _Compiled(constraint, notices, check)
-        return self._compiled[structure]
-
-    def _begun(self, constraint: Constraint, written: str) -> Constraint:
-        """Let a constraint follow an answer's beginning. Raises InvalidOption if it cannot."""
+        Raises InvalidOption if the structure allows no such beginning.
+        """
+        compiled = self._compiled(structure)
+        constraint = PhasedConstraint({"text": Constrained(compiled.start)}, self._texts, ends)
         try:
-            for token in self._texts.tokenize(written):
+            for token in self._texts.tokenize(written) if written else ():
                 constraint.push(token)
         except InvalidOption:
             raise InvalidOption(
                 "the answer to be continued does not begin as the schema or grammar asks"
             ) from None
-        return constraint
+        why_invalid = compiled.why_invalid
+        if why_invalid is None or not written:
+            return AnswerRules(constraint, compiled.notices, why_invalid)
+        return AnswerRules(
+            constraint, compiled.notices, lambda text: why_invalid(f"{written}{text}")
+        )
+
+    def _compile(self, structure: Structure) -> _Compiled:
+        grammar = grammar_of(structure)
+        start = GrammarConstraint(grammar, self._texts).restarted
+        if not grammar.notices:
+            return _Compiled(start)
+        from specchat.structured.schema_validation import AnswerCheck
+
+        check = AnswerCheck(structure.source)
+        return _Compiled(start, _shortened((*grammar.notices, *check.notices)), check.why_invalid)
 
 
 def _shortened(notices: Sequence[str]) -> tuple[str, ...]:
@@ -161,27 +139,11 @@ def _shortened(notices: Sequence[str]) -> tuple[str, ...]:
     return (*notices[:MOST_NOTICES], f"{num_more} more parts of the JSON Schema are not enforced")
 
 
-def _written(request: AnswerRequest, prompt: Prompt) -> str | None:
+def _written(request: ChatRequest, start: AnswerStart) -> str | None:
     """Return the text of the last message if the answer goes on with it."""
-    if not isinstance(request, ChatRequest) or not prompt.goes_on or prompt.state == "reasoning":
+    if not start.goes_on or start.state == "reasoning":
         return None
     return str(request.messages[-1]["content"])
-
-
-def _checked(
-    chunks: Iterator[Chunk], check: "AnswerCheck", written: str, stats: Statistics
-) -> Iterator[Chunk]:
-    """Yield an answer's chunks; check the whole text, unless it was cut or calls tools instead."""
-    texts, has_called = [written], False
-    for chunk in chunks:
-        texts.append(chunk.text)
-        has_called |= bool(chunk.tool_calls)
-        if chunk.finish and stats.is_valid and not has_called:
-            reason = check.why_invalid("".join(texts))
-            if reason:
-                stats.is_valid, stats.invalid_reason = False, reason
-                stats.notices += (reason,)
-        yield chunk
 
 
 def _is_special(vocabulary: Vocabulary, token: int) -> bool:
@@ -195,14 +157,15 @@ def _is_special(vocabulary: Vocabulary, token: int) -> bool:
     return is_added and re.fullmatch(MARK, vocabulary.name(token)) is not None
 
 
-def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -> dict[str, Phase]:
+def _phases(start: AnswerStart, begin_text: Callable[[], Constraint]) -> Mapping[str, Phase]:
     """Return the phases of an answer, whose last one is what was asked for."""
+    form = start.form
     begin = form.content.begin.strip()
     if form.decide and begin:  # headers name the parts: the answer's comes last
         whole = form.content.begin.lstrip()  # a line break may end a header
-        return {"before": Free({whole: "text"}), "text": Constrained(start)}
+        return {"before": Free({whole: "text"}), "text": Constrained(begin_text)}
     openings = {begin: "text"} if begin else {}
-    answer, text = Constrained(start, openings=openings), Constrained(start)
+    answer, text = Constrained(begin_text, openings=openings), Constrained(begin_text)
     end = form.reasoning.end.strip() if form.reasoning else ""
     if not form.reasoning or not end:
         return {"answer": answer, "text": text}
@@ -211,8 +174,8 @@ def _phases(prompt: Prompt, form: ChatFormat, start: Callable[[], Constraint]) -
         "reasoning": reasoning, "reasoned": replace(answer, newlines=NEWLINES), "text": text
     }  # fmt: skip
     opening = form.reasoning.begin.strip()
-    if prompt.state == "reasoning":
+    if start.state == "reasoning":
         return phases
-    if prompt.state == "start" and opening:
+    if start.state == "start" and opening:
         answer = replace(answer, openings={**openings, opening: "reasoning"})
     return {"answer": answer, **phases}

@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from specchat.constraints.bare_call import CallAtStart
-from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstraint
+from specchat.constraints.answer_start import AnswerStart
+from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.decoding.constraint import Constraint
-from specchat.engine.prompts import Prompt
 from specchat.errors import InvalidOption
 from specchat.formats.bare_text import without_bounds
 from specchat.formats.call_grammar import OfferedTool, call_grammar
@@ -36,8 +35,11 @@ UNBOUNDED = "patterns and lengths of texts are not enforced: they are too comple
 ANY_OBJECT = {"type": "object", "x-guidance": ONE_LINE}
 
 
-Made: TypeAlias = tuple[Constraint | None, tuple[str, ...]]
-"""A constraint, None if everything is allowed, and what of the tools' schemas is not enforced."""
+class Phases(NamedTuple):
+    """The phases of an answer, any text if there are none, and what they do not enforce."""
+
+    phases: Mapping[str, Phase]
+    notices: tuple[str, ...] = ()
 
 
 class _Calls(NamedTuple):
@@ -48,66 +50,68 @@ class _Calls(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-class CallConstraints:
-    """Makes the constraints of calls from one model's vocabulary."""
+class CallPhases:
+    """Makes the phases of answers that call tools, from one model's vocabulary."""
 
     def __init__(self, texts: GrammarVocabulary) -> None:
         """Keep the vocabulary."""
         self._texts = texts
-        self._compiled: dict[str, GrammarConstraint] = {}
+        self._compiled = lru_cache(maxsize=NUM_KEPT)(self._compile)
 
-    def required(self, request: ChatRequest, prompt: Prompt, form: ChatFormat) -> Made:
-        """Return the constraint of an answer that must call tools, after reasoning if any.
+    def required(self, request: ChatRequest, start: AnswerStart) -> Phases:
+        """Return the phases of an answer that must call tools, after reasoning if any.
 
         Raises InvalidOption if that cannot be enforced.
         """
-        if form.call_pattern is None:
+        if start.form.call_pattern is None:
             raise InvalidOption(UNKNOWN_FORM)
-        calls = self._calls(request, form.call_pattern, "")
+        calls = self._calls(request, start.form.call_pattern, "")
         answer = Constrained(calls.start, NEWLINES)
-        return self._phased(_after_reasoning(answer, request, prompt, form), calls)
+        return Phases(_after_reasoning(answer, request, start), calls.notices)
 
-    def possible(self, request: ChatRequest, prompt: Prompt, form: ChatFormat) -> Made:
-        """Return the constraint of an answer of any text that may call tools.
+    def possible(self, request: ChatRequest, start: AnswerStart) -> Phases:
+        """Return the phases of an answer of any text that may call tools.
 
-        There is none if the chat format does not show what calls begin with.
+        There are none if the chat format does not show what calls begin with.
         """
-        calls, notices = self._after_mark(request, prompt, form)
+        calls, notices = self._after_mark(request, start)
         if calls is None:
-            return None, notices
-        answer = Free({calls.mark: "call"}, may_end=True)
-        if not _is_anywhere(form):
-            whole: dict[str, Phase] = {"answer": answer, "call": Constrained(calls.start)}
-            inner = PhasedConstraint(whole, self._texts)
-            return CallAtStart(inner, calls.mark, self._texts.piece), notices
-        return self._phased(_after_reasoning(answer, request, prompt, form), calls)
+            return Phases({}, notices)
+        answer, call = Free({calls.mark: "call"}, may_end=True), Constrained(calls.start)
+        if _is_anywhere(start.form):
+            phases = _after_reasoning(answer, request, start)
+        else:
+            any_text = Free({}, may_end=True)
+            phases = {"answer": replace(answer, otherwise="any"), "any": any_text}
+        return Phases({**phases, "call": call}, notices)
 
     def beside(
-        self, phases: dict[str, Phase], request: ChatRequest, prompt: Prompt, form: ChatFormat
-    ) -> tuple[dict[str, Phase], tuple[str, ...]]:
+        self, phases: Mapping[str, Phase], request: ChatRequest, start: AnswerStart
+    ) -> Phases:
         """Return the phases of an answer with a structure that may call tools instead."""
-        calls, notices = self._after_mark(request, prompt, form)
+        calls, notices = self._after_mark(request, start)
         if calls is None:
-            return phases, notices
-        found: dict[str, Phase] = {}
+            return Phases(phases, notices)
+        marked: dict[str, Phase] = {}
         for name, phase in phases.items():
             if name == "reasoning":
-                found[name] = phase
+                marked[name] = phase
             elif isinstance(phase, Free):
-                found[name] = replace(phase, marks={**phase.marks, calls.mark: "call"})
+                marked[name] = replace(phase, marks={**phase.marks, calls.mark: "call"})
             else:
-                found[name] = replace(phase, openings={**phase.openings, calls.mark: "call"})
-        return {**found, "call": Constrained(calls.start)}, notices
+                marked[name] = replace(phase, openings={**phase.openings, calls.mark: "call"})
+        return Phases({**marked, "call": Constrained(calls.start)}, notices)
 
     def _after_mark(
-        self, request: ChatRequest, prompt: Prompt, form: ChatFormat
+        self, request: ChatRequest, start: AnswerStart
     ) -> tuple[_Calls | None, tuple[str, ...]]:
         """Return the calls that an answer may hold, None if they cannot be enforced, and notices.
 
         Raises InvalidOption if a tool is to be followed strictly and cannot.
         """
+        form = start.form
         mark = _mark_of(form)
-        may_begin = prompt.state == "start" or _is_anywhere(form)
+        may_begin = start.state == "start" or _is_anywhere(form)
         if not mark or form.call_pattern is None or not may_begin:
             return None, ()
         try:
@@ -125,24 +129,15 @@ class CallConstraints:
         for tools, notices in _attempts(offered, pattern, split):
             try:
                 grammar = call_grammar(pattern, tools, split, mark=mark, is_parallel=is_parallel)
-                constraint = self._compile(grammar)
+                constraint = self._compiled(grammar)
             except InvalidOption as error:
                 refused = refused or error
             else:
                 return _Calls(mark, constraint.restarted, notices)
         raise refused or InvalidOption(UNKNOWN_FORM)
 
-    def _compile(self, text: str) -> GrammarConstraint:
-        if text not in self._compiled:
-            compiled = GrammarConstraint(lark_grammar(text, ALL_CALLS), self._texts)
-            while len(self._compiled) >= NUM_KEPT:
-                del self._compiled[next(iter(self._compiled))]
-            self._compiled[text] = compiled
-        return self._compiled[text]
-
-    def _phased(self, phases: Mapping[str, Phase], calls: _Calls) -> Made:
-        whole = {**phases, "call": Constrained(calls.start)}
-        return PhasedConstraint(whole, self._texts), calls.notices
+    def _compile(self, grammar: str) -> GrammarConstraint:
+        return GrammarConstraint(lark_grammar(grammar, ALL_CALLS), self._texts)
 
 
 def _is_strict(function: Mapping[str, Any]) -> bool:
@@ -169,30 +164,30 @@ def _mark_of(form: ChatFormat) -> str:
     return mark if fixed.startswith(mark) else ""
 
 
-def _after_reasoning(
-    answer: Phase, request: ChatRequest, prompt: Prompt, form: ChatFormat
-) -> dict[str, Phase]:
+def _after_reasoning(answer: Phase, request: ChatRequest, start: AnswerStart) -> dict[str, Phase]:
     """Return the phases of an answer that reasoning may come before."""
+    form = start.form
     end = form.reasoning.end.strip() if form.reasoning else ""
-    if form.reasoning is None or not end or prompt.state not in {"start", "reasoning"}:
+    if form.reasoning is None or not end or start.state not in {"start", "reasoning"}:
         return {"answer": answer}
     may_end = isinstance(answer, Free)
     marks = {end: "answer"}
     if isinstance(answer, Free):  # in some formats a call ends the reasoning
-        known = {mark.text for mark in form.marks.get("reasoning", ())}
-        marks |= {mark: to for mark, to in answer.marks.items() if mark in known}
+        endings = {mark.text for mark in form.marks.get("reasoning", ())}
+        marks |= {mark: phase for mark, phase in answer.marks.items() if mark in endings}
     reasoning = Free(marks, may_end=may_end)
-    if prompt.state == "reasoning":
+    if start.state == "reasoning":
         return {"reasoning": reasoning, "answer": answer}
     begin = form.reasoning.begin.strip()
     if not begin or request.think == "off":
         return {"answer": answer}
     opened = {begin: "reasoning"}
+    first: Phase
     if isinstance(answer, Free):
-        start: Phase = replace(answer, marks={**answer.marks, **opened})
+        first = replace(answer, marks={**answer.marks, **opened})
     else:
-        start = replace(answer, openings={**answer.openings, **opened})
-    return {"start": start, "reasoning": reasoning, "answer": answer}
+        first = replace(answer, openings={**answer.openings, **opened})
+    return {"start": first, "reasoning": reasoning, "answer": answer}
 
 
 def _offered(request: ChatRequest) -> list[Mapping[str, Any]]:

@@ -12,7 +12,6 @@ from typing import Self
 from specchat.derivation.answer_store import AnswerStore
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 from specchat.engine.api import Loading
-from specchat.engine.prompts import tokenize_chat
 from specchat.errors import Cancelled
 from specchat.gguf.reader import read_header
 from specchat.llama.batch_sampling import Answer, BatchSampler
@@ -22,6 +21,7 @@ from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions
 from specchat.planning.context_shape import ContextShape, ModelOptions
 from specchat.planning.memory import Sizes
+from specchat.prompts.chat_text import tokenize_chat
 
 LENGTH = 448
 """The most tokens of a prompt with its answer, for a typical chat template."""

@@ -5,7 +5,6 @@ from typing import Any, TypeAlias
 
 from specchat.drafter_registry import PLAIN
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_request
 from specchat.errors import SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import ChatRequest, GenerateRequest
@@ -49,7 +48,7 @@ def sample_texts(
         messages: list[ChatMessage] = [{"role": "user", "content": question}]
         has_template = engine.facts.has_chat_template
         asked = ChatRequest(messages) if has_template else GenerateRequest(question)
-        prompt = tokenize_request(engine.model, asked, engine.context.capacity).tokens
+        prompt = engine.prompts.tokens_of(asked)
         own = {**options, "seed": number, "drafter": PLAIN, "max_tokens": NUM_TOKENS}
         chunks = engine.generate(prompt, **own)
         answer = [token for chunk in chunks for token in chunk.tokens]

@@ -18,6 +18,7 @@ from specchat.options.declarations import (
 from specchat.options.option_fields import takes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.requests.progress import ProgressCallback
+from specchat.requests.prompt_size import PromptSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +104,6 @@ class EngineFacts:
             return True
         words = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
         return not self.thinking or word.lower() in {each.lower() for each in words}
-
-
-@dataclass(frozen=True, slots=True)
-class PromptSize:
-    """How much of the context a conversation takes.
-
-    Its prompt has `prompt_tokens`, 0 if that is not known. The content of its last message has
-    `message_tokens`. `num_left_out` messages do not fit. With `is_too_long` the last message does
-    not fit even without them.
-    """
-
-    message_tokens: int
-    num_left_out: int = 0
-    is_too_long: bool = False
-    prompt_tokens: int = 0
 
 
 class Engine(ABC):

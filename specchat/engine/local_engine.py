@@ -5,11 +5,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative, Chunk
-from specchat.decoding.constraint import Constraint
 from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
@@ -19,38 +17,27 @@ from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.prediction import PredictionDrafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
-from specchat.engine.api import Engine, Loading, PromptSize
-from specchat.engine.chat_reading import read_parts
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.engine.exact_drafts import ExactDrafts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
-from specchat.engine.prompts import (
-    Prompt,
-    facts_with_format,
-    num_common,
-    num_shared,
-    require_known,
-    size_of,
-    tokenize_next,
-    tokenize_prediction,
-    tokenize_request,
-)
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
-from specchat.formats.answer_reader import AnswerReader
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama.library import AbortFlag
+from specchat.llama.model import Model
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
+from specchat.prompts.chat_text import chat_format
+from specchat.prompts.preparing import Preparation, require_known
+from specchat.prompts.prompt import Prompt
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, ProgressReport, stopping_report
+from specchat.requests.prompt_size import PromptSize
 from specchat.workers.worker_watch import LostCallback, end_process
-
-if TYPE_CHECKING:
-    from specchat.constraints.answer_constraint import AnswerConstraints
 
 MIB = 2**20
 NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
@@ -84,11 +71,15 @@ class LocalEngine(Engine):
             pair = load_pair(loading, self._abort, stack, report, on_lost)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
+            drops_any_tail = self.context.rollback_kind.removes_any_tail
+            self.prompts = Preparation(
+                self.model, self.context.capacity, foresees_next=not drops_any_tail
+            )
             self._pair = pair
             limit = loading.cache_ram
             limit = None if limit is None else limit * MIB
             self.parked = ParkedMemories(pair, limit, (loading.cache_disk or 0) * MIB)
-            facts = facts_with_format(pair.facts, self.model)
+            facts = _with_format(pair.facts, self.model)
             self._plain_facts = replace(facts, takes_turns=self.parked.takes_turns)
             self._exact_drafts = ExactDrafts(pair)
             self._apply_exactness()
@@ -100,19 +91,11 @@ class LocalEngine(Engine):
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Prepare an answer; later stops apply to it."""
         self._require_idle()
-        constraint, said = None, tuple[str, ...]()
-        if request.structure:
-            request = self._constraints.described(request)
-        prompt = tokenize_request(self.model, request, self.context.capacity)
-        if request.is_constrained:
-            ends, _ = self._ends_of(prompt)
-            constraint, said = self._constraints.constraint(request, prompt, ends)
-        if not self.context.rollback_kind.removes_any_tail:
-            prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
-        if isinstance(request, ChatRequest) and request.is_aside:
-            self._protect_memory(request, prompt)
+        prompt = self.prompts.prepare(request)
+        if prompt.after_aside is not None:
+            self._protect_memory(prompt, prompt.after_aside)
         self._abort.clear()
-        notices = (*prompt.notices, *said, *self._tree_notices(request))
+        notices = (*prompt.notices, *self._tree_notices(request))
         self.stats = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
@@ -124,20 +107,12 @@ class LocalEngine(Engine):
         pacer = self.pacing.pacer(name, request)
         self._describe(name, request)
         self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
-        decoded = self._request(prompt, request, constraint)
-        self._switch_memory(prompt, request)
-        drafter = self._with_prediction(request, self._drafter(name), prompt)
+        decoded = self._request(prompt, request)
+        self._switch_memory(prompt)
+        drafter = self._with_prediction(prompt, self._drafter(name))
         target = self.context if request.is_exact else self.pacing.target(self.context, pacer)
         chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
-        if prompt.form is not None and isinstance(request, ChatRequest):
-            calls_none = request.structure is not None and not request.may_call
-            form = prompt.form.without_calls() if calls_none else prompt.form
-            state = prompt.state
-            reader = AnswerReader(form, state, request.offered_tools, goes_on=prompt.goes_on)
-            chunks = read_parts(chunks, reader, self.stats)
-        if request.structure:
-            chunks = self._constraints.checked(chunks, request, prompt, self.stats)
-        return self._answer(chunks, drafter, pacer)
+        return self._answer(prompt.read(chunks, self.stats), drafter, pacer)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -175,9 +150,7 @@ class LocalEngine(Engine):
     def size(self, request: ChatRequest) -> PromptSize:
         """Return how much of the context a conversation would take."""
         self._require_idle()
-        if request.structure:
-            request = self._constraints.described(request)
-        return size_of(self.model, request, self.context.capacity)
+        return self.prompts.size(request)
 
     def tokenize(self, text: str, *, special: bool = True, begins: bool = True) -> list[int]:
         """Return the tokens of a text."""
@@ -185,17 +158,17 @@ class LocalEngine(Engine):
 
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
         """Return the text of each token."""
-        require_known(self.model, tokens)
+        require_known(self.model.vocabulary, tokens)
         return [self.model.vocabulary.named_piece(token) for token in tokens]
 
     def render(self, request: ChatRequest) -> list[int]:
         """Return the prompt of a conversation."""
-        return tokenize_request(self.model, request, self.context.capacity).tokens
+        return self.prompts.tokens_of(request)
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""
         self._require_idle()
-        require_known(self.model, tokens)
+        require_known(self.model.vocabulary, tokens)
         self._abort.clear()
         self.parked.switch(tokens[:1], dict(self._drafters))
         return scored(self.context, tokens, count)
@@ -222,23 +195,24 @@ class LocalEngine(Engine):
         self.parked.clear()
         self._resources.close()
 
-    def _switch_memory(self, prompt: Prompt, request: AnswerRequest) -> None:
+    def _switch_memory(self, prompt: Prompt) -> None:
         """Restore what the memory should hold for a prompt, and set aside what it holds."""
         began = perf_counter()
-        text = [*prompt.tokens, *(token for step in request.begun for token in step.tokens)]
-        drafters = self.parked.switch(text, dict(self._drafters), is_unfinished=self._is_unfinished)
+        drafters = self.parked.switch(
+            prompt.text, dict(self._drafters), is_unfinished=self._is_unfinished
+        )
         if drafters is not None:
             self._drafters = dict(drafters)
         self.stats.prompt_s = perf_counter() - began
 
-    def _protect_memory(self, request: ChatRequest, prompt: Prompt) -> None:
+    def _protect_memory(self, prompt: Prompt, after_aside: Sequence[int]) -> None:
         """Save the state of the memory before an aside.
 
         Raises InvalidOption if the next prompt would share less with the memory afterwards.
         """
-        kind, following = self.context.rollback_kind, tokenize_next(self.model, request)
-        held = self.context.count_known(following)
-        is_forgetting = num_common(prompt.tokens, following) < held or not kind.can_speculate
+        kind = self.context.rollback_kind
+        held = self.context.count_known(after_aside)
+        is_forgetting = _num_common(prompt.tokens, after_aside) < held or not kind.can_speculate
         if prompt.num_left_out or is_forgetting:
             raise InvalidOption("the model would have to read the conversation again after this")
         kind.keep(self.context.num_evaluated)
@@ -307,13 +281,6 @@ class LocalEngine(Engine):
         self._materials = self._make_materials(self._pair)
 
     @cached_property
-    def _constraints(self) -> "AnswerConstraints":
-        """What makes the constraints of answers: few answers have one, so it is loaded late."""
-        from specchat.constraints.answer_constraint import AnswerConstraints
-
-        return AnswerConstraints(self.model.vocabulary)
-
-    @cached_property
     def _draft_label(self) -> str:
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 
@@ -323,25 +290,20 @@ class LocalEngine(Engine):
             self._drafters[name] = make_drafter(name, self._materials)
         return self._drafters[name]
 
-    def _with_prediction(self, request: AnswerRequest, drafter: Drafter, prompt: Prompt) -> Drafter:
-        """Return a drafter that drafts from the request's prediction first, if it has one.
+    def _with_prediction(self, prompt: Prompt, drafter: Drafter) -> Drafter:
+        """Return a drafter that drafts what the request predicts first, if it predicts a text.
 
         Plain decoding stays plain.
         """
-        if not request.prediction or self.stats.speculation_off_reason:
+        if not prompt.predicted or self.stats.speculation_off_reason:
             return drafter
-        tokens = tokenize_prediction(self.model, request.prediction, prompt)
-        written = [token for step in request.begun for token in step.tokens]
-        return PredictionDrafter(tokens, written, drafter)
+        return PredictionDrafter(prompt.predicted, prompt.begun, drafter)
 
     def _close_drafters(self) -> None:
         while self._drafters:
             self._drafters.popitem()[1].close()
 
-    def _request(
-        self, prompt: Prompt, options: AnswerRequest, constraint: Constraint | None
-    ) -> Request:
-        ends, stops = self._ends_of(prompt)
+    def _request(self, prompt: Prompt, options: AnswerRequest) -> Request:
         longest = self._longest_draft(options)
         if isinstance(options.draft_tree, int):  # the draft is a part of it
             longest = min(longest, options.draft_tree)
@@ -351,14 +313,14 @@ class LocalEngine(Engine):
             noise=None if options.seed is None else Noise(options.seed),
             draft_length=min(options.num_to_draft, longest),
             max_tokens=options.max_tokens,
-            end_tokens=() if options.ignore_end else ends,
-            stop_strings=options.stop if options.ignore_end else (*options.stop, *stops),
+            end_tokens=prompt.end_tokens,
+            stop_strings=prompt.stop_strings,
             piece=self.model.vocabulary.piece,
             is_cancelled=self._abort.is_set,
             num_shared=prompt.num_shared,
             begun=options.begun,
             num_alternatives=options.alternatives,
-            constraint=constraint,
+            constraint=prompt.constraint,
             longest_pass=self._longest_pass(options),
             most_nodes=0 if options.is_exact else min(options.num_nodes, self.facts.longest_draft),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
@@ -391,22 +353,6 @@ class LocalEngine(Engine):
             return None
         return 1 + min(self._longest_draft(request), self.facts.exact_draft or 0)
 
-    def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:
-        """Return the tokens and texts that end an answer, including the template's marks.
-
-        A mark that is not a single token in the vocabulary appears as ordinary text.
-        """
-        vocabulary = self.model.vocabulary
-        ends, stops = set(vocabulary.end_tokens), list(prompt.form.stops if prompt.form else ())
-        for mark in prompt.form.ends if prompt.form else ():
-            tokens = vocabulary.tokenize(mark, add_special=False, parse_special=True)
-            is_one = len(tokens) == 1 and vocabulary.name(tokens[0]) == mark
-            if is_one and vocabulary.is_special(tokens[0]):
-                ends.add(tokens[0])
-            else:
-                stops.append(mark)
-        return frozenset(ends), stops
-
     def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))
         vocabularies = [context.model.vocabulary for context in contexts]
@@ -425,3 +371,18 @@ class LocalEngine(Engine):
             },
             no_rollback_reason=self.facts.speculation_off_reason,
         )
+
+
+def _with_format(facts: EngineFacts, model: Model) -> EngineFacts:
+    """Return facts that include how the model's chat template handles reasoning."""
+    if model.header.chat_template is None:
+        return facts
+    form = chat_format(model)
+    return replace(facts, thinking=form.thinking, keeps_reasoning=form.keeps_reasoning)
+
+
+def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two texts have in common from their beginning."""
+    pairs = zip(first, second, strict=False)
+    unequal = (index for index, (one, other) in enumerate(pairs) if one != other)
+    return next(unequal, min(len(first), len(second)))

@@ -14,7 +14,7 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, Loading, PromptSize
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError, WorkerUnavailable
 from specchat.gguf import draft_kinds
 from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
@@ -22,6 +22,7 @@ from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, ProgressReport, Stage, stopping_report
+from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host
 from specchat.sharing.engine_process import start_process
 from specchat.system.logs import failed_assertion, latest_log, log_path, log_size

@@ -6,10 +6,11 @@ from typing import TypeVar
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, PromptSize
+from specchat.engine.api import Engine
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, Stage
+from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.shared_engine import Load, SharedEngine
 from specchat.sharing.tickets import Ticket
 

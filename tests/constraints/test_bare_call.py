@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scripts.support.call_check import ByteVocabulary
-from specchat.constraints.bare_call import CallAtStart
-from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstraint
+from specchat.constraints.phased_constraint import PhasedConstraint
+from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.errors import InvalidOption
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import grammar_of
@@ -20,17 +20,17 @@ CALL = GrammarConstraint(
 )
 
 
-def constraint() -> CallAtStart:
+def constraint() -> PhasedConstraint:
     """Return a constraint of which calls are `{"name": "look"}` and `{"name": "find"}`."""
     phases: dict[str, Phase] = {
-        "answer": Free({OPENING: "call"}, may_end=True),
+        "answer": Free({OPENING: "call"}, may_end=True, otherwise="any"),
+        "any": Free({}, may_end=True),
         "call": Constrained(CALL.restarted),
     }
-    inner = PhasedConstraint(phases, VOCABULARY.grammars)
-    return CallAtStart(inner, OPENING, VOCABULARY.pieces.__getitem__)
+    return PhasedConstraint(phases, VOCABULARY.grammars)
 
 
-def follow(found: CallAtStart, text: str) -> None:
+def follow(found: PhasedConstraint, text: str) -> None:
     """Follow the bytes of a text."""
     for byte in text.encode():
         found.push(byte)

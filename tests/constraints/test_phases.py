@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from specchat.constraints.more_ends import MoreEnds
-from specchat.constraints.phases import Constrained, Free, Phase, PhasedConstraint
+from specchat.constraints.phased_constraint import PhasedConstraint
+from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.decoding.constraint import Constraint, Mask
 from specchat.errors import EngineFailed, InvalidOption
 from specchat.structured.grammar_constraint import GrammarConstraint
@@ -322,7 +322,7 @@ def test_further_ends_are_allowed_where_the_answer_may_end_and_nowhere_else() ->
     """Also where any text may come, and after tokens that are taken back."""
     further, number = CALL, Constrained(lambda: Words("12", "123"), NEWLINES)
     phases: Mapping[str, Phase] = {"reasoning": Free({"</think>": "answer"}), "answer": number}
-    constraint = MoreEnds(PhasedConstraint(phases, TOY), [further], NUM_TOKENS)
+    constraint = PhasedConstraint(phases, TOY, [further])
     for token in (PIECES.index(b"x"), END_OF_THINKING):
         assert constraint.mask() is constraint.mask()
         assert allowed(constraint) == frozenset(range(NUM_TOKENS)) - {*ENDS, further}
@@ -335,8 +335,8 @@ def test_further_ends_are_allowed_where_the_answer_may_end_and_nowhere_else() ->
     constraint.pop(3)
     assert further not in allowed(constraint)
 
-    anything = PhasedConstraint({"text": Free({}, may_end=True)}, TOY)
-    assert MoreEnds(anything, [further], NUM_TOKENS).mask() is None
+    anything = PhasedConstraint({"text": Free({}, may_end=True)}, TOY, [further])
+    assert anything.mask() is None
 
 
 class Weary(Words):

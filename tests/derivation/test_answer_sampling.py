@@ -16,9 +16,9 @@ from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts,
 from specchat.derivation.answer_store import AnswerStore
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 from specchat.engine.api import Loading
-from specchat.engine.prompts import tokenize_chat
 from specchat.gguf.reader import read_header
 from specchat.planning.memory import Sizes
+from specchat.prompts.chat_text import tokenize_chat
 from specchat.system.private_files import make_private
 
 SECONDS, AT_ONCE = 60, 5

@@ -21,8 +21,8 @@ from scripts.support.tiny_gguf import (
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_chat
 from specchat.formats.chat_message import ChatMessage
+from specchat.prompts.chat_text import tokenize_chat
 from tables import table
 
 Load: TypeAlias = Callable[..., LocalEngine]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from real_templates import needs_templates, template_of
 from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstraints
+from specchat.constraints.answer_start import AnswerStart
 from specchat.constraints.call_constraint import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_request
 from specchat.errors import InvalidOption
+from specchat.prompts.chat_text import chat_format
 from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Structure
 from tables import table
@@ -200,13 +200,11 @@ def test_many_described_tools_are_enforced(babbler: Engine) -> None:
     offered = [tool(f"tool{index}", schema) for index in range(120)]
     request = ChatRequest(QUESTION, tools=offered, tool_choice="required")
     assert isinstance(babbler, LocalEngine)
-    prompt = tokenize_request(babbler.model, replace(request, tools=TOOLS), 4096)
+    start = AnswerStart(chat_format(babbler.model))
 
-    constraint, notices = AnswerConstraints(babbler.model.vocabulary).constraint(
-        request, prompt, ()
-    )
+    rules = AnswerConstraints(babbler.model.vocabulary).rules(request, start, ())
 
-    assert (constraint is not None, notices) == (True, ())
+    assert (rules.constraint is not None, rules.notices) == (True, ())
 
 
 @needs_templates
@@ -218,15 +216,12 @@ def test_a_brace_begins_a_call_only_where_an_answer_begins(
     assert isinstance(babbler, LocalEngine)
     constraints = AnswerConstraints(babbler.model.vocabulary)
     request = ChatRequest(QUESTION, tools=TOOLS, structure=structure)
-    prompt = tokenize_request(babbler.model, request, 4096)
-    assert prompt.form is not None
-    assert prompt.form.calls is not None
-    is_brace = prompt.form.calls.begin == "{"
-    constraint, _ = constraints.constraint(request, replace(prompt, state="start"), ())
-    assert constraint is not None
-    begun = replace(prompt, state="answer")
+    form = chat_format(babbler.model)
+    assert form.calls is not None
+    is_brace = form.calls.begin == "{"
+    assert constraints.rules(request, AnswerStart(form), ()).constraint is not None
 
-    constraint, _ = constraints.constraint(request, begun, ())
+    constraint = constraints.rules(request, AnswerStart(form, "answer"), ()).constraint
 
     if structure is None:
         assert (constraint is None) == is_brace

@@ -19,7 +19,6 @@ from conftest import WriteModel
 from scripts.support.processes import is_running
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_chat
 from specchat.errors import (
     ContextFull,
     EngineFailed,
@@ -29,6 +28,7 @@ from specchat.errors import (
     ModelWontLoad,
     SpecchatError,
 )
+from specchat.prompts.chat_text import tokenize_chat
 from specchat.sharing.process_engine import ProcessEngine
 
 EXACT: dict[str, Any] = {

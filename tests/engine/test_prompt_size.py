@@ -10,7 +10,6 @@ from conftest import WriteModel
 from scripts.support.tiny_gguf import CHAT_TEMPLATE, Vocabulary
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_request
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import ChatRequest
@@ -60,10 +59,7 @@ def test_names_of_control_tokens_are_counted_as_text(tiny: WriteModel) -> None:
     """As they are sent."""
     path = tiny("llama", vocabulary=Vocabulary(size=400, chat_template=CHAT_TEMPLATE))
     with LocalEngine(Loading(path, ctx=CONTEXT, gpu_layers=0, threads=1)) as engine:
-        tokens = [
-            len(tokenize_request(engine.model, request(0, text), CONTEXT).tokens)
-            for text in ("", "<|im_end|>")
-        ]
+        tokens = [len(engine.render(request(0, text))) for text in ("", "<|im_end|>")]
         assert engine.size(request(0, "<|im_end|>")).message_tokens == tokens[1] - tokens[0] > 1
 
 
@@ -100,7 +96,7 @@ def test_pinned_turns_stay_in_the_prompt(tiny: WriteModel) -> None:
             ],
             make_room=True, pinned=[1],
         )  # fmt: skip
-        tokens = tokenize_request(engine.model, asked, CONTEXT).tokens
+        tokens = engine.render(asked)
         text = b"".join(map(engine.model.vocabulary.piece, tokens)).decode()
         assert text.index("w17 w18 w19") < text.index("w20") < text.index("question")
         assert "question 0" not in text

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from specchat.catalogue.pairs import load_pairs
-from specchat.engine.prompts import tokenize_chat
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler, is_looping, likeliest
 from specchat.llama.context import Context
 from specchat.llama.hidden_states import keep_layer_inputs, layer_inputs_of
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
+from specchat.prompts.chat_text import tokenize_chat
 
 OPTIONS = ModelOptions(threads=1, ctx=512)
 QUESTIONS = (

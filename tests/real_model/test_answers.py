@@ -19,8 +19,8 @@ from specchat.cli import main
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_chat
 from specchat.formats.chat_message import ChatMessage
+from specchat.prompts.chat_text import tokenize_chat
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from scripts.support.tool_record import ANSWER_TOKENS, record
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import tokenize_chat
+from specchat.prompts.chat_text import tokenize_chat
 
 pytestmark = pytest.mark.slow
 

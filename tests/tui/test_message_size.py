@@ -12,8 +12,9 @@ import pytest
 from textual.events import Paste
 
 from scripted_chat import Script, ScriptedEngine, chat
-from specchat.engine.api import Loading, PromptSize
+from specchat.engine.api import Loading
 from specchat.requests.answer_request import ChatRequest
+from specchat.requests.prompt_size import PromptSize
 from specchat.tui.controllers.session import Question, Session, Sizing
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
 from tui.driving import frame_text, say, type_keys, until

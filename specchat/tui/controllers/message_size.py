@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from specchat.chat.conversation import with_attachments
-from specchat.engine.api import PromptSize
 from specchat.errors import SpecchatError
 from specchat.formats.chat_message import ChatMessage
+from specchat.requests.prompt_size import PromptSize
 from specchat.tui.commands import is_slash
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers

@@ -10,12 +10,13 @@ from typing import Any, Literal, Protocol
 from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, PromptSize
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, ServerFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import AUTO_THINK
 from specchat.requests.answer_request import ChatRequest
 from specchat.requests.progress import Stage
+from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.system.logs import log_internal_error
 

@@ -1,6 +1,6 @@
-"""Splits the chunks of a chat answer into reasoning, answer and tool calls."""
+"""Reading an answer: its reasoning, text and tool calls, and whether the whole of it is valid."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
@@ -38,3 +38,22 @@ def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
     """Return the parts held back until the end, when the last chunk may have text but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
     return parts + reader.finish(is_cut=chunk.finish != "stop")
+
+
+def checked(
+    chunks: Iterable[Chunk], why_invalid: Callable[[str], str], statistics: Statistics
+) -> Iterator[Chunk]:
+    """Yield an answer's chunks; record in the statistics why the whole text is invalid, if it is.
+
+    `why_invalid` returns that for a text. It is not asked if the answer was cut or calls tools.
+    """
+    texts, has_called = list[str](), False
+    for chunk in chunks:
+        texts.append(chunk.text)
+        has_called |= bool(chunk.tool_calls)
+        if chunk.finish and statistics.is_valid and not has_called:
+            reason = why_invalid("".join(texts))
+            if reason:
+                statistics.is_valid, statistics.invalid_reason = False, reason
+                statistics.notices += (reason,)
+        yield chunk

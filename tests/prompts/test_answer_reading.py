@@ -8,11 +8,11 @@ import pytest
 
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.chat_reading import read_parts
 from specchat.formats.answer_reader import AnswerReader
 from specchat.formats.call_syntax import CallSyntax, read_json
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import usual_marks
+from specchat.prompts.answer_reading import read_parts
 
 BARE = ChatFormat(
     "",

@@ -12,9 +12,10 @@ from specchat.chat.conversation import Tree
 from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.prompts import _QuotedNames, tokenize_chat
 from specchat.errors import TemplateError
 from specchat.formats.chat_message import ChatMessage
+from specchat.prompts.chat_text import tokenize_chat
+from specchat.prompts.quoted_names import QuotedNames
 from tables import table
 
 STRICT = (
@@ -131,7 +132,7 @@ class NamedTokens:
 def hidden(message: dict[str, Any]) -> Any:
     """Return a message, or a tool, as it is rendered: each name that was written in it as #."""
     vocabulary: Any = NamedTokens()
-    quoted = _QuotedNames(vocabulary, "", sorted(NAMES))
+    quoted = QuotedNames(vocabulary, "", sorted(NAMES))
 
     def read(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,0 +1,239 @@
+"""Prepares requests: messages to tokens, the room they have, and what the answer may be."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from specchat.chat.newest_turns import newest_turns
+from specchat.constraints.answer_rules import ANY_TEXT
+from specchat.constraints.answer_start import AnswerStart
+from specchat.decoding.chunk import Chunk
+from specchat.errors import InvalidOption, TemplateError
+from specchat.formats.answer_reader import AnswerReader
+from specchat.formats.chat_message import ChatMessage
+from specchat.llama.model import Model
+from specchat.llama.tokenizer import Vocabulary
+from specchat.prompts.chat_text import ChatText, chat_text, described
+from specchat.prompts.prompt import Prompt
+from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
+from specchat.requests.prompt_size import PromptSize
+
+if TYPE_CHECKING:
+    from specchat.constraints.answer_constraint import AnswerConstraints
+
+LEAST_ROOM = 512
+"""Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
+
+
+class _Text(NamedTuple):
+    """A request as tokens; a chat's also with where its answer begins and how much is left out."""
+
+    tokens: list[int]
+    start: AnswerStart | None = None
+    num_left_out: int = 0
+    notices: tuple[str, ...] = ()
+
+
+class Preparation:
+    """Makes the prompts of one model, whose context holds `capacity` tokens."""
+
+    def __init__(self, model: Model, capacity: int, *, foresees_next: bool) -> None:
+        """Prepare nothing yet.
+
+        With `foresees_next`, prompts say what the next turn's has in common with them: a memory
+        that cannot drop any tail must know where to save its state.
+        """
+        self._model = model
+        self._capacity = capacity
+        self._foresees_next = foresees_next
+
+    def prepare(self, request: AnswerRequest) -> Prompt:
+        """Return a request's prompt, with all that decoding and reading its answer takes.
+
+        Raises InvalidOption for what cannot be followed, TemplateError if rendering fails.
+        """
+        request = described(request)
+        begun = _begun_tokens(self._model.vocabulary, request.begun)
+        text = self._text(request, len(begun))
+        ends, stops = self._ends_of(text.start)
+        rules = ANY_TEXT
+        if request.is_constrained:
+            rules = self._constraints.rules(request, text.start, ends)
+        return Prompt(
+            tokens=text.tokens,
+            begun=begun,
+            predicted=self._predicted(request.prediction, text),
+            end_tokens=frozenset() if request.ignore_end else ends,
+            stop_strings=request.stop if request.ignore_end else (*request.stop, *stops),
+            constraint=rules.constraint,
+            num_left_out=text.num_left_out,
+            num_shared=self._num_shared(request, text) if self._foresees_next else 0,
+            after_aside=self._after_aside(request),
+            notices=(*text.notices, *rules.notices),
+            reader=_reader(request, text.start),
+            why_invalid=rules.why_invalid,
+        )
+
+    def tokens_of(self, request: AnswerRequest) -> list[int]:
+        """Return the tokens of a request's prompt. Raises what `prepare` does."""
+        begun = _begun_tokens(self._model.vocabulary, request.begun)
+        return self._text(described(request), len(begun)).tokens
+
+    def size(self, request: ChatRequest) -> PromptSize:
+        """Return how much of the context a conversation takes, with or without a chat template.
+
+        Raises what `prepare` does.
+        """
+        request = described(request)
+        model, capacity, content = self._model, self._capacity, request.messages[-1]["content"]
+        message = model.vocabulary.tokenize(content, add_special=False, parse_special=False)
+        if model.header.chat_template is None:
+            return PromptSize(len(message), is_too_long=len(message) > capacity)
+        begun = _begun_tokens(model.vocabulary, request.begun)
+        text = self._text(request, len(begun))
+        num_tokens = len(text.tokens)
+        return PromptSize(len(message), text.num_left_out, num_tokens > capacity, num_tokens)
+
+    @cached_property
+    def _constraints(self) -> "AnswerConstraints":
+        """What makes the constraints of answers: few answers have one, so it is loaded late."""
+        from specchat.constraints.answer_constraint import AnswerConstraints
+
+        return AnswerConstraints(self._model.vocabulary)
+
+    def _text(self, request: AnswerRequest, num_begun: int) -> _Text:
+        """Return a request as tokens; without its oldest turns, if room is to be made.
+
+        Room is also left for the `num_begun` tokens that the answer begins with.
+        """
+        if isinstance(request, GenerateRequest):
+            return _Text(self._tokens_of_text(request.prompt, special=request.special))
+        messages = request.messages
+        if request.make_room:
+            capacity = self._capacity
+            room = min(request.max_tokens or LEAST_ROOM, capacity // 4)
+            messages = newest_turns(
+                messages,
+                lambda kept: len(self._chat(request, kept).tokens),
+                capacity - num_begun - room,
+                frozenset(request.pinned),
+            )
+        tokens, start, notices = self._chat(request, messages)
+        return _Text(tokens, start, len(request.messages) - len(messages), notices)
+
+    def _chat(self, request: ChatRequest, messages: Sequence[ChatMessage]) -> ChatText:
+        """Return a conversation as tokens, with all else as a request has it."""
+        return chat_text(
+            self._model,
+            messages,
+            think=request.think,
+            tools=request.offered_tools,
+            variables=request.variables,
+        )
+
+    def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:
+        """Return a text as tokens, or known token ids as they are.
+
+        The model continues the text, so no end token is added. It begins with one BOS, even if the
+        text spells it out.
+        """
+        vocabulary = self._model.vocabulary
+        if not isinstance(prompt, str):
+            require_known(vocabulary, prompt)
+            return list(prompt)
+        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=special)
+        bos = vocabulary.bos()
+        if vocabulary.adds_eos() and len(tokens) > 1:
+            tokens.pop()
+        return tokens[1:] if bos is not None and tokens[:2] == [bos, bos] else tokens
+
+    def _ends_of(self, start: AnswerStart | None) -> tuple[frozenset[int], list[str]]:
+        """Return the tokens and texts that end an answer, including the template's marks.
+
+        A mark that is not a single token in the vocabulary appears as ordinary text.
+        """
+        vocabulary = self._model.vocabulary
+        ends = set(vocabulary.end_tokens)
+        if start is None:
+            return frozenset(ends), []
+        stops = list(start.form.stops)
+        for mark in start.form.ends:
+            tokens = vocabulary.tokenize(mark, add_special=False, parse_special=True)
+            is_one = len(tokens) == 1 and vocabulary.name(tokens[0]) == mark
+            if is_one and vocabulary.is_special(tokens[0]):
+                ends.add(tokens[0])
+            else:
+                stops.append(mark)
+        return frozenset(ends), stops
+
+    def _predicted(self, prediction: str | Sequence[int], text: _Text) -> Sequence[int]:
+        """Return the tokens of a text that an answer may be, without the marks around it.
+
+        What follows an answer's first word does not depend on what is before it. Unknown tokens are
+        never right, so they do no harm.
+        """
+        vocabulary = self._model.vocabulary
+        if not isinstance(prediction, str):
+            return [token for token in prediction if 0 <= token < vocabulary.size]
+        answer = prediction if text.start is None else prediction.lstrip()
+        return vocabulary.tokenize_more(answer, parse_special=False) if answer else ()
+
+    def _num_shared(self, request: AnswerRequest, text: _Text) -> int:
+        """Return how many tokens the prompt of the next turn is expected to share with this one.
+
+        It may not share all of them: a template that drops earlier reasoning also drops the
+        `<think>` at the end of this prompt.
+        """
+        if not isinstance(request, ChatRequest) or text.num_left_out:
+            return 0
+        messages = request.messages
+        asked = messages[:-1] if messages[-1]["role"] == "assistant" else messages
+        answer: ChatMessage = {"role": "assistant", "content": "."}
+        question: ChatMessage = {"role": "user", "content": "."}
+        try:
+            later = self._chat(request, [*asked, answer, question]).tokens
+        except TemplateError:
+            return 0
+        pairs = zip(text.tokens, later, strict=False)
+        return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
+
+    def _after_aside(self, request: AnswerRequest) -> list[int] | None:
+        """Return a prompt with which a conversation goes on after an aside, its last message."""
+        if not isinstance(request, ChatRequest) or not request.is_aside:
+            return None
+        question: ChatMessage = {"role": "user", "content": "."}
+        return self._chat(request, [*request.messages[:-1], question]).tokens
+
+
+def require_known(vocabulary: Vocabulary, tokens: Sequence[int]) -> None:
+    """Raise InvalidOption for a token id that the vocabulary does not have."""
+    unknown = [token for token in tokens if not 0 <= token < vocabulary.size]
+    if unknown:
+        raise InvalidOption(
+            f"token {unknown[0]} is not in the vocabulary (0 to {vocabulary.size - 1})"
+        )
+
+
+def _begun_tokens(vocabulary: Vocabulary, begun: Sequence[Chunk]) -> list[int]:
+    """Return the tokens of an answer's beginning.
+
+    Raises InvalidOption if this model did not write these steps: their texts differ.
+    """
+    tokens = [token for step in begun for token in step.tokens]
+    written = "".join(text for step in begun for text in step.texts)
+    is_known = all(0 <= token < vocabulary.size for token in tokens)
+    text = b"".join(map(vocabulary.piece, tokens)) if is_known else b""
+    if not is_known or not text.decode("utf-8", "replace").startswith(written):
+        raise InvalidOption(
+            "another model wrote the beginning of this answer: continue it with that one"
+        )
+    return tokens
+
+
+def _reader(request: AnswerRequest, start: AnswerStart | None) -> AnswerReader | None:
+    """Return what splits a chat's answer into parts; calls count if the answer may hold some."""
+    if not isinstance(request, ChatRequest) or start is None:
+        return None
+    calls_none = request.structure is not None and not request.may_call
+    form = start.form.without_calls() if calls_none else start.form
+    return AnswerReader(form, start.state, request.offered_tools, goes_on=start.goes_on)

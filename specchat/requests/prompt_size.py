@@ -1,0 +1,18 @@
+"""How much of a context a conversation takes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """How much of the context a conversation takes.
+
+    Its prompt has `prompt_tokens`, 0 if that is not known. The content of its last message has
+    `message_tokens`. `num_left_out` messages do not fit. With `is_too_long` the last message does
+    not fit even without them.
+    """
+
+    message_tokens: int
+    num_left_out: int = 0
+    is_too_long: bool = False
+    prompt_tokens: int = 0
