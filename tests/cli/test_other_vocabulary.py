@@ -10,7 +10,7 @@ import pytest
 
 from cli.test_ask import run
 from conftest import WriteModel
-from scripts.support.other_vocabulary import write_copy
+from other_vocabulary import write_copy
 from specchat.cli import main
 
 FAST = ["--threads", "1", "--ctx", "512", "--max-tokens", "20"]

@@ -13,7 +13,7 @@ from conftest import WriteModel
 from foreign_files import write_header
 from hub_server import Fault, HubServer
 from local_folders import GGUF, put, put_in_ollama
-from scripts.support.other_vocabulary import write_copy
+from other_vocabulary import write_copy
 from specchat.catalogue import draft_offers
 from specchat.catalogue.catalogue_file import load_entries, own_catalogue_path
 from specchat.catalogue.draft_offers import expected_speedup

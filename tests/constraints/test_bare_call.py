@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.support.call_check import ByteVocabulary
+from call_check import ByteVocabulary
 from specchat.constraints.phased_constraint import PhasedConstraint
 from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.errors import InvalidOption

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from collections import Counter
+from pathlib import Path
 
-from scripts.support.held_out_prompts import held_out_prompts
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 
+HELD_OUT = Path(__file__).with_name("held_out.toml")
+"""Prompts that drafts were measured with: training must know neither their words nor topics."""
 ANSWER = "The first sentence of an answer is here. " * 6
 
 
@@ -68,7 +71,8 @@ def test_given_questions_are_asked_once() -> None:
 
 def test_the_held_out_prompts_are_different() -> None:
     """None has the wording of a template, and none a topic of the training prompts."""
-    held_out = [text for each in held_out_prompts().values() for text in each]
+    kinds = tomllib.loads(HELD_OUT.read_text("utf-8"))
+    held_out = [text for texts in kinds.values() for text in texts]
     assert len(held_out) == len(set(held_out)) == 40
     prompts = ExamplePrompts(1)
     words = {

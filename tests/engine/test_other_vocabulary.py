@@ -9,8 +9,7 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, WHOLE, first_tokens, homogeneity, tokens_of
-from scripts.support.demo_questions import QUESTIONS
-from scripts.support.other_vocabulary import write_copy
+from other_vocabulary import write_copy
 from scripts.support.tiny_gguf import Vocabulary
 from specchat.catalogue.pairs import find_pair
 from specchat.engine import Engine, Loading
@@ -24,6 +23,17 @@ GREEDY_AND_SEEDED: list[dict[str, Any]] = [
     {"temperature": 0.0, "max_tokens": 60},
     {**WHOLE, "seed": 3, "max_tokens": 60},
 ]
+QUESTIONS = (
+    "What is speculative decoding?",
+    "Tell me a story about a fox.",
+    "How do I start?",
+    "What is a draft model?",
+    "Explain the context.",
+    "Write a list of fruits.",
+    "What is a token?",
+    "Why is it fast?",
+)
+"""The demo pair answers them."""
 CUT = {"share": 0.05}
 """Replace the rarest 5 %: all tokens that merges make."""
 

@@ -16,14 +16,6 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import write_with_head
-from scripts.support.worker_process import (
-    OtherServer,
-    WorkerProcess,
-    free_ports,
-    of_version,
-    saying,
-    silence,
-)
 from specchat.engine import Engine, Loading, remote_workers
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
@@ -40,6 +32,14 @@ from specchat.workers.tcp_relay import Relay
 from specchat.workers.worker_probe import WorkerReport, probe_worker
 from specchat.workers.worker_watch import WorkerWatch
 from tables import table
+from worker_process import (
+    OtherServer,
+    WorkerProcess,
+    free_ports,
+    of_version,
+    saying,
+    silence,
+)
 
 pytestmark = pytest.mark.skipif(
     find_rpc() is None, reason="this llama.cpp was built without its RPC backend"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from call_check import CALLS_OF, ByteVocabulary, check_calls
 from real_templates import needs_templates, template_of
-from scripts.support.call_check import CALLS_OF, ByteVocabulary, check_calls
 from specchat.errors import InvalidOption
 from specchat.formats.call_grammar import OfferedTool, call_grammar
 from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types

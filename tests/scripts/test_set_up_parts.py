@@ -34,7 +34,6 @@ from scripts.setup_env import machine as machine_facts
 from scripts.setup_env.archives import extract
 from scripts.setup_env.recipes import NATIVE, PORTABLE, WITHOUT_AMX, Backend, recipes_for
 from scripts.setup_env.running import SetUpFailed
-from scripts.support.old_pythons import old_pythons
 from specchat.doctor import toolchains
 from specchat.system import control_groups
 from tables import table
@@ -45,6 +44,16 @@ ROOT = Path(__file__).parents[2]
 CPU = Backend("CPU")
 NEW_SYNTAX = (ast.AnnAssign, ast.JoinedStr, ast.NamedExpr, ast.Nonlocal, ast.Starred)
 """What Python 2 cannot read, besides annotations and arguments by name alone."""
+
+
+def old_pythons() -> list[Path]:
+    """Return the Pythons of this machine that are older than 3.11, on the PATH or pyenv's."""
+    names = ("python2", "python2.7", "python3.6", "python3.8", "python3.9", "python3.10")
+    on_path = [Path(path) for path in map(shutil.which, names) if path and "shims" not in path]
+    versions = Path.home() / ".pyenv" / "versions"
+    patterns = ("2.*/bin/python", "3.[0-9].*/bin/python", "3.10.*/bin/python")
+    return [*on_path, *(path for pattern in patterns for path in sorted(versions.glob(pattern)))]
+
 
 OLD_PYTHONS = old_pythons()
 VERSION = "0.3.36"

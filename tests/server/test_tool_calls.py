@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent_parrot import write_agent_parrot
 from family_parrots import parrot_of
 from real_templates import needs_templates, template_of
-from scripts.support.agent_parrot import write_agent_parrot
 from scripts.support.template_cases import BOS, QUESTION, Message, Text, families, ideal, tools
 from server.conftest import Running, StartServer
 from specchat.formats.families import format_of

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 import pytest
 
-from scripts.support.worker_process import WorkerEnded, WorkerProcess, free_ports
 from specchat import __version__
 from specchat.cli import doctor, main
 from specchat.doctor import backend, worker_checks
@@ -34,6 +33,7 @@ from specchat.workers.health import (
 )
 from specchat.workers.rpc_protocol import SPOKEN, rpc_connection
 from tables import table
+from worker_process import WorkerEnded, WorkerProcess, free_ports
 
 needs_rpc = pytest.mark.skipif(
     find_rpc() is None, reason="this llama.cpp was built without its RPC backend"

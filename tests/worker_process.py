@@ -44,7 +44,7 @@ class WorkerProcess:
             start_new_session=True,
         )  # fmt: skip
         self._listens = threading.Event()
-        assert self.process.stdout  # noqa: S101
+        assert self.process.stdout
         self._output = self.process.stdout
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
