@@ -1,16 +1,17 @@
 """The draft of a step as a tree: the drafted tokens one behind another, and branches beside them.
 
-The places of a tree are numbered: 0 is the text's last token, 1 to n are the drafted tokens, and
-the branches follow. A target pass gives a row of logits behind each place, in this order.
+The nodes of a tree are numbered: 0 is the text's last token, 1 to n are the drafted tokens, and
+the branches follow. A target pass gives a row of logits after each node, by the same numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from specchat.decoding.chunk import TreeToken
 from specchat.decoding.distribution import LARGEST_TABLE, Random
 from specchat.decoding.proposal import Branch, DraftToken
 
 TEXT = 0
-"""The place of the text's last token."""
+"""The node of the text's last token, which all others follow."""
 
 
 class DraftTree:
@@ -22,23 +23,27 @@ class DraftTree:
         branches: Sequence[Branch] = (),
         drawn: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Number the places; a branch that hangs behind another comes after it.
+        """Number the nodes; a branch that hangs behind another comes after it.
 
         `drawn` has the tokens of those that were drawn, in this order, by their fork.
         """
         self.draft, self.branches, self.drawn = draft, branches, drawn or {}
-        self.tokens = [each.token for each in draft]
+        self.tokens = [drafted.token for drafted in draft]
+        # a branch's own numbers count from the first branch, nodes from the text's last token
         first = len(draft) + 1
         self.links = [
-            (each.token, each.fork if each.behind < 0 else first + each.behind) for each in branches
+            (branch.token, branch.fork if branch.behind < 0 else first + branch.behind)
+            for branch in branches
         ]
-        self._places = {
-            (parent, token): first + at for at, (token, parent) in enumerate(self.links)
+        self.origins = [drafted.origin for drafted in draft]
+        self.origins += [branch.origin for branch in branches]
+        self._children = {
+            (parent, token): node for node, (token, parent) in enumerate(self.links, first)
         }
 
     @property
     def num_nodes(self) -> int:
-        """The number of tokens in the tree."""
+        """The number of tokens in the tree, without the text's."""
         return len(self.tokens) + len(self.links)
 
     @property
@@ -50,58 +55,60 @@ class DraftTree:
         return max(depths)
 
     @property
-    def origins(self) -> list[str]:
-        """What drafted the token at each place but that of the text."""
-        drafted = [each.origin for each in self.draft]
-        return drafted + [each.origin for each in self.branches]
-
-    @property
     def parents(self) -> list[int]:
-        """The place that each token follows, for the places from 1 on."""
+        """The node that each token follows, for the nodes from 1 on."""
         return [*range(len(self.tokens)), *(parent for _, parent in self.links)]
 
-    def branch_at(self, place: int, token: int) -> int | None:
-        """Return the place of the branch that follows a place with this token, None without."""
-        return self._places.get((place, token))
+    def number_of(self, node: int) -> int | None:
+        """Return which branch a node is, counted from 0; None for a drafted token."""
+        return node - len(self.tokens) - 1 if node > len(self.tokens) else None
 
-    def number_of(self, place: int) -> int | None:
-        """Return which branch is at a place, None for a drafted token."""
-        return place - len(self.tokens) - 1 if place > len(self.tokens) else None
+    def token_at(self, node: int) -> int:
+        """Return the token of a node from 1 on."""
+        number = self.number_of(node)
+        return self.tokens[node - 1] if number is None else self.links[number][0]
 
-    def token_at(self, place: int) -> int:
-        """Return the token at a place from 1 on."""
-        number = self.number_of(place)
-        return self.tokens[place - 1] if number is None else self.links[number][0]
+    def path_to(self, node: int) -> list[int]:
+        """Return the nodes on the way from the text to a node, that one included."""
+        branches: list[int] = []
+        while (number := self.number_of(node)) is not None:
+            branches.append(node)
+            node = self.links[number][1]
+        return [*range(1, node + 1), *reversed(branches)]
 
-    def path_to(self, place: int) -> list[int]:
-        """Return the places on the way from the text to a place, that place included."""
-        behind: list[int] = []
-        while (number := self.number_of(place)) is not None:
-            behind.append(place)
-            place = self.links[number][1]
-        return [*range(1, place + 1), *reversed(behind)]
-
-    def tokens_to(self, place: int) -> list[int]:
-        """Return the tokens on the way to a place, its own included."""
-        if place <= len(self.tokens):
-            return self.tokens[:place]
-        return [self.token_at(each) for each in self.path_to(place)]
+    def tokens_to(self, node: int) -> list[int]:
+        """Return the tokens on the way to a node, its own included."""
+        if node <= len(self.tokens):
+            return self.tokens[:node]
+        return [self.token_at(ancestor) for ancestor in self.path_to(node)]
 
     def followed(
         self, num_accepted: int, token: int, draw: Callable[[int, int], int]
     ) -> tuple[list[int], int]:
         """Go on from a verified draft along branches that hold the target's own tokens.
 
-        `token` is the target's own behind the accepted ones. `draw` returns that behind a place,
-        which so many tokens of the tree lead to. Returns the accepted places, and the token behind.
+        `token` is the target's own behind the `num_accepted` drafted ones. `draw` returns that
+        behind a node, and takes how many tokens of the tree lead there. Returns the accepted nodes,
+        and the target's token behind the last one.
         """
         path = list(range(1, num_accepted + 1))
-        place: int | None = self.branch_at(num_accepted, token)
-        while place is not None:
-            path.append(place)
-            token = draw(place, len(path))
-            place = self.branch_at(place, token)
+        node = self._children.get((num_accepted, token))
+        while node is not None:
+            path.append(node)
+            token = draw(node, len(path))
+            node = self._children.get((node, token))
         return path, token
+
+    def record(self, path: Sequence[int], piece: Callable[[int], str]) -> tuple[TreeToken, ...]:
+        """Return what a step records of its tree; `piece` returns the text of a token."""
+        return tuple(
+            [
+                TreeToken(piece(self.token_at(node)), parent, origin, node in path)
+                for node, (parent, origin) in enumerate(
+                    zip(self.parents, self.origins, strict=True), 1
+                )
+            ]
+        )
 
 
 def valid_branches(
@@ -115,34 +122,34 @@ def valid_branches(
     branch holds already, those that `may_follow` says may not come behind these tokens, and what
     hangs behind any of them.
     """
-    tokens = [each.token for each in draft]
+    tokens = [drafted.token for drafted in draft]
     kept: list[int] = []
     seen: set[tuple[int, int, int]] = set()
-    known: dict[int, list[int]] = {}
+    texts: dict[int, list[int]] = {}  # the tokens on the way to each branch of use
     for number, branch in enumerate(branches):
         token, fork, behind = branch.token, branch.fork, branch.behind
-        place = fork, behind, token
-        is_lost = fork > len(tokens) or (behind >= 0 and behind not in known)
-        if is_lost or place in seen or (behind < 0 and tokens[fork : fork + 1] == [token]):
+        is_lost = fork > len(tokens) or (behind >= 0 and behind not in texts)
+        is_drafted = behind < 0 and tokens[fork : fork + 1] == [token]
+        if is_lost or is_drafted or (fork, behind, token) in seen:
             continue
-        before = known[behind] if behind >= 0 else tokens[:fork]
+        before = texts[behind] if behind >= 0 else tokens[:fork]
         if may_follow(before, token):
             kept.append(number)
-            seen.add(place)
-            known[number] = [*before, token]
+            seen.add((fork, behind, token))
+            texts[number] = [*before, token]
     return some_of(branches, kept)
 
 
 def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
     """Return some branches in their order; what hangs behind others that are left out is, too."""
-    renamed: dict[int, int] = {-1: -1}
-    found: list[Branch] = []
+    renumbered: dict[int, int] = {-1: -1}
+    chosen: list[Branch] = []
     for number in sorted(numbers):
         branch = branches[number]
-        if branch.behind in renamed:
-            renamed[number] = len(found)
-            found.append(branch._replace(behind=renamed[branch.behind]))
-    return found
+        if branch.behind in renumbered:
+            renumbered[number] = len(chosen)
+            chosen.append(branch._replace(behind=renumbered[branch.behind]))
+    return chosen
 
 
 def with_drawn(
@@ -154,28 +161,33 @@ def with_drawn(
     drawn from, without replacement, and verified as such, which accepts more than if they were
     chosen. Where something hangs behind a branch of a fork, none of that is replaced.
     """
-    parents = {each.behind for each in branches}
+    parents = {branch.behind for branch in branches}
     counts: dict[int, int] = {}
     for fork, (_, proposed, _) in enumerate(draft):
-        here = [at for at, each in enumerate(branches) if each.fork == fork and each.behind < 0]
+        siblings = [
+            number
+            for number, branch in enumerate(branches)
+            if branch.fork == fork and branch.behind < 0
+        ]
+        # drawing needs a table of the drafter's distribution; a certain token has no siblings
         is_drawn = 1 < len(proposed) <= LARGEST_TABLE
-        if here and is_drawn and parents.isdisjoint(here):
-            counts[fork] = len(here)
+        if siblings and is_drawn and parents.isdisjoint(siblings):
+            counts[fork] = len(siblings)
     drawn = {
         fork: draft[fork].distribution.sample_others(draft[fork].token, count, random)
         for fork, count in counts.items()
     }
-    others = {fork: iter(tokens) for fork, tokens in drawn.items()}
+    unused = {fork: iter(tokens) for fork, tokens in drawn.items()}
     kept: list[int] = []
-    found = list(branches)
+    replaced = list(branches)
     for number, branch in enumerate(branches):
         if branch.fork in drawn and branch.behind < 0:
-            token = next(others[branch.fork], None)
-            if token is None:  # there were no more
+            token = next(unused[branch.fork], None)
+            if token is None:  # the distribution has no more tokens
                 continue
-            found[number] = branch._replace(token=token)
+            replaced[number] = branch._replace(token=token)
         kept.append(number)
-    return some_of(found, kept), drawn
+    return some_of(replaced, kept), drawn
 
 
 def chances_of(
@@ -199,7 +211,7 @@ def chances_of(
     leaving.append(survival)
     chances: list[float] = []
     for branch, share in zip(
-        branches, right or [each.confidence for each in branches], strict=True
+        branches, right or [branch.confidence for branch in branches], strict=True
     ):
         fork = min(branch.fork, len(chain))
         before = chances[branch.behind] if branch.behind >= 0 else leaving[fork]
@@ -217,11 +229,11 @@ def likeliest(chances: Sequence[float], most: int) -> list[int]:
 
 def with_ancestors(branches: Sequence[Branch], numbers: Iterable[int], most: int) -> list[int]:
     """Return some branches and those that they hang behind, in order, as far as there is room."""
-    found: set[int] = set()
+    chosen: set[int] = set()
     for number in numbers:
         line = {number}
         while (number := branches[number].behind) >= 0:
             line.add(number)
-        if len(found | line) <= most:
-            found |= line
-    return sorted(found)
+        if len(chosen | line) <= most:
+            chosen |= line
+    return sorted(chosen)

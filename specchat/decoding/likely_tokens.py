@@ -19,11 +19,14 @@ class LikelyTokens:
         self._count, self._walk, self._piece = count, walk, piece
         self._own = OwnProbabilities()
 
-    def forced_places(self, run: Sequence[int]) -> list[bool]:
-        """Return for each token that follows the answer whether it must, if that is asked for."""
+    def which_are_forced(self, run: Sequence[int]) -> list[bool]:
+        """Return whether each token of a run that follows the answer must come there.
+
+        Empty if no alternatives are asked for.
+        """
         if not self._count:
             return []
-        return [bool(self._walk.forced_after(run[:place])) for place in range(len(run))]
+        return [bool(self._walk.forced_after(run[:index])) for index in range(len(run))]
 
     def of(self, tokens: Sequence[int], certain: Sequence[bool], rows: Rows) -> Alternatives:
         """Return the most likely tokens in the place of each emitted one, if asked for.

@@ -114,21 +114,23 @@ class Statistics:
         self.forced += count
 
     def count_tree(self, tree: DraftTree, path: Sequence[int], num_emitted: int) -> None:
-        """Count a step that accepted these places of its draft; its forced tokens count apart.
+        """Count a step that accepted these nodes of its draft; its forced tokens count apart.
 
         What was drafted for a position counts once: as the token that was accepted there, or else
         the drafted one.
         """
         origins = tree.origins
-        taken = [origins[place - 1] for place in path]
+        taken = [origins[node - 1] for node in path]
         accepted = [name for name in taken if name != GRAMMAR.name]
         offered = [name for name in origins[: len(tree.draft)] if name != GRAMMAR.name]
         self.nodes += len(offered) + len(tree.branches)
-        offered += origins[-1:] * (tree.depth - len(tree.draft))
+        if tree.branches:  # one may be at a position that the draft does not reach
+            offered += origins[-1:] * (tree.depth - len(tree.draft))
         names = [*accepted, *offered[len(accepted) :]]
         num_forced = len(taken) - len(accepted)
         self.count_step(len(names), len(accepted), num_emitted - num_forced, names)
-        self.count_forced(num_forced)
+        if num_forced:
+            self.count_forced(num_forced)
 
     def count_step(
         self, num_drafted: int, num_accepted: int, num_emitted: int, origins: Sequence[str] = ()

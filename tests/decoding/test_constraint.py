@@ -21,9 +21,10 @@ from decoding.toy_answers import (
     verify_by_rejection,
 )
 from drafting.toy_vocabularies import MODELS, ToyModels
-from specchat.decoding import loop
+from specchat.decoding import transcript
 from specchat.decoding.constraint import Mask, Walk
 from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.draft_maker import DraftMaker
 from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
@@ -229,13 +230,13 @@ def test_masks_of_wrong_places_are_caught(
     walk: type[Walk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tests above fail for them."""
-    monkeypatch.setattr(loop, "Walk", walk)
+    monkeypatch.setattr(transcript, "Walk", walk)
     assert broken_p_value(WHOLE) < 1e-12
 
 
 def test_dropping_drawn_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """It favours what the draft proposes."""
-    monkeypatch.setattr(loop._Answer, "_cut", drop_drawn)
+    monkeypatch.setattr(DraftMaker, "_cut", drop_drawn)
     assert broken_p_value(WHOLE, wrap="outside", num_seeds=400) < 1e-12
 
 

@@ -1,0 +1,90 @@
+"""The target's passes over the end of a transcript and the drafts behind it."""
+
+from collections.abc import Sequence
+
+from specchat.decoding.draft_tree import DraftTree
+from specchat.decoding.ports import LanguageModel, PromptProgress, Rows, TreeModel
+from specchat.decoding.request import Request
+
+
+class DraftPasses:
+    """Reads a transcript and drafts with the target, and takes rejected tokens back.
+
+    Between steps the memory holds the first `depth` tokens of the transcript, and nothing else. The
+    others are unread until the pass over the next draft: the last token, and forced ones that
+    follow the one that the target itself wrote last.
+    """
+
+    def __init__(self, target: LanguageModel, tokens: Sequence[int], request: Request) -> None:
+        """Read `tokens`, the transcript's own list, which grows from step to step."""
+        self.depth = 0
+        self._tokens, self._target, self._request = tokens, target, request
+        self._trees = target if request.most_nodes and isinstance(target, TreeModel) else None
+        self._num_read_again = 0  # accepted branches of the last pass
+
+    @property
+    def most_branches(self) -> int:
+        """How many branches a draft may have, 0 for a target that cannot read any."""
+        return self._trees.most_branches if self._trees else 0
+
+    @property
+    def num_unread(self) -> int:
+        """How many tokens of the transcript the next pass reads before its draft."""
+        return len(self._tokens) - self.depth
+
+    @property
+    def num_extra(self) -> int:
+        """How many tokens the next pass reads besides the last one and its draft."""
+        return self.num_unread - 1 + self._num_read_again
+
+    def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> int:
+        """Read all but the last token; return how many the memory held already.
+
+        The last `num_forced` ones are those of an interrupted answer, which would have been read
+        with the next drafts. They are read in passes as short as those, to give the same bits.
+        """
+        tokens, num_shared = self._tokens, self._request.num_shared
+        num_cached = self._target.count_known(tokens)
+        if 0 < num_shared < len(tokens) - 1 and num_cached < num_shared:
+            # stopping there allows a rollback to it when the next prompt leaves this one
+            num_cached = self._target.prefill(tokens[:num_shared], on_progress)
+        else:
+            num_cached = len(tokens)
+        num_read = self._target.prefill(tokens[: -1 - num_forced], on_progress)
+        self.depth = len(tokens) - 1 - num_forced
+        while (num_waiting := self.num_unread - 1) > 0:
+            self._read(min(self._request.longest_pass or num_waiting, num_waiting))
+        return min(num_cached, num_read)
+
+    def read_ahead(self) -> None:
+        """Read forced tokens that are too many for one pass, up to those that fit into it."""
+        longest = self._request.longest_pass
+        while longest and self.num_unread > longest:
+            self._read(longest)
+
+    def evaluate(self, tree: DraftTree) -> Rows:
+        """Evaluate the unread tokens and a draft in one pass; return the row after each node."""
+        tokens, num_rows = [*self._tokens[self.depth :], *tree.tokens], len(tree.tokens) + 1
+        if tree.num_nodes:
+            self._target.mark()
+        if tree.branches and self._trees:
+            return self._trees.evaluate_tree(tokens, tree.links, num_rows)
+        return self._target.evaluate(tokens, num_rows)
+
+    def keep(self, tree: DraftTree, path: Sequence[int]) -> None:
+        """Keep the accepted nodes on a path through a draft in the memory, and no others.
+
+        The transcript has them already, and behind them one token that the pass did not read.
+        """
+        self.depth = len(self._tokens) - 1
+        branches = [number for node in path if (number := tree.number_of(node)) is not None]
+        self._num_read_again = len(branches)
+        if tree.branches and self._trees:
+            self._trees.keep(self.depth, branches)
+        elif tree.draft:
+            self._target.rollback(self.depth)
+
+    def _read(self, count: int) -> None:
+        """Read unread tokens, for whose logits there is no use."""
+        self._target.evaluate(self._tokens[self.depth : self.depth + count], 0)
+        self.depth += count
