@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from specchat.structured.check_cost import stray_reference
-from specchat.structured.schema_walk import Schema, rewritten, target
+from specchat.structured.schema_walk import Schema, rewritten, stray_reference, target
 
 ANNOTATIONS = ("title", "description", "default", "examples", "$comment",
                "deprecated", "readOnly", "writeOnly")  # fmt: skip

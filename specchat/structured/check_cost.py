@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from specchat.structured.schema_walk import DATA, IN_PLACE, Schema, target
+from specchat.structured.schema_walk import IN_PLACE, Schema, target
 
 MOST_CHECKS = 50_000
 """Of a value by schemas; alternatives within alternatives double their number."""
@@ -11,44 +11,11 @@ DEEPEST = 1000
 """How many schemas may be in use within each other: the validator's stack is not endless."""
 EXPRESSION_CHECKS = 25
 """What finding an expression in a text counts as, and each hundred characters of the text."""
-NAMES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
-"""Keywords with which a reference may lead elsewhere than its path says."""
-DYNAMIC = ("$dynamicRef", "$recursiveRef")
 OF_ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
 OF_OTHERS = ("additionalProperties", "unevaluatedProperties")
 """Keywords whose schemas check the properties that no other keyword describes."""
 REPEATS = ("unevaluatedItems", "unevaluatedProperties")
 """Keywords for which the schemas beside them are tried once more."""
-
-
-def stray_reference(schema: Schema) -> str:
-    """Return why a reference in a schema is no path to another part of it; empty if all are."""
-    has_references, named_by = False, ""
-    waiting: list[Any] = [schema]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, list):
-            waiting += each
-            continue
-        if not isinstance(each, dict):
-            continue
-        for name, value in each.items():
-            if isinstance(value, str):
-                if name in DYNAMIC or (name == "$ref" and not _is_path(schema, value)):
-                    return f'a reference leads to {value[:200]}: copy that schema into "$defs"'
-                has_references |= name == "$ref"
-                named_by = name if name in NAMES and each is not schema else named_by
-            elif name not in DATA:
-                waiting.append(value)
-    if has_references and named_by:
-        return f'references may lead elsewhere with "{named_by}" in a part of it: leave that out'
-    return ""
-
-
-def _is_path(schema: Schema, reference: str) -> bool:
-    """Return True if a reference leads to a schema that is not an example or another value."""
-    leads_to_data = any(step in DATA for step in reference.split("/"))
-    return isinstance(target(schema, reference), dict | bool) and not leads_to_data
 
 
 def takes_too_long(root: Schema, value: Any) -> bool:

@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-from specchat.structured.schema_walk import IN_PLACE, PARTS, Schema, children, target
+from specchat.structured.schema_walk import (
+    IN_PLACE,
+    PARTS,
+    Schema,
+    children,
+    stray_reference,
+    target,
+)
 
 UNIONS = ("anyOf", "oneOf")
 SAYS_WHETHER_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 DESCRIBES = ("$ref", *IN_PLACE, *PARTS, "properties", "patternProperties")
 """Keywords that say what a value consists of."""
 DEFINES = ("$defs", "definitions")
-MAKES_NAMES = ("$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef")
-"""Keywords with which a reference may lead elsewhere than its path says."""
 
 
 def close_objects(schema: Schema) -> None:
@@ -21,20 +26,13 @@ def close_objects(schema: Schema) -> None:
     together stays open unless one of them lists everything. In a `oneOf`, at most one alternative
     may hold anyway. A schema whose references are no paths within it stays as it is.
     """
-    wanted: dict[int, Schema] = {}
-    kept_open: set[int] = set()
-    for each, closes in _uses(schema):
-        if each is not schema and any(name in each for name in MAKES_NAMES):
-            return
-        if "$ref" in each and target(schema, each["$ref"]) is None:
-            return
-        if closes:
-            wanted[id(each)] = each
-        else:
-            kept_open.add(id(each))
-    for place, each in wanted.items():
-        if place not in kept_open and _can_close(each):
-            each["additionalProperties"] = False
+    if stray_reference(schema):
+        return
+    uses = list(_uses(schema))
+    kept_open = {id(part) for part, closes in uses if not closes}
+    for part, _ in uses:
+        if id(part) not in kept_open and _can_close(part):
+            part["additionalProperties"] = False
 
 
 def _can_close(schema: Schema) -> bool:
@@ -49,13 +47,13 @@ def _names_beside(schema: Schema) -> Iterator[str | None]:
     """Yield the properties that other schemas of the same value list; None if any may be."""
     waiting = [schema]
     while waiting:
-        each = waiting.pop()
-        if "$ref" in each:
+        part = waiting.pop()
+        if "$ref" in part:
             yield None
-        if each is not schema:
-            listed = each.get("properties")
+        if part is not schema:
+            listed = part.get("properties")
             yield from listed if isinstance(listed, dict) else ()
-        for place, branch in children(each):
+        for place, branch in children(part):
             if _keyword(place) in IN_PLACE and isinstance(branch, dict):
                 waiting.append(branch)
 
@@ -65,14 +63,14 @@ def _uses(root: Schema) -> Iterator[tuple[Schema, bool]]:
     waiting: list[tuple[Any, bool]] = [(root, True)]
     seen: set[tuple[int, bool]] = set()
     while waiting:
-        each, closes = waiting.pop()
-        if not isinstance(each, dict) or (id(each), closes) in seen:
+        part, closes = waiting.pop()
+        if not isinstance(part, dict) or (id(part), closes) in seen:
             continue
-        seen.add((id(each), closes))
-        yield each, closes
-        is_alone = sum(name in each for name in DESCRIBES) == 1
-        waiting.append((target(root, each.get("$ref")), closes and is_alone))
-        for place, branch in children(each):
+        seen.add((id(part), closes))
+        yield part, closes
+        is_alone = sum(name in part for name in DESCRIBES) == 1
+        waiting.append((target(root, part.get("$ref")), closes and is_alone))
+        for place, branch in children(part):
             keyword = _keyword(place)
             if keyword in IN_PLACE:
                 waiting.append((branch, closes and is_alone and keyword in UNIONS))

@@ -11,7 +11,6 @@ from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from specchat.errors import InvalidOption
-from specchat.structured.framing import Framed, Framing
 from specchat.structured.json_schema_grammar import json_schema_entry
 from specchat.structured.schema_faults import LIMITS, LONGEST_EXPRESSION
 from specchat.structured.structure import NAMES, Kind, Structure
@@ -49,10 +48,10 @@ class Grammar:
 def grammar_of(structure: Structure) -> Grammar:
     """Return the grammar of a structure. Raises InvalidOption if it cannot be enforced."""
     entry, notices = _entry(structure)
-    name = NAMES[structure.kind]
-    if structure.kind == "json_schema":  # it is checked, and closing objects keeps it so
-        return Grammar(name, _text([entry]), tuple(notices))
-    return _checked(name, [entry], notices)
+    grammar = Grammar(NAMES[structure.kind], _text(entry), tuple(notices))
+    if structure.kind != "json_schema":  # a schema is checked, and closing objects keeps it so
+        _require_accepted(grammar)
+    return grammar
 
 
 def lark_grammar(text: str, name: str) -> Grammar:
@@ -60,58 +59,25 @@ def lark_grammar(text: str, name: str) -> Grammar:
 
     Raises InvalidOption, which does not quote it, if it cannot be enforced.
     """
-    grammar = Grammar(name, _text([{"lark_grammar": text}]))
+    grammar = Grammar(name, _text({"lark_grammar": text}))
     if reason := LLMatcher.validate_grammar(grammar.text, None, limits=LIMITS):
         said = [line for line in reason.splitlines() if not QUOTED_LINE.match(line)]
         raise grammar.refused(PLACE.sub("", "\n".join(said)))
     return grammar
 
 
-def framed_grammar(framing: Framing, split: Split) -> Grammar:
-    """Return the grammar of framed structures. Raises InvalidOption if one cannot be enforced."""
-    if not framing.options:
-        raise InvalidOption("there is nothing to choose from: give at least one structure")
-    entries, notices, options = [], [], []
-    for index, each in enumerate(framing.options):
-        entry, its_notices = _entry(each.structure)
-        entries.append({**entry, "name": f"option{index}"})
-        notices += its_notices
-        options.append(_framed(each, f"@option{index}", split))
-    one, more = " | ".join(options), _fixed(framing.separator, split)
-    count = "*" if framing.most is None else f"{{0,{framing.most - 1}}}"
-    lines = [
-        f"start: {_fixed(framing.before, split)} item rest {_fixed(framing.after, split)}",
-        f"rest: ({more} item){count}" if framing.most != 1 else 'rest: ""',
-        f"item: {one}",
-    ]
-    main = {"name": "start", "lark_grammar": "\n".join(lines)}
-    return _checked("the structure", [main, *entries], notices)
-
-
-def _framed(framed: Framed, body: str, split: Split) -> str:
-    return f"{_fixed(framed.before, split)} {body} {_fixed(framed.after, split)}"
-
-
-def _fixed(text: str, split: Split) -> str:
-    """Return a fixed text in Lark; special tokens are named by number."""
-    parts = split(text)
-    return " ".join([f"<[{part}]>" if isinstance(part, int) else _quoted(part) for part in parts])
-
-
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _checked(name: str, entries: Sequence[dict[str, Any]], notices: Sequence[str]) -> Grammar:
-    """Return a grammar that llguidance accepts. Raises InvalidOption for any other."""
-    grammar = Grammar(name, _text(entries), tuple(notices))
+def _require_accepted(grammar: Grammar) -> None:
+    """Raise InvalidOption for a grammar that llguidance does not accept."""
     if reason := LLMatcher.validate_grammar(grammar.text, None, limits=LIMITS):
         raise grammar.refused(reason)
-    return grammar
 
 
-def _text(entries: Sequence[dict[str, Any]]) -> str:
-    return json.dumps({"grammars": entries})
+def _text(entry: dict[str, Any]) -> str:
+    return json.dumps({"grammars": [entry]})
 
 
 def _entry(structure: Structure) -> tuple[dict[str, Any], list[str]]:

@@ -8,11 +8,11 @@ from typing import Any
 import jsonschema_rs
 
 from specchat.errors import InvalidOption
-from specchat.structured.check_cost import stray_reference, takes_too_long
+from specchat.structured.check_cost import takes_too_long
 from specchat.structured.grammar_source import one_line
 from specchat.structured.json_schema_grammar import CANNOT, MOST_DROPPED, read_schema
 from specchat.structured.schema_faults import COSTS, excesses
-from specchat.structured.schema_walk import MAPS, Schema, steps_of
+from specchat.structured.schema_walk import MAPS, Schema, steps_of, stray_reference
 
 EXPRESSIONS = {name: COSTS[name] for name in ("pattern", "patternProperties")}
 LIMITS = jsonschema_rs.FancyRegexOptions(

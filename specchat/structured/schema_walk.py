@@ -17,6 +17,9 @@ PARTS = ("items", "prefixItems", "additionalItems", "additionalProperties", "con
 """Keywords whose schemas apply to parts of the value: one schema, or several in order."""
 DATA = ("const", "enum", "default", "examples")
 """Keywords whose values are no schemas."""
+NAMES_FOR_REFERENCES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
+"""Keywords with which a reference may lead elsewhere than its path says."""
+DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
 
 
 def subschemas(root: Schema) -> Iterator[tuple[str, Schema]]:
@@ -66,6 +69,36 @@ def target(root: Schema, reference: object) -> Any:
         else:
             return None
     return place
+
+
+def stray_reference(schema: Schema) -> str:
+    """Return why a reference in a schema is no path to another part of it; empty if all are."""
+    has_references, named_by = False, ""
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+            continue
+        if not isinstance(part, dict):
+            continue
+        for name, value in part.items():
+            if isinstance(value, str):
+                if name in DYNAMIC_REFERENCES or (name == "$ref" and not _is_path(schema, value)):
+                    return f'a reference leads to {value[:200]}: copy that schema into "$defs"'
+                has_references |= name == "$ref"
+                named_by = name if name in NAMES_FOR_REFERENCES and part is not schema else named_by
+            elif name not in DATA:
+                waiting.append(value)
+    if has_references and named_by:
+        return f'references may lead elsewhere with "{named_by}" in a part of it: leave that out'
+    return ""
+
+
+def _is_path(schema: Schema, reference: str) -> bool:
+    """Return True if a reference leads to a schema that is not an example or another value."""
+    leads_to_data = any(step in DATA for step in reference.split("/"))
+    return isinstance(target(schema, reference), dict | bool) and not leads_to_data
 
 
 def steps_of(place: str) -> list[str]:

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from specchat.errors import InvalidOption
-from specchat.structured.framing import Framed, Framing
 from specchat.structured.grammar_constraint import NUM_KEPT, GrammarConstraint
-from specchat.structured.grammar_source import Grammar, framed_grammar, grammar_of
+from specchat.structured.grammar_source import grammar_of, lark_grammar
 from specchat.structured.structure import Kind, Structure
-from structured.toy_vocabulary import CALL, END, ENDS, PIECES, TOY, text_of, written
+from structured.toy_vocabulary import CALL, END, END_OF_CALL, ENDS, PIECES, TOY, text_of, written
 from tables import table
 
 PERSON = {
@@ -190,35 +189,14 @@ def test_special_tokens_are_no_text() -> None:
     assert constraint.is_complete
 
 
-def framing(**options: Any) -> Grammar:
-    """Return the grammar of calls of two tools as a chat format writes them."""
-    calls = [Structure("json_schema", json.dumps({"const": name})) for name in ("al", "ta")]
-    framed = tuple(Framed(each, "<tool_call>\n", "\n</tool_call>") for each in calls)
-    return framed_grammar(Framing(framed, **options), TOY.split)
-
-
-def test_a_call_is_framed_by_its_marks() -> None:
-    """The marks are special tokens, and all that can be is forced."""
-    constraint = GrammarConstraint(framing(), TOY)
+def test_marks_around_a_text_are_special_tokens() -> None:
+    """A grammar names them, and all that can be is forced."""
+    text = f'start: <[{CALL}]> "\\n\\"" ("al" | "ta") "\\"\\n" <[{END_OF_CALL}]>'
+    constraint = GrammarConstraint(lark_grammar(text, "the calls"), TOY)
     assert list(constraint.forced()) == written('<tool_call>\n"')
     follow(constraint, '<tool_call>\n"a')
     assert text_of(list(constraint.forced())) == 'l"\n</tool_call>'
     follow(constraint, 'l"\n</tool_call>')
-    assert constraint.is_over
-
-
-def test_several_calls_follow_each_other() -> None:
-    """Any number where that is allowed, the separator between them, and no more than `most`."""
-    one, two = ('<tool_call>\n"al"\n</tool_call>', '<tool_call>\n"ta"\n</tool_call>')
-    constraint = GrammarConstraint(framing(separator="\n", most=None), TOY)
-    follow(constraint, f"{one}\n{two}\n{two}")
-    assert constraint.is_complete
-    assert not constraint.is_over
-    constraint = GrammarConstraint(framing(separator="\n", most=2, after=" end"), TOY)
-    follow(constraint, f"{one}\n{two}")
-    assert text_of(list(constraint.forced())) == " end"
-    constraint = GrammarConstraint(framing(before="<think>"), TOY)
-    follow(constraint, "<think>" + one)
     assert constraint.is_over
 
 

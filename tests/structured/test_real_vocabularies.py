@@ -14,9 +14,8 @@ from specchat.catalogue.pairs import find_pair
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
 from specchat.planning.context_shape import ModelOptions
-from specchat.structured.framing import Framed, Framing
 from specchat.structured.grammar_constraint import GrammarConstraint
-from specchat.structured.grammar_source import framed_grammar, grammar_of
+from specchat.structured.grammar_source import grammar_of, lark_grammar
 from specchat.structured.grammar_vocabulary import GrammarVocabulary
 from specchat.structured.structure import Structure
 
@@ -146,9 +145,9 @@ def test_special_tokens_are_written_only_where_a_grammar_names_them(
     )
     (token,) = words.tokenize(mark, add_special=False, parse_special=True)
     assert texts.split(f"a{mark}b") == ["a", token, "b"]
-    structure = Structure("json_schema", '{"type": "string", "maxLength": 40}')
-    framing = Framing((Framed(structure, before=mark, after=mark),))
-    constraint = GrammarConstraint(framed_grammar(framing, texts.split), texts)
+    text = '%json {"type": "string", "maxLength": 40}'
+    grammar = lark_grammar(f"start: <[{token}]> text <[{token}]>\ntext: {text}", "a marked text")
+    constraint = GrammarConstraint(grammar, texts)
     assert next(iter(constraint.forced())) == token
     constraint.push(token)
     for each in texts.tokenize('"' + mark):

@@ -248,7 +248,7 @@ def test_one_line_describes_a_structure_to_the_model(structure: Structure, line:
 
 def test_front_ends_load_no_grammars() -> None:
     """What users type is read without llguidance and jsonschema-rs."""
-    names = ("structure_input", "structure_prompt", "value_types", "framing", "phases")
+    names = ("structure_input", "structure_prompt", "value_types")
     code = f"import sys; {'; '.join(f'import specchat.structured.{name}' for name in names)}"
     done = subprocess.run(
         [sys.executable, "-c", code + "\nprint({'llguidance', 'jsonschema_rs'} & {*sys.modules})"],
