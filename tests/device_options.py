@@ -20,7 +20,6 @@ EXACT: dict[str, Any] = {
     "ctx": 256,
     "batch": SHORT_PASS,
     "flash_attention": "off",
-    "cache_type_k": "f32",
-    "cache_type_v": "f32",
+    "cache_type": "f32",
     "learn": False,
 }

@@ -15,9 +15,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 
-EXACT = ModelOptions(
-    ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
-)
+EXACT = ModelOptions(ctx=1024, flash_attention="off", cache_type="f32", threads=1)
 TOLERANCE, DEVICE_TOLERANCE = 0.02, 0.1
 """Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24.
 CUDA's kernels for one token and for several differ by up to 0.03."""

@@ -11,7 +11,7 @@ from specchat.catalogue.tuned_settings import find_tuned
 def with_tuned_draft(pair: Pair) -> Pair:
     """Return a pair with the draft model that `specchat tune` chose for its target."""
     tuned = find_tuned(pair.target)
-    return pair.with_draft(Path(tuned.draft)) if tuned and tuned.draft else pair
+    return replace(pair, draft=Path(tuned.draft)) if tuned and tuned.draft else pair
 
 
 def with_best_draft(pair: Pair) -> Pair:
@@ -32,4 +32,4 @@ def _with_found(pair: Pair, draft: Draft | None) -> Pair:
     if draft is None:
         return pair
     notice = f"draft: {draft.model.name} {draft.why}"
-    return replace(pair.with_draft(draft.model.path), description=notice)
+    return replace(pair, draft=draft.model.path, description=notice)

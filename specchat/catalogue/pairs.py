@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -37,8 +37,7 @@ NEW_FILE = """\
 class Pair:
     """A named target with its draft model, and the sampling that its makers recommend.
 
-    `first_guess` is the acceptance rate that others report, or None. `workers` are the addresses of
-    machines that hold layers of the target.
+    `workers` are the addresses of machines that hold layers of the target.
     """
 
     name: str
@@ -46,13 +45,7 @@ class Pair:
     target: Path
     draft: Path | None
     sampling: Mapping[str, float]
-    first_guess: float | None = None
     workers: tuple[str, ...] = ()
-
-    def with_draft(self, draft: Path | None) -> "Pair":
-        """Return the pair with another draft model and no reported acceptance rate."""
-        is_same = draft == self.draft
-        return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
 
 
 def load_pairs() -> dict[str, Pair]:
@@ -200,5 +193,4 @@ def _pair(entry: Entry) -> Pair | None:
     target, draft = [*entry.paths, None][:2]
     if target is None or (entry.draft and draft is None):
         return None
-    guess = entry.first_guess.get("acceptance")
-    return Pair(entry.name, entry.description, target, draft, entry.sampling, guess, entry.workers)
+    return Pair(entry.name, entry.description, target, draft, entry.sampling, entry.workers)

@@ -132,6 +132,6 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
 
 
 def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
-    loading = replace(choice.loading, draft=draft, first_guess=None)
+    loading = replace(choice.loading, draft=draft)
     name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
     return replace(choice, name=name, source=loading, options=options, keep=None)

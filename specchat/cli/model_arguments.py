@@ -124,7 +124,7 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
         return Pair(name, "", target, draft, {})
     with _naming_setting(arguments, "model.pair"):
         pair = find_pair(arguments.pair or DEMO)
-    return pair if arguments.draft is None else pair.with_draft(draft)
+    return pair if arguments.draft is None else replace(pair, draft=draft)
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
     if draft and drafter != AUTO:
         kind = kind_of_file(read_header(draft))
         draft = draft if may_use(drafter, kind.sort) else None
-    of_pair: dict[str, Any] = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
+    of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
     if "workers" not in arguments.settings.given_values(LoadOptions):
         of_pair["workers"] = pair.workers
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         port = stack.enter_context(Port(options))
         if arguments.client:  # before the pair is loaded for nothing
             setup_text(arguments.client, Served(port.address, port.key, pair.name, 0))
-        engine = SharedEngine(load, most_waiting=options.queue, on_progress=show_loading)
+        engine = SharedEngine(load, on_progress=show_loading)
         stack.callback(engine.close)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
         service = Service(engine, pair.name, defaults)

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
     found: list[_Candidate] = []
     for draft in drafts:
         try:
-            found += _candidates(arguments, pair.with_draft(draft), plan)
+            found += _candidates(arguments, replace(pair, draft=draft), plan)
         except SpecchatError as error:
             if draft is None:
                 raise

@@ -85,7 +85,7 @@ def _way(pair: LoadedPair) -> str:
     parts = [
         f"flash attention {'on' if shape.flash else 'off'}",
         "weights repacked" if pair.is_repacked else "weights as in the file",
-        f"KV cache in {'/'.join(dict.fromkeys((shape.key_type, shape.value_type)))}",
+        f"KV cache in {shape.cache_type}",
         f"{depth} tokens deep",
     ]
     if plan.gpu_layers and pair.gpus:

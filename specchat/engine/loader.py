@@ -19,7 +19,7 @@ from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_threads
 from specchat.planning.memory import Sizes
-from specchat.planning.planner import Planner, require_whole_layers
+from specchat.planning.planner import Planner
 from specchat.requests.progress import ProgressReport
 from specchat.workers.worker_watch import LostCallback, end_process
 
@@ -38,7 +38,6 @@ def load_pair(
     `on_lost` is called if a worker stops answering, from then on until the pair is closed. Raises
     as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
-    require_whole_layers(loading)
     files = read_pair_files(loading)
     workers = find_workers(loading)
     loading = replace(

@@ -159,7 +159,7 @@ def _subject(pair: LoadedPair) -> str:
     for path in filter(None, (loading.target, loading.draft)):
         facts = path.stat()
         files.append((str(path.resolve()), facts.st_size, facts.st_mtime_ns))
-    parts = (FORMAT, build(), files, shape.key_type, shape.value_type, shape.flash, loading.head)
+    parts = (FORMAT, build(), files, shape.cache_type, shape.flash, loading.head)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

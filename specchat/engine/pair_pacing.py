@@ -71,7 +71,6 @@ class PairPacing:
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self.knowledge.target.longest_padded = _longest_padded(pair)
         self.knowledge.target.change_cost = CHANGE_ON_GPU if pair.uses_gpus else 0.0
-        self._expect(pair.loading.first_guess)
 
     def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length."""
@@ -152,16 +151,6 @@ class PairPacing:
             self.save()
         pair.context.prefill([])
 
-    def _expect(self, first_guess: float | None) -> None:
-        """Expect the draft model's acceptance rate that others report, if none was learned here."""
-        if first_guess is None:
-            return
-        origin = self._origin
-        for is_greedy in (True, False):
-            acceptance = self.knowledge.acceptance_of(origin, is_greedy)
-            if not acceptance.num_observed:
-                acceptance.begin_with(first_guess)
-
 
 def _longest_padded(pair: LoadedPair) -> int:
     """Return the most tokens of a padded pass: removing the padding must take no pass.
@@ -200,7 +189,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    for name in ("first_guess", "learn", "exact", "head", "cache_ram", "cache_disk"):
+    for name in ("learn", "exact", "head", "cache_ram", "cache_disk"):
         del options[name]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
@@ -212,8 +201,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "gpus": pair.gpus if pair.uses_gpus else (),
         "gpu_layers": plan.gpu_layers,
         "draft_gpu_layers": plan.draft_gpu_layers,
-        "cache_type_k": plan.key_type,
-        "cache_type_v": plan.value_type,
+        "cache_type": plan.cache_type,
     }
     if loading.workers:
         planned["round trip"] = _round_trip_class(pair.workers.round_trip)

@@ -23,7 +23,7 @@ from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.memory_image import MemoryImage, read_state, write_state
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
-from specchat.planning.cache_types import require_cache_types
+from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.host_resources import num_threads
 
@@ -107,7 +107,7 @@ class Context(AbstractContextManager["Context"]):
         self.source: Source | None = None
         self.model = model
         self._abort = abort or AbortFlag()
-        require_cache_types(model.sizes, options)
+        require_cache_type(model.sizes, options)
         is_on_gpu = options.gpu_layers != 0 and (bool(options.workers) or has_gpus())
         shape = shape or shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
         self.shape = shape
@@ -426,8 +426,7 @@ def _make(
     parameters.n_outputs_max = shape.num_rows
     parameters.n_rs_seq = shape.num_steps_back
     parameters.n_threads = parameters.n_threads_batch = num_threads(model.path, options.threads)
-    parameters.type_k = CACHE_TYPES[shape.key_type]
-    parameters.type_v = CACHE_TYPES[shape.value_type]
+    parameters.type_k = parameters.type_v = CACHE_TYPES[shape.cache_type]
     parameters.swa_full = False  # a sliding window's cache holds the window only
     parameters.no_perf = True
     last_errors()
@@ -435,7 +434,7 @@ def _make(
     if handle is None:
         reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
         is_type = "cache" in reason and "type" in reason
-        advice = "another --cache-type-k or -v" if is_type else "a smaller one with --ctx"
+        advice = "another --cache-type" if is_type else "a smaller one with --ctx"
         kind = OutOfMemory if is_no_memory(reason) else ModelWontLoad
         raise kind(
             f"no context of {shape.ctx} tokens for {model.path.name}: {reason}; choose {advice}"

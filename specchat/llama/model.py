@@ -19,14 +19,13 @@ from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
 from specchat.llama.remote_devices import devices_for
 from specchat.llama.tokenizer import Vocabulary
-from specchat.options.declarations import CacheType, SplitMode
+from specchat.options.declarations import CacheType
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
 
 ALL_LAYERS = 999
 LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 """llama.cpp's load mode by (memory-mapped, locked)."""
-SPLIT_MODES: dict[SplitMode, int] = {"none": 0, "layer": 1, "row": 2}
 CACHE_TYPES: dict[str, int] = {
     kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)
 }
@@ -125,8 +124,6 @@ def _load(
     if options.workers:
         devices = devices_for(options.workers)
         parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
-    parameters.split_mode = SPLIT_MODES[options.split_mode]
-    parameters.main_gpu = options.main_gpu
     parameters.use_extra_bufts = options.is_repacked
     split = (ctypes.c_float * int(api.llama_max_devices()))(*options.tensor_split)
     if options.tensor_split:

@@ -24,7 +24,6 @@ from specchat.options.option import LARGEST, declare
 from specchat.options.option_fields import Options
 from specchat.options.worker_address import LARGEST_PORT, USUAL_PORT
 
-SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -111,12 +110,6 @@ class LoadOptions(Options):
         metavar="SHARES",
         example="3,1",
     )
-    split_mode: SplitMode = declare(
-        "layer", "How several GPUs share a model; none uses only main_gpu."
-    )
-    main_gpu: int = declare(
-        0, "The GPU that is used alone, counted from 0.", minimum=0, maximum=MOST_GPUS - 1
-    )
     workers: Sequence[str] = declare(
         (),
         "Another machine to hold layers of the target, where `specchat worker` runs; repeatable.",
@@ -135,12 +128,11 @@ class LoadOptions(Options):
     )
     batch: int = declare(512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536)
     flash_attention: FlashAttention = declare("auto", "Flash attention.")
-    cache_type_k: CacheType = declare(
+    cache_type: CacheType = declare(
         "auto",
-        "Type of the KV cache's keys; auto: f16, or q8_0 if only that fits the GPU.",
+        "Type of the KV cache; auto: f16, or q8_0 if only that fits the GPU.",
         metavar="TYPE",
     )
-    cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
     cache_ram: int | None = declare(
         None,
         "Memory for other conversations in MiB, so that they are not read again; 0: none.",
@@ -167,13 +159,6 @@ class LoadOptions(Options):
     )
     head: bool = declare(
         True, "Load the target's own prediction head, if it has one.", is_setting=False
-    )
-    first_guess: float | None = declare(
-        None,
-        "The acceptance rate that others report for this pair.",
-        minimum=0,
-        maximum=1,
-        is_setting=False,
     )
 
     @property
@@ -376,9 +361,6 @@ class ServerOptions(Options):
         expected="an address or a list of addresses",
         metavar="URL",
         example=("http://localhost:3000",),
-    )
-    queue: int = declare(
-        32, "Requests that may wait; more are refused with 503.", minimum=1, maximum=10_000
     )
 
 

@@ -127,13 +127,6 @@ class AcceptanceModel:
         self._gained_optimism = 0.0
         self.num_observed = 0
 
-    def begin_with(self, acceptance_rate: float) -> None:
-        """Expect this acceptance rate, as tentatively as the drafter's confidence was believed."""
-        intercept = _logit(_within_limits(acceptance_rate)) - _logit(USUAL_CONFIDENCE)
-        for each in self._filters:
-            each.weights = (_within_range(intercept), *each.weights[1:])
-        self._thirds = None
-
     def probability(self, confidence: float, position: float = 0.0) -> float:
         """Return how likely a token of this confidence and position is to be accepted."""
         return self._probability(_logit(_within_limits(confidence)), position)

@@ -51,8 +51,7 @@ class ContextShape:
     """
 
     ctx: int
-    key_type: str = USUAL_TYPE
-    value_type: str = USUAL_TYPE
+    cache_type: str = USUAL_TYPE
     batch: int = 512
     ubatch: int = 512
     flash: bool = True
@@ -96,8 +95,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     batch = max(options.batch, num_rows + 1)
     shape = ContextShape(
         ctx=ctx,
-        key_type=USUAL_TYPE if options.cache_type_k == "auto" else options.cache_type_k,
-        value_type=USUAL_TYPE if options.cache_type_v == "auto" else options.cache_type_v,
+        cache_type=USUAL_TYPE if options.cache_type == "auto" else options.cache_type,
         batch=batch,
         ubatch=batch,
         flash=options.flash_attention != "off",
@@ -111,7 +109,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         and length > 0
         and (ctx > DEEP_CONTEXT or options.exact == "on")
         and 4 * heads * ctx * SHORT_BATCH <= MOST_SCORES
-        and shape.value_type in PLAIN_TYPES
+        and shape.cache_type in PLAIN_TYPES
     )
     if options.flash_attention == "auto" and is_better_without:
         short = max(min(options.batch, SHORT_BATCH), num_rows + 1)

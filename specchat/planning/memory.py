@@ -112,7 +112,7 @@ class Sizes:
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
             values = max(each.num_values for each in self.layout.layers)
         keys = layer.num_keys + layer.num_index_keys
-        bits = keys * BITS[shape.key_type] + values * BITS[shape.value_type]
+        bits = (keys + values) * BITS[shape.cache_type]
         return states + int(self._num_cells(layer, shape) * bits / 8)
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:

@@ -41,8 +41,6 @@ BOTH_KINDS = frozenset({"falcon-h1"})
 """Hybrids with both attention and a recurrent state in every layer."""
 INDEXED = frozenset({"deepseek32", "glm-dsa"})
 """Architectures with an indexer that chooses the tokens to attend to."""
-JOINT = frozenset({"deepseek4"})
-"""Architectures with keys and values in one cache, beside those with latent attention."""
 RECURRENT = ("ssm_", "shortconv", "time_mix")
 STEPS_BACK = frozenset(
     {
@@ -96,8 +94,6 @@ class ModelLayout:
     """The size of a table of absolute positions, 0 without one."""
     head_widths: tuple[tuple[int, int], ...] = ()
     """The values per head of keys and of values, for layers without and with a window."""
-    has_joint_cache: bool = False
-    """Whether keys and values are in one cache, of one type."""
 
 
 def layout_of(header: Header) -> ModelLayout:
@@ -119,7 +115,6 @@ def layout_of(header: Header) -> ModelLayout:
         steps_back=header.architecture in STEPS_BACK,
         num_positions=header.num_positions,
         head_widths=_widths_of_all(header, window),
-        has_joint_cache=header.own("attention.key_length_mla") > 0 or header.architecture in JOINT,
     )
 
 

@@ -37,8 +37,7 @@ class Plan:
     gpu_layers: int
     draft_gpu_layers: int | None
     ctx: int
-    key_type: str
-    value_type: str
+    cache_type: str
     is_repacked: bool = True
     needs: tuple[Need, ...] = ()
     shares: tuple[float, ...] = ()
@@ -73,24 +72,24 @@ def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
     named = options.gpu_layers
     layers = target.num_layers + 1 if named is None else named
     draft_layers = _draft_layers(draft, options)
-    smaller = [(contexts[:2][-1], kinds) for kinds in types]
+    smaller = [(contexts[:2][-1], cache_type) for cache_type in types]
     whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
-    plans = [Plan(layers, draft_layers, ctx, *kinds) for ctx, kinds in whole]
+    plans = [Plan(layers, draft_layers, ctx, cache_type) for ctx, cache_type in whole]
     is_head = draft is not None and draft.kind.is_head
     if is_head:  # dropped before layers of the target leave the GPU
         plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
     if named is None:
         choices = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
         in_order = choices if _draft_goes_first(target, draft) else choices[::-1]
-        plans += [Plan(MOST, each, contexts[0], *types[0]) for each in dict.fromkeys(in_order)]
+        plans += [Plan(MOST, each, contexts[0], types[0]) for each in dict.fromkeys(in_order)]
     return plans
 
 
 def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
     """Return the plans for the host alone, the last ones without the draft."""
-    kinds = _cache_types(target, draft, options)[0]
+    cache_type = _cache_types(target, draft, options)[0]
     return [
-        Plan(0, draft_layers, ctx, *kinds)
+        Plan(0, draft_layers, ctx, cache_type)
         for draft_layers in dict.fromkeys((_draft_layers(draft, options, 0), None))
         for ctx in _contexts(target, options)
     ]
@@ -129,12 +128,12 @@ def _contexts(target: Sizes, options: LoadOptions) -> list[int]:
     return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
 
 
-def _cache_types(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[tuple[str, str]]:
-    """Return the types of cached keys and values to try, the most exact first."""
-    named = (options.cache_type_k, options.cache_type_v)
-    usual, usual_values = (USUAL_TYPE if kind == "auto" else kind for kind in named)
-    is_free = named == ("auto", "auto") and options.flash_attention != "off"
-    may_save = is_free and not any(
-        why_unfit(model, SAVING_TYPE, SAVING_TYPE, flash=True) for model in (target, draft) if model
+def _cache_types(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[str]:
+    """Return the types of the KV cache to try, the most exact first."""
+    if options.cache_type != "auto":
+        return [options.cache_type]
+    models = [model for model in (target, draft) if model]
+    may_save = options.flash_attention != "off" and not any(
+        why_unfit(model, SAVING_TYPE, flash=True) for model in models
     )
-    return [(usual, usual_values), *([(SAVING_TYPE, SAVING_TYPE)] if may_save else [])]
+    return [USUAL_TYPE, SAVING_TYPE] if may_save else [USUAL_TYPE]

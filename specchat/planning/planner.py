@@ -9,11 +9,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specchat.errors import InvalidOption, ModelWontLoad
+from specchat.errors import ModelWontLoad
 from specchat.gguf.draft_kinds import DraftKind
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
-from specchat.planning.cache_types import require_cache_types
+from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import (
     USUAL_TYPE,
     ModelOptions,
@@ -42,13 +42,11 @@ class Planner:
     ) -> None:
         """List the plans; raise InvalidOption for a KV cache type that a model cannot have."""
         self._target, self._draft, self._options = target, draft, options
-        require_cache_types(target, options)
+        require_cache_type(target, options)
         if draft is not None:
-            require_cache_types(draft, options, "" if draft.kind.is_head else ", or --draft none")
+            require_cache_type(draft, options, "" if draft.kind.is_head else ", or --draft none")
         self._host = host_of(devices)
-        gpus = planned_gpus(devices)
-        is_split = options.split_mode != "none"
-        self.gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
+        self.gpus = planned_gpus(devices)
         self._num_remote = sum(bool(gpu.worker) for gpu in self.gpus)
         named = options.tensor_split[: len(self.gpus)] if len(self.gpus) > 1 else ()
         named += (0.0,) * (len(self.gpus) - len(named))
@@ -86,8 +84,7 @@ class Planner:
         chosen = {
             "ctx": plan.ctx,
             "gpu_layers": plan.gpu_layers,
-            "cache_type_k": plan.key_type,
-            "cache_type_v": plan.value_type,
+            "cache_type": plan.cache_type,
             "tensor_split": plan.shares,
             "rollback_length": LONGEST_DRAFT,
             "is_repacked": plan.is_repacked and not self._is_inexact,
@@ -247,9 +244,8 @@ class Planner:
                 place = self._place if self._draft_is_remote else "GPU"
                 parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, place))
         parts.append(f"context {choice.ctx}")
-        if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
-            kinds = dict.fromkeys((choice.key_type, choice.value_type))
-            parts.append(f"KV cache in {' and '.join(kinds)}")
+        if choice.cache_type != USUAL_TYPE:
+            parts.append(f"KV cache in {choice.cache_type}")
         parts += [
             f"{_gib(need.total)} of {_gib(device.free)} on {device.short_label}"
             for device, need in zip([self._host, *self.gpus], needs, strict=True)
@@ -278,19 +274,11 @@ class Planner:
         best = self._plans[0]
         if choice.ctx < best.ctx:
             parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")
-        if (choice.key_type, choice.value_type) != (best.key_type, best.value_type):
-            parts.append(f"the KV cache is stored as {choice.key_type}")
+        if choice.cache_type != best.cache_type:
+            parts.append(f"the KV cache is stored as {choice.cache_type}")
         if not choice.is_repacked:
             parts.append("the weights are read from the disk repeatedly, which is slow")
         return "memory is short: " + ", ".join(parts) if parts else None
-
-
-def require_whole_layers(options: LoadOptions) -> None:
-    """Raise InvalidOption unless workers hold whole layers, which is all they can."""
-    if options.workers and options.split_mode != "layer":
-        raise InvalidOption(
-            f"--worker needs --split-mode layer: {options.split_mode} cannot use other machines"
-        )
 
 
 def _layers(name: str, model: Sizes, count: int, place: str) -> str:

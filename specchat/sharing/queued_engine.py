@@ -29,7 +29,6 @@ class QueuedEngine(Engine):
         load: Load,
         *,
         client: str,
-        most_waiting: int,
         before_end: Callable[[], object],
     ) -> None:
         """Share a loaded engine, which `load` loads again where it ends by itself.
@@ -37,9 +36,7 @@ class QueuedEngine(Engine):
         `before_end` is called before the sharing ends, by `close` or `release`.
         """
         held = [engine]
-        self.shared = SharedEngine(
-            lambda report: held.pop() if held else load(report), most_waiting=most_waiting
-        )
+        self.shared = SharedEngine(lambda report: held.pop() if held else load(report))
         self.facts, self.stats = engine.facts, Statistics()
         self._client, self._before_end = client, before_end
         self._ticket: Ticket | None = None

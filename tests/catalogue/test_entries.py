@@ -382,19 +382,3 @@ def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
 
     assert entry.memory_gb == {4096: 5.5, 32768: 9}
     assert entry.first_guess == {"acceptance": 0.6}
-
-
-def test_what_others_report_is_of_a_pair_with_its_own_draft(own: Path) -> None:
-    """The reported acceptance is unknown with another draft model."""
-    own.write_text(
-        "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
-        "first_guess = { acceptance = 0.6 }\n"
-    )
-    for name in ("a.gguf", "b.gguf"):
-        (own.parent / name).touch()
-    pair = find_pair("x")
-
-    assert pair.first_guess == 0.6
-    assert pair.with_draft(pair.draft) == pair
-    assert pair.with_draft(own).first_guess is None
-    assert find_pair(DEMO).first_guess is None

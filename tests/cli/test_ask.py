@@ -195,7 +195,7 @@ BAD = [
     (["--max-tokens", "0"], 2, "--max-tokens must"),
     (["--ctx", "-5", "--target", "TINY"], 2, "ctx"),
     (["--threads", "0", "--target", "TINY"], 2, "threads"),
-    (["--cache-type-k", "q3", "--target", "TINY"], 2, "--cache-type-k must be one of auto"),
+    (["--cache-type", "q3", "--target", "TINY"], 2, "--cache-type must be one of auto"),
     (["--drafter", "model", "--target", "TINY"], 2, "no draft model"),
     (["--target", "TINY", "--draft", "UNFIT"], 1, "does not fit"),
     (["--target", "TINY", "--pair", "demo"], 2, "--pair and --target"),
@@ -425,7 +425,7 @@ def test_options_for_gpus_reach_the_engine(pair: list[str]) -> None:
     """Without a GPU they change nothing; a wrong value is a usage error with an example."""
     done = run(
         "ask", "the", *pair, "--json", "--gpu-layers", "3", "--draft-gpu-layers", "2",
-        "--tensor-split", "3,1", "--split-mode", "row", "--main-gpu", "0", "--max-tokens", "4",
+        "--tensor-split", "3,1", "--max-tokens", "4",
     )  # fmt: skip
     assert json.loads(done.stdout)["stats"]["generated_tokens"] == 4
     done = run("ask", "the", *pair, "--tensor-split", "3;1")

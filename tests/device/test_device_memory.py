@@ -55,9 +55,7 @@ def test_rolled_back_tokens_leave_no_trace_on_the_device(
 def test_a_context_beyond_the_device_gets_a_plan_that_fits(hungry: Path, device: Device) -> None:
     """Layers stay on the CPU, and the facts say how many."""
     ctx = int(1.5 * device.free / (64 * 1024))
-    with LocalEngine(
-        Loading(hungry, **EXACT | {"ctx": ctx, "cache_type_k": "f16", "cache_type_v": "f16"})
-    ) as engine:
+    with LocalEngine(Loading(hungry, **EXACT | {"ctx": ctx, "cache_type": "f16"})) as engine:
         assert engine.facts.context == ctx
         assert f"on {device.name}" in engine.facts.plan
         (notice,) = engine.facts.notices

@@ -71,7 +71,7 @@ def test_every_type_of_cache_decodes_as_plainly(
 ) -> None:
     """Quantized values need flash attention, so only the keys are quantized."""
     model = tiny("llama", num_layers=2, width=64, head_width=32)
-    with load((model, model), gpu_layers=ALL, cache_type_k=cache_type) as engine:
+    with load((model, model), gpu_layers=ALL, cache_type=cache_type) as engine:
         assert device.name in engine.facts.plan
         assert require_lossless(engine, 3).acceptance_rate > 0.9
 

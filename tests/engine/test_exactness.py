@@ -161,7 +161,7 @@ def test_the_exact_length_is_measured_once(
     claim(monkeypatch, 9)
     with loaded(path, **options) as engine:
         assert engine.facts.exact_draft == 3
-    with loaded(path, **options, cache_type_k="f32") as engine:
+    with loaded(path, **options, cache_type="f32") as engine:
         assert engine.facts.exact_draft == 8
     assert sorted(each.longest for each in LearnedCache(path).exactness().values()) == [4, 9]
     monkeypatch.setattr(exact_drafts, "build", lambda: "another build")

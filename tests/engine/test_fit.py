@@ -175,7 +175,7 @@ class TestLessMemoryThanReported:
 
 
 WRONG = [
-    {"cache_type_k": "q3"}, {"split_mode": "diagonal"}, {"main_gpu": -1}, {"main_gpu": 16},
+    {"cache_type": "q3"},
     {"tensor_split": (-1.0,)}, {"tensor_split": (0.0,)}, {"tensor_split": (1.0,) * 17},
     {"tensor_split": (float("nan"),)}, {"draft_gpu_layers": -1}, {"gpu_layers": -1},
 ]  # fmt: skip
@@ -190,9 +190,7 @@ def test_values_out_of_range_are_refused(tiny: WriteModel, options: dict[str, An
 
 def test_options_for_several_gpus_are_accepted_without_a_gpu(tiny: WriteModel) -> None:
     """The options reach llama.cpp, and change nothing on a CPU."""
-    with Engine.load(
-        tiny("llama"), threads=1, tensor_split=(3.0, 1.0), split_mode="row", main_gpu=0
-    ) as engine:
+    with Engine.load(tiny("llama"), threads=1, tensor_split=(3.0, 1.0)) as engine:
         assert "CPU" in engine.facts.plan
 
 

@@ -44,8 +44,7 @@ EXACT: dict[str, Any] = {
     "ctx": 512,
     "threads": 1,
     "flash_attention": "off",
-    "cache_type_k": "f32",
-    "cache_type_v": "f32",
+    "cache_type": "f32",
     "learn": False,
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
@@ -743,7 +742,7 @@ def test_an_assistant_reads_any_layout_of_its_targets_memory(
     heads: WriteHead, flash_attention: str, cache_type: str
 ) -> None:
     """In long contexts, too, where verification takes another layout than drafting would."""
-    types = dict.fromkeys(("cache_type_k", "cache_type_v"), cache_type)
+    types = {"cache_type": cache_type}
     files = heads("gemma4 in two files", noise=ALMOST_RIGHT, own_part=0.8)
     assert rate(files, 1, flash_attention=flash_attention, ctx=4096, **types) > 0.8
 

@@ -110,7 +110,7 @@ def test_a_file_of_another_pair_or_way_of_loading_is_not_used(shallow: WriteMode
         answer(engine)
     others = [
         Loading(shallow("qwen3"), **OPTIONS),
-        Loading(shallow("llama"), **{**OPTIONS, "cache_type_k": "f16", "cache_type_v": "f16"}),
+        Loading(shallow("llama"), **{**OPTIONS, "cache_type": "f16"}),
         Loading(shallow("llama"), shallow("llama", "wrong"), **OPTIONS),
     ]
     for loading in others:

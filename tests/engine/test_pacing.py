@@ -14,7 +14,6 @@ import pytest
 from conftest import WriteModel
 from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import InvalidOption
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
@@ -341,7 +340,7 @@ def test_ways_of_loading_have_caches_of_their_own(
 
 def engine_plan(gpu_layers: int) -> Plan:
     """Return a plan with this many layers on GPUs."""
-    return Plan(gpu_layers, None, 64, "f16", "f16", is_repacked=False)
+    return Plan(gpu_layers, None, 64, "f16", is_repacked=False)
 
 
 @pytest.mark.parametrize("vocabulary", [20, 33])
@@ -351,40 +350,6 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
     with LocalEngine(Loading(path, **OPTIONS)) as engine:
         assert engine.prepare()
         assert engine.pacing.knowledge.target.is_known
-
-
-def test_a_reported_acceptance_rate_is_expected_of_a_new_pair(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The rate applies at any temperature, until enough was measured."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with load(tiny, first_guess=0.2) as engine:
-        knowledge = engine.pacing.knowledge
-        for is_greedy in (True, False):
-            expected = knowledge.acceptance_of("draft", is_greedy).expected()[0]
-            assert expected == pytest.approx([0.2] * 3)
-        for _ in range(40):
-            knowledge.acceptance_of("draft", is_greedy=True).observe(0.75, 1.0)
-        answer(engine)  # which keeps what is known now
-    with load(tiny, first_guess=0.2) as engine:
-        learned = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True)
-        assert learned.probability(0.75) > 0.3  # and the answer had its say
-        guessed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=False)
-        assert guessed.probability(0.75) == pytest.approx(0.2)
-
-
-def test_a_reported_acceptance_rate_is_the_draft_models_alone(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Without one, the draft model's confidence is believed, as the suffix drafter's always is."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with load(tiny) as engine:
-        believed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).expected()[0]
-    with load(tiny, first_guess=0.2) as engine:
-        suffix = engine.pacing.knowledge.acceptance_of("suffix", is_greedy=True).expected()[0]
-    assert believed == suffix == pytest.approx([0.75] * 3)
-    with pytest.raises(InvalidOption, match="first_guess must be a number from 0 to 1, not 60"):
-        load(tiny, first_guess=60)
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(

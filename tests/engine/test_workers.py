@@ -18,7 +18,7 @@ from conftest import WriteModel
 from scripts.support.tiny_gguf import write_with_head
 from specchat.engine import Engine, Loading, remote_workers
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import EngineFailed, InvalidOption, WorkerUnavailable
+from specchat.errors import EngineFailed, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
@@ -49,8 +49,7 @@ EXACT: dict[str, Any] = {
     "ctx": 512,
     "threads": 1,
     "flash_attention": "on",
-    "cache_type_k": "f32",
-    "cache_type_v": "f32",
+    "cache_type": "f32",
     "learn": False,
 }
 HEADS = ["qwen35", "gemma4 in two files", "qwen3 in two files", "llama with EAGLE-3"]
@@ -243,13 +242,6 @@ def test_a_server_without_a_health_port_can_be_used(
         with Engine.load(tiny("llama"), workers=[other], **EXACT) as engine:
             assert f"{other} has no health port" in " ".join(engine.facts.notices)
             assert len(answer(engine)) == 60
-
-
-def test_only_whole_layers_are_split_over_workers(tiny: WriteModel) -> None:
-    """Rows cannot be, and a single GPU is none."""
-    for mode in ("row", "none"):
-        with pytest.raises(InvalidOption, match="needs --split-mode layer"):
-            Engine.load(tiny("llama"), workers=["127.0.0.1"], split_mode=mode, **EXACT)
 
 
 class Hold:

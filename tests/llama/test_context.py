@@ -25,9 +25,7 @@ from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from tables import table
 
-EXACT = ModelOptions(
-    ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
-)
+EXACT = ModelOptions(ctx=1024, flash_attention="off", cache_type="f32", threads=1)
 """With these a batch differs from single tokens by rounding of about 1e-5 only."""
 
 TOLERANCE = 0.02
@@ -379,7 +377,7 @@ def test_small_batches_still_verify_whole_drafts(
 
 
 WRONG = [
-    {"ctx": -1}, {"gpu_layers": -1}, {"threads": 0}, {"batch": 0}, {"cache_type_k": "q3"},
+    {"ctx": -1}, {"gpu_layers": -1}, {"threads": 0}, {"batch": 0}, {"cache_type": "q3"},
     {"flash_attention": "maybe"}, {"rollback_length": -1},
 ]  # fmt: skip
 
@@ -394,7 +392,7 @@ def test_load_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("cache_type", ["f16", "bf16"])
 def test_cache_types_work_with_flash_attention(tiny: WriteModel, cache_type: str) -> None:
     """A smaller KV cache changes the logits a little and nothing else."""
-    types: dict[str, Any] = {"cache_type_k": cache_type, "cache_type_v": cache_type}
+    types: dict[str, Any] = {"cache_type": cache_type}
     with context(tiny, "llama", flash_attention="on", **types) as memory:
         memory.prefill(TEXT[:40])
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "llama", TEXT[:40]), abs=0.5)
@@ -419,9 +417,9 @@ def test_an_unsuitable_cache_type_is_named(
 ) -> None:
     """If llama.cpp finds one that we did not, by its reason and the option to change."""
     monkeypatch.setattr("specchat.llama.context.require_cache_types", lambda *_: None)
-    types: dict[str, Any] = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+    types: dict[str, Any] = {"cache_type": "q8_0"}
     with (
-        pytest.raises(ModelWontLoad, match=r"q8_0.*--cache-type-k"),
+        pytest.raises(ModelWontLoad, match=r"q8_0.*--cache-type"),
         context(tiny, "llama", flash_attention="on", **types),
     ):
         pass

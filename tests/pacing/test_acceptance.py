@@ -83,30 +83,6 @@ def test_optimism_is_above_expectation_and_grows_with_silence() -> None:
     assert model.optimism < 0.7 * before
 
 
-@table("guess", [0.2, 0.6, 0.9])
-def test_a_reported_rate_is_the_starting_point(guess: float) -> None:
-    """As tentative as the drafter's confidence, and overruled as soon."""
-    believing, guessing = AcceptanceModel(), AcceptanceModel()
-    guessing.begin_with(guess)
-
-    assert guessing.expected()[0] == pytest.approx([guess] * 3)
-    assert guessing.optimism == believing.optimism
-    assert guessing.num_observed == 0
-    random = np.random.default_rng(0)
-    for _ in range(100):
-        guessing.observe(0.9, bool(random.random() < 0.5))
-    assert guessing.probability(0.9) == pytest.approx(0.5, abs=0.15)
-
-
-def test_a_record_overrules_a_reported_rate() -> None:
-    """A record is of this machine and this pair."""
-    model, again = taught([0.4]), AcceptanceModel()
-    again.begin_with(0.95)
-    again.learn_record(model.as_record())
-
-    assert again.probability(0.9) == pytest.approx(model.probability(0.9), abs=0.05)
-
-
 def test_what_was_learned_can_be_kept() -> None:
     """A record restores the model it was made from; a malformed one is ignored."""
     model, again = taught([0.4]), AcceptanceModel()

@@ -106,9 +106,7 @@ def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
     hollow: dict[str, Path], model: str, ctx: int, kind: CacheType
 ) -> None:
     """All of it; weights and the text's memory to half a percent."""
-    options = ModelOptions(
-        ctx=ctx, gpu_layers=0, cache_type_k=kind, cache_type_v=kind, threads=1, rollback_length=32
-    )
+    options = ModelOptions(ctx=ctx, gpu_layers=0, cache_type=kind, threads=1, rollback_length=32)
 
     need, shape = estimate(hollow[model], options)
     got = allocate(hollow[model], options)

@@ -38,8 +38,6 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
         ["3,1", "0,1", (1.0,), [], "1"],
         ["0", "-1,2", "1,nan", "1,inf", "1," * 17, 3],
     ),
-    "split_mode": (["layer", "row", "none"], ["maybe", 0, None]),
-    "main_gpu": ([0, 15], [-1, 16]),
     "workers": (
         ["a:1", "A", "a.b.", f"{'x' * 63}.b", ["10.0.0.2", "[::1]:50052"], "a,b:2", "none", ()],
         [
@@ -66,13 +64,11 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "cache_disk": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
     "cache_ram": ([0, 8192, None, "auto"], [-1, 2**30 + 1, 0.5]),
     "exact": (["on", "auto", "off"], ["maybe", True]),
-    "cache_type_k": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
-    "cache_type_v": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
+    "cache_type": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
     "mmap": ([True, False], [1, "on", None]),
     "mlock": ([True, False], [0]),
     "learn": ([True, False], [0]),
     "head": ([True, False], [0]),
-    "first_guess": ([0, 0.5, 1, None], [-0.1, 1.1, math.nan]),
     "temperature": ([0, 0.8, 1e9], [-1e-9, math.inf, math.nan, "hot", True]),
     "top_k": ([0, 40], [-1, 0.5]),
     "top_p": ([1e-9, 1], [0, 1 + 1e-9]),
@@ -97,8 +93,8 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 
 OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
-    "batch", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens", "origin",
-    "pair", "statistics", "system_prompt", "target", "temperature", "workers",
+    "batch", "cache_type", "draft", "draft_length", "draft_tree", "drafter", "key", "max_tokens",
+    "origin", "pair", "statistics", "system_prompt", "target", "temperature", "workers",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 
@@ -210,7 +206,7 @@ def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPa
 
 def test_the_cache_types_are_those_of_llama_cpp() -> None:
     """All but the word for leaving the choice open."""
-    assert set(OF_ENGINE["cache_type_k"].words) == {"auto", *CACHE_TYPES}
+    assert set(OF_ENGINE["cache_type"].words) == {"auto", *CACHE_TYPES}
 
 
 @table("request_type", [LoadRequest, GenerateRequest, ChatRequest])

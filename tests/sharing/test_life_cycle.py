@@ -38,8 +38,7 @@ EXACT: dict[str, Any] = {
     "ctx": 512,
     "threads": 1,
     "flash_attention": "off",
-    "cache_type_k": "f32",
-    "cache_type_v": "f32",
+    "cache_type": "f32",
 }
 LONG = {"ctx": 100_000}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]

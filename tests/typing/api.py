@@ -17,7 +17,7 @@ with Engine.load(
     target=Path("target.gguf"),
     draft=None,
     gpu_layers=0,
-    cache_type_k="q8_0",
+    cache_type="q8_0",
     tensor_split=(3.0, 1.0),
     on_progress=lambda stage, share: stage == "target" and share < 1,
 ) as engine:

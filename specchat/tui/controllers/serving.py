@@ -99,7 +99,6 @@ class Serving:
                 engine,
                 load,
                 client=CLIENT,
-                most_waiting=self.options.queue,
                 before_end=lambda: self._before_end(port),
             )
             defaults = dict(pair.options)
