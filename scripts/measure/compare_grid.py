@@ -23,7 +23,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
@@ -31,7 +33,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from scripts.support import ablate_grid, llama_speculative
+from scripts.support import ablate_grid
 from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from scripts.support.pacing_ablations import ABLATIONS
@@ -39,6 +41,8 @@ from specchat import Engine
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 11, 16)
 NUM_KEPT = 3
+DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
+"""What `llama-speculative-simple` prints."""
 PROMPTS = (
     "Once upon a time there was a small program that wanted to be fast.",
     "The river ran through the old town and under seven bridges of stone.",
@@ -113,11 +117,20 @@ def run_specchat(
 
 def run_llama_cpp(cell: Cell, options: argparse.Namespace, turn: int, length: int) -> float:
     """Decode with llama.cpp's tool; return tokens per second."""
-    prompt = PROMPTS[turn % len(PROMPTS)]
-    asked = argparse.Namespace(**vars(options) | {"draft_length": length})
-    asked.folder = Path(cell.folder)
-    run = llama_speculative.run_llama_cpp(asked, prompt, cell.temperature, turn + 1)
-    return run.tokens_per_second
+    folder, prompt = Path(cell.folder), PROMPTS[turn % len(PROMPTS)]
+    words = (
+        options.tool, "-m", folder / "target.gguf", "-md", folder / "draft.gguf",
+        "--spec-type", "draft-simple", "--spec-draft-n-max", length, "--spec-draft-p-min", 0,
+        "-p", prompt, "-n", options.tokens, "-c", 2048, "-t", options.threads,
+        "-tb", options.threads, "-s", turn + 1, "--ignore-eos", "--temp", cell.temperature,
+        "--top-k", 40, "--top-p", 1, "--min-p", 0, "--samplers", "top_k;temperature",
+    )  # fmt: skip
+    done = subprocess.run(list(map(str, words)), capture_output=True, check=True)
+    printed = (done.stdout + done.stderr).decode("utf-8", "replace")
+    decoded = DECODED.search(printed)
+    if decoded is None:
+        raise SystemExit(f"{options.tool} printed no decode rate:\n{printed[-2000:]}")
+    return int(decoded[1]) / float(decoded[2])
 
 
 def contenders(runs: dict[int, list[float]], lengths: list[int]) -> list[int]:

@@ -41,7 +41,6 @@ OPEN = {
     "sports": "football tennis swimming running cycling hockey skiing boxing rowing chess",
     "drinks": "water tea coffee milk juice lemonade cocoa soda cider wine",
 }
-SINGULAR = {"colours": "color", "fruits": "fruit", "animals": "animal", "cities": "city"}
 CAPITALS = {
     "France": "Paris", "Germany": "Berlin", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo",
     "England": "London", "Norway": "Oslo", "Sweden": "Stockholm", "Egypt": "Cairo", "China": "Beijing",
