@@ -126,7 +126,9 @@ class LoadOptions(Options):
         maximum=512,
         none="auto",
     )
-    batch: int = declare(512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536)
+    batch: int = declare(
+        512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536, is_setting=False
+    )
     flash_attention: FlashAttention = declare("auto", "Flash attention.")
     cache_type: CacheType = declare(
         "auto",

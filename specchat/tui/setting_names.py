@@ -29,7 +29,6 @@ NAMES = {
     "draft_gpu_layers": "GPU layers, draft model",
     "tensor_split": "Share of each GPU",
     "threads": "CPU threads",
-    "batch": "Prompt batch",
     "cache_type": "KV cache",
     "exact": "Exact verification",
     "mmap": "Map files into memory",

