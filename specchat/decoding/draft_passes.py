@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from specchat.decoding.draft_tree import DraftTree
-from specchat.decoding.ports import LanguageModel, PromptProgress, Rows, TreeModel
+from specchat.decoding.ports import (
+    LanguageModel,
+    PaddingCosts,
+    PromptProgress,
+    Rows,
+    TreeModel,
+)
 from specchat.decoding.request import Request
 
 
@@ -15,11 +21,23 @@ class DraftPasses:
     follow the one that the target itself wrote last.
     """
 
-    def __init__(self, target: LanguageModel, tokens: Sequence[int], request: Request) -> None:
-        """Read `tokens`, the transcript's own list, which grows from step to step."""
+    def __init__(
+        self,
+        target: LanguageModel,
+        tokens: Sequence[int],
+        request: Request,
+        padding: PaddingCosts | None = None,
+    ) -> None:
+        """Read `tokens`, the transcript's own list, which grows from step to step.
+
+        With `padding`, passes over drafts are as long as is fastest. Removing the padding must then
+        be free, as it goes with the rejected tokens.
+        """
         self.depth = 0
         self._tokens, self._target, self._request = tokens, target, request
-        self._trees = target if request.most_nodes and isinstance(target, TreeModel) else None
+        self._padding = padding
+        self._tree_model = target if isinstance(target, TreeModel) else None
+        self._trees = self._tree_model if request.most_nodes else None
         self._num_read_again = 0  # accepted branches of the last pass
 
     @property
@@ -65,11 +83,19 @@ class DraftPasses:
     def evaluate(self, tree: DraftTree) -> Rows:
         """Evaluate the unread tokens and a draft in one pass; return the row after each node."""
         tokens, num_rows = [*self._tokens[self.depth :], *tree.tokens], len(tree.tokens) + 1
-        if tree.num_nodes:
+        num_nodes = tree.num_nodes
+        if num_nodes:
             self._target.mark()
         if tree.branches and self._trees:
-            return self._trees.evaluate_tree(tokens, tree.links, num_rows)
-        return self._target.evaluate(tokens, num_rows)
+            count = self._num_padding(len(tokens) + len(tree.links), len(tokens))
+            # no token attends to padding behind the last node: each hangs behind the one before
+            padding = [(tokens[-1], node) for node in range(num_nodes, num_nodes + count)]
+            rows = self._trees.evaluate_tree(tokens, [*tree.links, *padding], num_rows)
+        else:
+            count = self._num_padding(len(tokens)) if num_nodes else 0
+            tokens += [tokens[-1]] * count
+            rows = self._target.evaluate(tokens, num_rows + count)
+        return rows[: num_nodes + 1] if count else rows
 
     def keep(self, tree: DraftTree, path: Sequence[int]) -> None:
         """Keep the accepted nodes on a path through a draft in the memory, and no others.
@@ -83,6 +109,20 @@ class DraftPasses:
             self._trees.keep(self.depth, branches)
         elif tree.draft:
             self._target.rollback(self.depth)
+
+    def _num_padding(self, num_tokens: int, num_in_text: int | None = None) -> int:
+        """Return how many tokens to add to a pass over these, and those that the target waits for.
+
+        With branches, `num_in_text` of them are none; a pass can have so many branches only.
+        """
+        if self._padding is None:
+            return 0
+        target, waiting = self._target, self._tree_model.num_waiting if self._tree_model else 0
+        depth, room = target.length, target.capacity - target.length
+        if num_in_text is not None:
+            room = min(room, num_in_text + self.most_branches)
+        longest = self._padding.padded(num_tokens + waiting, depth, room + waiting)
+        return max(0, longest - num_tokens - waiting)
 
     def _read(self, count: int) -> None:
         """Read unread tokens, for whose logits there is no use."""

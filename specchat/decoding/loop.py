@@ -12,7 +12,14 @@ from specchat.decoding.draft_passes import DraftPasses
 from specchat.decoding.draft_tree import TEXT, DraftTree
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.likely_tokens import LikelyTokens
-from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Rows
+from specchat.decoding.ports import (
+    Drafter,
+    LanguageModel,
+    Pacer,
+    PaddingCosts,
+    PromptProgress,
+    Rows,
+)
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
@@ -32,11 +39,13 @@ def decode(
     statistics: Statistics,
     on_progress: PromptProgress | None = None,
     pacer: Pacer | None = None,
+    padding: PaddingCosts | None = None,
 ) -> Iterator[Chunk]:
     """Decode one answer, yielding a chunk per step and updating the statistics.
 
     The steps that the answer begins with come first and do not count in the statistics. The pacer
-    decides how much of the request's draft length is used; without one, all of it is.
+    decides how much of the request's draft length is used; without one, all of it is. With
+    `padding`, the target's passes over drafts are lengthened where that takes less time.
 
     Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
     the last one that was not forced and those after it, so the generator may be closed at any
@@ -44,7 +53,8 @@ def decode(
     prompt does not fit.
     """
     transcript = Transcript(request, target.capacity)
-    answer = _Answer(target, drafter, request, statistics, pacer or FixedPacer(), transcript)
+    passes = DraftPasses(target, transcript.tokens, request, padding)
+    answer = _Answer(passes, drafter, request, statistics, pacer or FixedPacer(), transcript)
     for chunk in answer.chunks(on_progress):
         if chunk.finish:  # the caller may ask for no more after the last chunk
             statistics.is_valid = transcript.is_valid
@@ -56,18 +66,17 @@ class _Answer:
 
     def __init__(
         self,
-        target: LanguageModel,
+        passes: DraftPasses,
         drafter: Drafter,
         request: Request,
         statistics: Statistics,
         pacer: Pacer,
         transcript: Transcript,
     ) -> None:
-        self._drafter, self._request = drafter, request
+        self._passes, self._drafter, self._request = passes, drafter, request
         self._statistics, self._pacer = statistics, pacer
         self._transcript, self._walk = transcript, transcript.walk
         self._drafts = DraftMaker(drafter, request, transcript, pacer)
-        self._passes = DraftPasses(target, transcript.tokens, request)
         self._sampler = Sampler(request.sampling)
         self._likely = LikelyTokens(request.num_alternatives, transcript.walk, transcript.piece)
 

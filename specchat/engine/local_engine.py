@@ -110,8 +110,8 @@ class LocalEngine(Engine):
         decoded = self._request(prompt, request)
         self._switch_memory(prompt)
         drafter = self._with_prediction(prompt, self._drafter(name))
-        target = self.context if request.is_exact else self.pacing.target(self.context, pacer)
-        chunks = decode(target, drafter, decoded, self.stats, on_prompt, pacer)
+        padding = None if request.is_exact else self.pacing.padding(pacer)
+        chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer, padding)
         return self._answer(prompt.read(chunks, self.stats), drafter, pacer)
 
     def rescore(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.decoding.ports import LanguageModel
+from specchat.decoding.ports import LanguageModel, PaddingCosts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
@@ -16,7 +16,6 @@ from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
-from specchat.passes.padded_target import PaddedTarget
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
@@ -84,14 +83,14 @@ class PairPacing:
             self.pacers[origin, is_greedy] = pacer
         return self.pacers[origin, is_greedy]
 
-    def target(self, context: Context, pacer: LearningPacer | None) -> LanguageModel:
-        """Return the target as an answer uses it: one that pads its passes where that is faster.
+    def padding(self, pacer: LearningPacer | None) -> PaddingCosts | None:
+        """Return the costs by which an answer's passes are padded; None if they must not be.
 
         Not for a fixed draft length, and not to be exact: how a pass is rounded must not depend on
         the clock.
         """
         costs = self.knowledge.target
-        return PaddedTarget(context, costs) if pacer and costs.longest_padded else context
+        return costs if pacer and costs.longest_padded else None
 
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""

@@ -14,7 +14,7 @@ from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
-from specchat.decoding.ports import Drafter
+from specchat.decoding.ports import Drafter, PaddingCosts
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
@@ -24,7 +24,6 @@ from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
 from specchat.drafting.token_map import TokenMap
 from specchat.options.declarations import Sampling
-from specchat.passes.padded_target import PaddedTarget, PaddingCosts
 from specchat.testing.toy import LogitsAfter, ToyLanguageModel
 
 GREEDY = Sampling(temperature=0.0)
@@ -68,7 +67,7 @@ class ToyPair:
         Passes of the target are padded by the costs of `padding`.
         """
         self.target = ToyLanguageModel(target, capacity, most_branches)
-        self._verifying = PaddedTarget(self.target, padding) if padding else self.target
+        self._padding = padding
         self.draft = ToyLanguageModel(draft, capacity, draft_branches) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
@@ -108,7 +107,14 @@ class ToyPair:
             end_tokens=self.end_tokens,
             **options,
         )
-        return decode(self._verifying, self.drafter, request, self.statistics, pacer=pacer)
+        return decode(
+            self.target,
+            self.drafter,
+            request,
+            self.statistics,
+            pacer=pacer,
+            padding=self._padding,
+        )
 
     def answer(self, *arguments: Any, **options: Any) -> list[int]:
         """Decode one answer and return its tokens."""

@@ -37,7 +37,6 @@ from specchat.llama.hidden_state_feed import MOST_WAITING, HiddenStateFeed
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
-from specchat.passes.padded_target import PaddedTarget
 from tables import table
 
 EXACT: dict[str, Any] = {
@@ -135,7 +134,6 @@ def test_padding_changes_no_text(
     """Neither in two turns nor at the context's end, and the head keeps the target's rows."""
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
     with opened(files, ctx=64) as engine:
-        padding = PaddedTarget(engine.context, PaddedToFours())
         assert engine.pacing.knowledge.target.longest_padded
         plain = tokens_of(engine, drafter="none", max_tokens=100)
         second = [*PROMPT, *plain[:12], 9, 99]
@@ -145,7 +143,7 @@ def test_padding_changes_no_text(
             assert tokens_of(engine, **options) == plain
             usual = engine.stats.acceptance_rate
             with monkeypatch.context() as patched:
-                patched.setattr(engine.pacing, "target", lambda *_: padding)
+                patched.setattr(engine.pacing, "padding", lambda *_: PaddedToFours())
                 assert tokens_of(engine, **options) == plain
                 assert engine.stats.acceptance_rate == usual
                 assert tokens_of(engine, second, **options) == follows

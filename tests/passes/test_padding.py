@@ -9,10 +9,15 @@ import pytest
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair
 from scripts.support.simulated_pair import SimulatedMachine, always, best_fixed, knowledge_of
+from specchat.decoding.distribution import Distribution
+from specchat.decoding.draft_passes import DraftPasses
+from specchat.decoding.draft_tree import DraftTree
+from specchat.decoding.ports import PaddingCosts
+from specchat.decoding.proposal import DraftToken
+from specchat.decoding.request import Request
 from specchat.options.declarations import Sampling
 from specchat.pacing import pacer as pacing
 from specchat.pacing.pacer import LearningPacer
-from specchat.passes.padded_target import PaddedTarget, PaddingCosts
 from specchat.passes.padding import padded_row, padded_size
 from specchat.passes.pass_costs import PassCosts
 from specchat.testing.toy import ToyLanguageModel, random_logits
@@ -84,9 +89,10 @@ def test_the_length_really_run_is_learned(size: int) -> None:
     costs.longest_padded = 8
     costs.begin_with({length: BLOCKS[length] for length in (1, 2, 3, 4)})
     toy = ToyLanguageModel(random_logits(5, 1), capacity=10 if size == 4 else 3)
-    target = PaddedTarget(toy, costs)
-    target.prefill([1])
-    assert len(target.evaluate([2, 3], 2)) == 2
+    passes = DraftPasses(toy, [1, 2], Request([1, 2], GREEDY), costs)
+    passes.read_prompt(0, None)
+    draft = DraftTree([DraftToken(3, Distribution.certain(3), "draft")])
+    assert len(passes.evaluate(draft)) == 2
     assert toy.length == 1 + size
     costs.observe(2, 1, 1.2)
 
