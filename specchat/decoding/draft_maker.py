@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from specchat.decoding.answer_transcript import Transcript
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.draft_tree import DraftTree, some_of, valid_branches, with_drawn
 from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, forced_token
 from specchat.decoding.request import Request
-from specchat.decoding.transcript import Transcript
 from specchat.errors import EngineFailed
 
 

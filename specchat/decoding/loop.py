@@ -5,6 +5,7 @@ from functools import cache
 from time import perf_counter
 from typing import TypeAlias
 
+from specchat.decoding.answer_transcript import Transcript
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.draft_maker import DraftMaker
@@ -24,7 +25,6 @@ from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.transcript import Transcript
 from specchat.decoding.verification import TargetAt
 from specchat.drafter_registry import GRAMMAR, TARGET
 from specchat.errors import Cancelled

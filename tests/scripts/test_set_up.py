@@ -655,7 +655,7 @@ def test_an_error_of_the_system_is_one_line(clone: Clone) -> None:
 def test_the_checks_run_before_the_tests_and_all_of_them(clone: Clone) -> None:
     """A check that fails is printed and named at the end; the tests run all the same."""
     clone.plan("mypy", {"code": 1, "output": "a.py:1: error: wrong"})
-    done = clone.call(script="test")
+    done = clone.call("--all", script="test")
 
     assert done.returncode == 1
     assert done.stderr.endswith("failed: types\n")
@@ -670,6 +670,14 @@ def test_the_checks_run_before_the_tests_and_all_of_them(clone: Clone) -> None:
     compiling, testing = clone.calls("pytest")  # once for all workers, beside the checks
     assert "--collect-only" in compiling.words
     assert {"--numprocesses", "--dist"} < set(testing.words)
+
+
+def test_without_arguments_the_tests_of_a_change_run(clone: Clone) -> None:
+    """All checks and the quick tests, which need no real model."""
+    assert clone.call(script="test").returncode == 0
+    assert {"ruff", "mypy"} < {call.kind for call in clone.calls()}
+    assert clone.calls("specchat") == []
+    assert all("--quick" in call.words for call in clone.calls("pytest"))
 
 
 def test_with_arguments_only_pytest_runs(clone: Clone) -> None:
