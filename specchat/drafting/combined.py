@@ -40,12 +40,16 @@ class CombinedDrafter(Drafter):
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
 
     def branches(self) -> Sequence[Branch]:
-        """Return those of both; the draft model counts the passage among the tokens before it."""
+        """Return the branches of both drafters.
+
+        Those of the model come second, so the numbers of the branches that they follow shift. Their
+        forks do not: the model counts the passage among the drafted tokens.
+        """
         branches = list(self._suffix.branches())
         shift = len(branches)
         return branches + [
-            each._replace(behind=each.behind + shift) if each.behind >= 0 else each
-            for each in self._model.branches()
+            branch._replace(behind=branch.behind + shift) if branch.behind >= 0 else branch
+            for branch in self._model.branches()
         ]
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

@@ -92,8 +92,8 @@ class DraftModelDrafter(Drafter):
         return self._drawn(pacer, draft, named, drafted)
 
     def branches(self) -> Sequence[Branch]:
-        """Return what was nearly drafted in place of each token."""
-        return self._beside.found
+        """Return the tokens that were likely in place of each drafted one, and behind those."""
+        return self._beside.branches
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the accepted tokens in memory, and roll back the rest."""
@@ -120,8 +120,9 @@ class DraftModelDrafter(Drafter):
     ) -> list[DraftToken]:
         """Alternate passes and draws, as long as the pacer wants both, and return the draft.
 
-        `named` is all that is drafted so far, others' tokens included, and `drafted` the same as
-        the draft model reads it.
+        `named` holds everything drafted so far, tokens of other drafters included, in the target's
+        token ids. `drafted` holds the same text in the draft model's own ids. `draft` has those to
+        propose. All three grow in place.
         """
         self._first = None
         pending = [*self._tokens[self._num_read :], *drafted]
@@ -138,15 +139,16 @@ class DraftModelDrafter(Drafter):
                 break
             distribution = self._map.named(own)
             self._first = self._first or distribution
+            # finding the second best token takes time: only where the pacer makes use of it
             is_sure = not pacer.needs_confidence or (mask is not None and mask.is_single)
             confidence = 1.0 if is_sure else confidence_of(logits, own)
             hint = Hint(confidence, distribution)
-            if num_siblings:
-                place = self._index + len(named), len(named)
+            if num_siblings:  # before the draw: they are chosen, whatever it will be
                 row = logits
                 if self._sampler.sampling.is_greedy:
                     row = self._sampler.preferred(logits, past, self._map.mask(mask))
-                self._beside.add(row, distribution, *place, num_siblings)
+                fork = len(named)
+                self._beside.add(row, distribution, self._index + fork, fork, num_siblings)
             if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, self._index + len(named))
@@ -169,20 +171,21 @@ class DraftModelDrafter(Drafter):
 
         Returns the logits after the tokens.
         """
-        found, trees = self._beside.found, self._trees
+        branches, trees = self._beside.branches, self._trees
         numbers: Sequence[int] = ()
-        if found and trees:
+        if branches and trees:
             room = self._model.capacity - self._model.length - len(pending)
             most = min(trees.most_branches, room)
-            numbers = pacer.choose_to_read(self.origin, found, self._beside.unread, most)
+            numbers = pacer.choose_to_read(self.origin, branches, self._beside.unread, most)
         if not numbers or not trees:
             return self._model.evaluate(pending, 1)[0]
         links: list[tuple[int, int]] = []
         for number in numbers:
-            branch = found[number]
-            is_behind = branch.behind >= 0
-            row = -len(self._map.read(named[branch.fork :]))
-            row = 1 + numbers.index(branch.behind) if is_behind else row
+            branch = branches[number]
+            if branch.behind >= 0:  # row 0 is that of the text, and the branches' rows follow
+                row = 1 + numbers.index(branch.behind)
+            else:  # row 0 comes after all of `named`: the fork is so many tokens before it
+                row = -len(self._map.read(named[branch.fork :]))
             links.append((self._map.read([branch.token])[0], row))
         rows = trees.evaluate_tree(pending, links, 1)
         for row_after, number in zip(rows[1:], numbers, strict=True):
@@ -192,15 +195,16 @@ class DraftModelDrafter(Drafter):
         return rows[0]
 
     def _follow(self, number: int, row: Logits, past: Sequence[int], named: Sequence[int]) -> None:
-        """Add what may follow a branch, by the logits after it."""
+        """Add the tokens that may follow a branch, by the row of logits after it."""
         self._beside.unread.discard(number)
-        fork, line = self._beside.found[number].fork, self._beside.tokens_to(number)
+        fork, line = self._beside.branches[number].fork, self._beside.tokens_to(number)
         if line[-1] in self._end_tokens:
             return
         logits, index = self._map.restricted(row), self._index + fork + len(line)
         distribution = Distribution.certain(line[-1])
-        back = len(self._map.read(named[fork:]))
-        before = [*past[: len(past) - back], *self._map.read(line)]
+        # penalties look at the text that the branch continues: without what was drafted after it
+        num_after = len(self._map.read(named[fork:]))
+        before = [*past[: len(past) - num_after], *self._map.read(line)]
         try:
             mask = self._map.mask(self._walk.mask_after([*named[:fork], *line]))
             if self._sampler.sampling.is_greedy:

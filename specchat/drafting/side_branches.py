@@ -1,4 +1,4 @@
-"""What a draft model nearly drafted in place of each token, and what would follow that.
+"""The branches beside a draft: other likely tokens in place of a drafted one, and what follows.
 
 Branches beside a draft cost no draft pass. What follows them is known if they are read together
 with the draft, each on its own path: a full tree, as in EAGLE-2 (Li et al. 2024, arXiv 2406.16858)
@@ -28,29 +28,30 @@ class SideBranches:
     """
 
     def __init__(self, task: DraftTask, tokens: TokenMap, origin: str) -> None:
-        """Find none yet, for an answer."""
+        """Begin an answer, with no branches yet; `origin` names what drafts them."""
         self._task, self._map, self._origin = task, tokens, origin
-        self.found: list[Branch] = []
+        self.branches: list[Branch] = []
         self.unread: set[int] = set()
+        """The numbers of the branches after which the draft model's logits are not known."""
 
     def clear(self) -> None:
         """Forget the branches of the last draft."""
-        self.found, self.unread = [], set()
+        self.branches, self.unread = [], set()
 
     def leave_out(self, token: int, fork: int) -> None:
-        """Read no branch that was drafted itself."""
+        """Leave unread the branches at a fork with the token that was drafted there itself."""
         drafted = {
             number for number in self.unread
-            if self.found[number][:2] == (token, fork) and self.found[number].behind < 0
+            if self.branches[number][:2] == (token, fork) and self.branches[number].behind < 0
         }  # fmt: skip
         self.unread -= drafted
 
     def tokens_to(self, number: int) -> list[int]:
-        """Return the tokens of the branches that lead to one, its own included."""
+        """Return the tokens from the fork to a branch, its own included."""
         line: list[int] = []
         while number >= 0:
-            line.insert(0, self.found[number].token)
-            number = self.found[number].behind
+            line.insert(0, self.branches[number].token)
+            number = self.branches[number].behind
         return line
 
     def add(
@@ -62,25 +63,28 @@ class SideBranches:
         count: int,
         behind: int = -1,
     ) -> None:
-        """Add up to `count` branches beside the next token, behind `fork` drafted ones.
+        """Add up to `count` + 1 branches: tokens that may follow the first `fork` drafted ones.
 
-        With `behind`, they follow that branch instead, and are one more. `logits` is the draft
-        model's row there and `distribution` what it makes of it, in the target's tokens. `index`
-        counts from the answer's first token. The token to be drafted next may be among them.
+        One of them may be the token that is drafted there next. With `behind`, they follow the
+        branch of that number instead. `logits` is the draft model's row there, and `distribution`
+        what sampling makes of it, in the target's token ids. `index` is that of the token in the
+        answer, which decides the noise of a seed.
         """
-        first = len(self.found)
+        first = len(self.branches)
         likely: Sequence[tuple[int, float]]
         if len(distribution) == 1:
             likely = self._next_best(logits, count + 1, is_beside=behind < 0)
         else:
             likely = self._task.ranked(distribution, index, count + 1)
-        self.found += [Branch(token, fork, self._origin, share, behind) for token, share in likely]
-        self.unread.update(range(first, len(self.found)))
+        self.branches += [
+            Branch(token, fork, self._origin, share, behind) for token, share in likely
+        ]
+        self.unread.update(range(first, len(self.branches)))
 
     def _next_best(self, logits: Logits, count: int, *, is_beside: bool) -> list[tuple[int, float]]:
         """Return the tokens of the highest logits, each with its share.
 
-        Beside a draft, which has the best one, that is the share of what follows it.
+        Beside a draft, which has the best token, that is the share among the others.
         """
         best = highest(logits, count)
         if not best or not math.isfinite(best[0][1]):
@@ -99,14 +103,14 @@ def highest(logits: Logits, count: int) -> list[tuple[int, float]]:
 
     There may be fewer than asked for. A few searches for the maximum take a fraction of a sort.
     """
-    found: list[tuple[int, float]] = []
+    best: list[tuple[int, float]] = []
     for _ in range(min(count, logits.size)):
         token = int(logits.argmax())
         value = logits.item(token)
-        if value == -math.inf:  # no others may come
+        if value == -math.inf:  # the constraint allows no others
             break
-        found.append((token, value))
+        best.append((token, value))
         logits[token] = -math.inf
-    for token, value in found:
+    for token, value in best:
         logits[token] = value
-    return found
+    return best

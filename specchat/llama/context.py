@@ -39,13 +39,13 @@ class Listener(Protocol):
     """What follows a context's memory."""
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
-        """Follow a pass over tokens from `position` on; none of a prompt's is ever rejected."""
+        """Follow a pass over tokens from `position` on; those of a prompt are never rejected."""
 
     def after_rollback(self, length: int) -> None:
         """Follow a rollback to a length."""
 
-    def after_branches(self, position: int, places: Sequence[int]) -> None:
-        """Follow tokens of the last pass, at these places in it, that were kept as branches.
+    def after_branches(self, position: int, rows: Sequence[int]) -> None:
+        """Follow the branches that were kept, by their rows in the last pass.
 
         The text goes on with them from `position` on.
         """

@@ -57,8 +57,8 @@ class EagleHead(Head):
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return logits as other heads do.
 
-        If they are asked for after the text's first token alone, they are those without a state
-        before it, and nothing of that pass stays.
+        The text's first token has no hidden state before it. Logits after it alone come from a pass
+        with an empty state, which leaves nothing in the memory.
         """
         if self.context.num_evaluated:
             return super().evaluate(tokens, num_rows)

@@ -187,10 +187,10 @@ class SharedHead(HeadContext):
         self._own = None
         self.feed.after_pass(position, tokens, is_prompt=is_prompt)
 
-    def after_branches(self, position: int, places: Sequence[int]) -> None:
+    def after_branches(self, position: int, rows: Sequence[int]) -> None:
         """Let the feed keep the states of branches."""
         self._own = None
-        self.feed.after_branches(position, places)
+        self.feed.after_branches(position, rows)
 
     def after_rollback(self, length: int) -> None:
         """Let the feed forget what the target forgets."""

@@ -97,10 +97,13 @@ class HiddenStateFeed:
         if self._head.length > length + self._distance:
             self._head.rollback(length + self._distance)
 
-    def after_branches(self, position: int, places: Sequence[int]) -> None:
-        """Keep the states at some places of the last pass, whose tokens come at `position`."""
+    def after_branches(self, position: int, rows: Sequence[int]) -> None:
+        """Keep the states of accepted branches, whose tokens follow the text from `position` on.
+
+        `rows` are the rows of the last pass that hold them.
+        """
         self._cut(position)
-        self._waiting.append(self._read()[list(places)])
+        self._waiting.append(self._read()[list(rows)])
 
     def snapshot(self) -> "FeedSnapshot":
         """Return a copy of what is kept for the head."""
@@ -108,7 +111,7 @@ class HiddenStateFeed:
         return FeedSnapshot(self.num_taken, self._waiting.first, waiting, dict(self._kept))
 
     def restore(self, kept: object) -> None:
-        """Keep what a snapshot has; nothing if it is none."""
+        """Keep what a snapshot holds; nothing if `kept` is not a snapshot."""
         width, shot = self._lost.size, kept
         if not isinstance(shot, FeedSnapshot):
             shot = FeedSnapshot(0, 0, np.empty((0, width), np.float32), {})
@@ -135,7 +138,9 @@ class HiddenStateFeed:
         """Drop the states of all but the target's first `length` tokens."""
         self._waiting.cut(length)
         if self._kept and next(reversed(self._kept)) >= length:
-            self._kept = {place: each for place, each in self._kept.items() if place < length}
+            self._kept = {
+                position: state for position, state in self._kept.items() if position < length
+            }
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +187,12 @@ class WaitingStates:
             self.first, self._begin, self._end = position, 0, 0
 
     def drop_before(self, position: int) -> None:
-        """Drop the states before a position, which were used."""
+        """Drop the states before a position, once the head has read them."""
         num_used = max(0, min(position - self.first, self._end - self._begin))
         self._begin += num_used
         self.first += num_used
 
     def between(self, start: int, end: int) -> HiddenStates:
-        """Return the states of the positions from `start` to before `end` that are there."""
-        begin, shift = self._begin, self._begin - self.first
+        """Return the states that are held of the positions from `start` to before `end`."""
+        begin, shift = self._begin, self._begin - self.first  # from positions to rows of the array
         return self._array[max(begin, start + shift) : max(begin, min(self._end, end + shift))]

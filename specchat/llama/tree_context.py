@@ -28,7 +28,12 @@ ALL = -1
 """Of positions: from the first one on, or to the last one."""
 
 Link = tuple[int, int]
-"""A branch: its token, and the number of the row that it follows, negative before the first."""
+"""A branch: its token, and the row that it follows.
+
+A pass gives logits after its last tokens and after its branches. Their rows are counted together:
+those of the tokens from 0 on, then those of the branches. Tokens before the first row count back
+from -1. To the decoding loop the rows are the nodes of a draft tree (specchat.decoding.draft_tree).
+"""
 
 
 class TreeContext(Context):
@@ -77,10 +82,11 @@ class TreeContext(Context):
                 read = read[over:]
             start = self.num_evaluated
             self._links = branches
+            # a line leaves the text at its fork, a position; sequence 0 is the text, then the lines
             self._forks = [first + branches[line[0]][1] + 1 for line in lines]
             self._num_lines = max(self._num_lines, len(lines))
-            for number, fork in enumerate(self._forks, 1):
-                self._share(number, min(fork, start))
+            for line_number, fork in enumerate(self._forks, 1):
+                self._share(line_number, min(fork, start))
             self._tree.fill_tree(read, branches, lines, start, num_rows)
             self.run(self._tree)
             self.num_evaluated = start + len(read)
@@ -109,8 +115,9 @@ class TreeContext(Context):
             self.tokens += [links[number][0] for number in branches]
             if self.listener:
                 self._num_last = num_last  # the hidden states of that pass are still there
-                places = [num_last - len(links) + number for number in branches]
-                self.listener.after_branches(length - len(branches), places)
+                # the pass gave the branches' states last, in the order of the links
+                rows = [num_last - len(links) + number for number in branches]
+                self.listener.after_branches(length - len(branches), rows)
                 self._num_last = 0
 
     def image(self) -> MemoryImage:
@@ -134,7 +141,7 @@ class TreeContext(Context):
         super()._forget(length)
 
     def _share(self, line: int, end: int) -> None:
-        """Let a line have the text's first tokens, and no others."""
+        """Let a line hold the text up to `end`, and nothing else; what it shares already stays."""
         known = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
         if known > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
@@ -178,27 +185,31 @@ class TreeBatch(Batch):
     ) -> None:
         """Fill in tokens from position `start` on, and branches; the last ones give logits."""
         self.fill([*tokens, *(token for token, _ in branches)], num_rows + len(branches))
-        first = len(tokens) - num_rows  # the place of the first row
+        first = len(tokens) - num_rows  # the index in the batch of the first row's token
         forks = [first + branches[line[0]][1] for line in lines]
         positions = list(range(start, start + self.count))
+        # a token of the text is on its own path and on those of all lines that fork after it
         through = [
-            [SEQUENCE, *(number for number, fork in enumerate(forks, 1) if fork >= place)]
-            for place in range(len(tokens))
+            [SEQUENCE, *(line for line, fork in enumerate(forks, 1) if fork >= index)]
+            for index in range(len(tokens))
         ]
         for number, (_, row) in enumerate(branches):
-            positions[len(tokens) + number] = (
-                start + first + row if row < num_rows else positions[first + row]
-            ) + 1
-            through.append([place for place, line in enumerate(lines, 1) if number in line])
+            # one position after its parent's, whose own may be out of order if it is a branch
+            parent = start + first + row if row < num_rows else positions[first + row]
+            positions[len(tokens) + number] = parent + 1
+            through.append([index for index, line in enumerate(lines, 1) if number in line])
         self._positions[: self.count] = positions
-        for place, sequences in enumerate(through):
-            self._counts[place] = len(sequences)
-            self._sequences[place][: len(sequences)] = sequences
+        for index, sequences in enumerate(through):
+            self._counts[index] = len(sequences)
+            self._sequences[index][: len(sequences)] = sequences
 
 
 def lines_of(branches: Sequence[Link], num_rows: int) -> list[list[int]]:
-    """Return the lines of branches: one for each that nothing hangs behind, from the fork on."""
-    parents = [row - num_rows for _, row in branches]
+    """Return the lines of branches, one for each leaf: the numbers of its branches from the fork.
+
+    Each line is one path through the tree, for which llama.cpp needs a sequence.
+    """
+    parents = [row - num_rows for _, row in branches]  # negative: a token of the text
     ends = [number for number in range(len(branches)) if number not in parents]
     lines: list[list[int]] = []
     for end in ends:

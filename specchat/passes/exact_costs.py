@@ -29,14 +29,15 @@ def exact_costs(
     on_share: Callable[[float], None] | None = None,
     timed: TimedCosts | None = None,
 ) -> dict[int, float]:
-    """Return how many times as long passes take with exact kernels, by their number of tokens.
+    """Return the cost of exact kernels for passes, by their number of tokens.
 
-    The larger figure of a shallow and a deep context counts. Passes of up to `longest` tokens are
-    timed, as far as the time allows. Empty if this build has no choice. The memory is empty
-    afterwards.
+    A cost is the time of a pass with exact kernels divided by that with fast ones: the larger of
+    those in a shallow and in a deep context. Passes of up to `longest` tokens are timed, as many as
+    `most_seconds` allow. Empty if this build has one kind of kernels only. The model's memory is
+    empty afterwards.
 
-    `on_share` is called before each pass with the share of the time that is spent. An exception
-    from it stops this, and it goes on with the same depth if it is given what was `timed` again.
+    `on_share` is called before each pass with the share of the time that has passed, and may raise
+    an exception to stop. Given the same `timed` again, the next call goes on with that depth.
     """
     if not kernels.is_optional():
         return {}
@@ -81,18 +82,18 @@ def costs_at(
     deadline: float,
     on_pass: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
-    """Return the costs of passes at a depth, of those lengths that the time allows.
+    """Return the costs of passes at a depth, by their number of tokens, until the deadline.
 
     `on_pass` is called before each pass.
     """
-    found: dict[int, float] = {}
+    costs: dict[int, float] = {}
     on_pass()
     if not fill(model, depth, deadline):
-        return found
+        return costs
     took = 0.0
     for length in lengths:
         began = perf_counter()
-        if began + 2 * took >= deadline:  # twice as many tokens
+        if began + 2 * took >= deadline:  # these passes have twice as many tokens as the last
             break
         taken: tuple[list[float], list[float]] = ([], [])
         for _ in range(NUM_TIMED):
@@ -102,8 +103,8 @@ def costs_at(
                     seconds.append(_seconds(model, depth, length))
         took = perf_counter() - began
         fast, exactly = map(min, taken)
-        found[length] = exactly / fast
-    return found
+        costs[length] = exactly / fast
+    return costs
 
 
 def _seconds(model: ComparedModel, depth: int, length: int) -> float:

@@ -37,15 +37,15 @@ def test_shares_are_of_what_follows_the_best() -> None:
     """Beside a draft; behind a branch they are of all that is offered, and some others."""
     branches = beside()
     branches.add(ROW.copy(), Distribution.certain(1), 0, 0, 2)
-    assert [(each.token, each.fork, each.behind) for each in branches.found] == [
+    assert [(each.token, each.fork, each.behind) for each in branches.branches] == [
         (1, 0, -1), (4, 0, -1), (3, 0, -1),
     ]  # fmt: skip
-    second, third = (each.confidence for each in branches.found[1:])
+    second, third = (each.confidence for each in branches.branches[1:])
     weights = math.exp(-0.5), math.exp(-1.0)
     assert math.isclose(second, weights[0] / (weights[0] + 2 * weights[1]), rel_tol=1e-6)
     assert math.isclose(third, weights[1] / (weights[0] + 2 * weights[1]), rel_tol=1e-6)
     branches.add(ROW.copy(), Distribution.certain(1), 1, 0, 1, behind=1)
-    assert [(each.token, each.behind) for each in branches.found[3:]] == [(1, 1), (4, 1)]
+    assert [(each.token, each.behind) for each in branches.branches[3:]] == [(1, 1), (4, 1)]
     assert branches.tokens_to(4) == [4, 4]
 
 
@@ -56,7 +56,7 @@ def test_what_was_drafted_is_not_read_as_a_branch() -> None:
     branches.leave_out(1, 0)
     assert branches.unread == {1, 2}
     branches.clear()
-    assert not branches.found
+    assert not branches.branches
     assert not branches.unread
 
 
@@ -64,4 +64,4 @@ def test_numbers_that_are_none_are_no_branches() -> None:
     """As from a damaged draft model."""
     branches = beside()
     branches.add(np.full(5, np.nan, dtype=np.float32), Distribution.certain(1), 0, 0, 2)
-    assert branches.found == []
+    assert branches.branches == []
