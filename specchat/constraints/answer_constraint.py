@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from specchat.constraints.answer_rules import ANY_TEXT, AnswerRules
 from specchat.constraints.answer_start import AnswerStart
-from specchat.constraints.call_constraint import CallPhases
+from specchat.constraints.call_phases import CallPhases
 from specchat.constraints.phased_constraint import PhasedConstraint
 from specchat.constraints.phases import Constrained, Free, Phase
 from specchat.decoding.constraint import Constraint

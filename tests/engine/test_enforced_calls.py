@@ -16,7 +16,7 @@ from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
 from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstraints
 from specchat.constraints.answer_start import AnswerStart
-from specchat.constraints.call_constraint import UNBOUNDED
+from specchat.constraints.call_grammars import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine import Engine
 from specchat.engine.local_engine import LocalEngine
