@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from specchat.chat.newest_turns import newest_turns
 from specchat.constraints.answer_start import AnswerStart
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
@@ -17,13 +18,19 @@ from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.structured.structure_prompt import description_of
 
 Request = TypeVar("Request", bound=AnswerRequest)
+QUESTION: ChatMessage = {"role": "user", "content": "."}
+"""Stands for what the user asks next."""
 
 
-class ChatText(NamedTuple):
-    """A conversation as tokens; its answer begins at `start`. `notices` are the template's."""
+class PromptText(NamedTuple):
+    """A request as tokens; for a chat, the answer begins at `start`.
+
+    `num_left_out` messages did not fit. `notices` are the chat template's.
+    """
 
     tokens: list[int]
-    start: AnswerStart
+    start: AnswerStart | None = None
+    num_left_out: int = 0
     notices: tuple[str, ...] = ()
 
 
@@ -59,21 +66,71 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
     template, TemplateError if rendering fails.
     """
-    return chat_text(model, messages).tokens
+    return _rendered(model, messages).tokens
 
 
-def chat_text(
+def conversation_text(model: Model, request: ChatRequest, limit: int) -> PromptText:
+    """Return a request's conversation as tokens, without an answer's beginning.
+
+    With `make_room` its oldest turns are left out until it has at most `limit` tokens. Raises what
+    `tokenize_chat` does.
+    """
+    messages = request.messages
+    if request.make_room:
+        messages = newest_turns(
+            messages,
+            lambda kept: len(_text_of(model, request, kept).tokens),
+            limit,
+            frozenset(request.pinned),
+        )
+    text = _text_of(model, request, messages)
+    return text._replace(num_left_out=len(request.messages) - len(messages))
+
+
+def num_shared(model: Model, request: ChatRequest, text: PromptText) -> int:
+    """Return how many tokens the prompt of the next turn is expected to share with this one.
+
+    It may not share all of them: a template that drops earlier reasoning also drops the `<think>`
+    at the end of this prompt.
+    """
+    if text.num_left_out:
+        return 0
+    messages = request.messages
+    asked = messages[:-1] if messages[-1]["role"] == "assistant" else messages
+    answer: ChatMessage = {"role": "assistant", "content": "."}
+    try:
+        later = _text_of(model, request, [*asked, answer, QUESTION]).tokens
+    except TemplateError:
+        return 0
+    pairs = zip(text.tokens, later, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
+
+
+def after_aside(model: Model, request: ChatRequest) -> list[int]:
+    """Return a prompt with which a conversation goes on after an aside, its last message."""
+    return _text_of(model, request, [*request.messages[:-1], QUESTION]).tokens
+
+
+def _text_of(model: Model, request: ChatRequest, messages: Sequence[ChatMessage]) -> PromptText:
+    """Return a conversation as tokens, with all else as a request has it."""
+    return _rendered(
+        model,
+        messages,
+        think=request.think,
+        tools=request.offered_tools,
+        variables=request.variables,
+    )
+
+
+def _rendered(
     model: Model,
     messages: Sequence[ChatMessage],
     *,
     think: str = AUTO_THINK,
     tools: Sequence[Mapping[str, Any]] = (),
     variables: Mapping[str, Any] | None = None,
-) -> ChatText:
-    """Return a conversation as tokens; names of special tokens in its messages stay text.
-
-    Raises what `tokenize_chat` does.
-    """
+) -> PromptText:
+    """Return a conversation as tokens; names of special tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
     whole = [with_objects(message) for message in checked(messages)]
     quoted = QuotedNames(vocabulary, form.template, [whole, tools, variables or {}])
@@ -90,4 +147,4 @@ def chat_text(
     if bos is not None and tokens[:1] != [bos]:
         tokens = [bos, *tokens]
     start = AnswerStart(form, rendered.state, rendered.goes_on)
-    return ChatText(tokens, start, rendered.notices)
+    return PromptText(tokens, start, notices=rendered.notices)

@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from specchat.chat.newest_turns import newest_turns
 from specchat.constraints.answer_rules import ANY_TEXT
 from specchat.constraints.answer_start import AnswerStart
 from specchat.decoding.chunk import Chunk
-from specchat.errors import InvalidOption, TemplateError
+from specchat.errors import InvalidOption
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.chat_message import ChatMessage
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
-from specchat.prompts.chat_text import ChatText, chat_text, described
+from specchat.prompts.chat_text import (
+    PromptText,
+    after_aside,
+    conversation_text,
+    described,
+    num_shared,
+)
 from specchat.prompts.prompt import Prompt
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.requests.prompt_size import PromptSize
@@ -23,15 +27,6 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
-
-
-class _Text(NamedTuple):
-    """A request as tokens; a chat's also with where its answer begins and how much is left out."""
-
-    tokens: list[int]
-    start: AnswerStart | None = None
-    num_left_out: int = 0
-    notices: tuple[str, ...] = ()
 
 
 class Preparation:
@@ -59,6 +54,10 @@ class Preparation:
         rules = ANY_TEXT
         if request.is_constrained:
             rules = self._constraints.rules(request, text.start, ends)
+        shared, following = 0, None
+        if isinstance(request, ChatRequest):
+            shared = num_shared(self._model, request, text) if self._foresees_next else 0
+            following = after_aside(self._model, request) if request.is_aside else None
         return Prompt(
             tokens=text.tokens,
             begun=begun,
@@ -67,8 +66,8 @@ class Preparation:
             stop_strings=request.stop if request.ignore_end else (*request.stop, *stops),
             constraint=rules.constraint,
             num_left_out=text.num_left_out,
-            num_shared=self._num_shared(request, text) if self._foresees_next else 0,
-            after_aside=self._after_aside(request),
+            num_shared=shared,
+            after_aside=following,
             notices=(*text.notices, *rules.notices),
             reader=_reader(request, text.start),
             why_invalid=rules.why_invalid,
@@ -101,35 +100,15 @@ class Preparation:
 
         return AnswerConstraints(self._model.vocabulary)
 
-    def _text(self, request: AnswerRequest, num_begun: int) -> _Text:
+    def _text(self, request: AnswerRequest, num_begun: int) -> PromptText:
         """Return a request as tokens; without its oldest turns, if room is to be made.
 
         Room is also left for the `num_begun` tokens that the answer begins with.
         """
         if isinstance(request, GenerateRequest):
-            return _Text(self._tokens_of_text(request.prompt, special=request.special))
-        messages = request.messages
-        if request.make_room:
-            capacity = self._capacity
-            room = min(request.max_tokens or LEAST_ROOM, capacity // 4)
-            messages = newest_turns(
-                messages,
-                lambda kept: len(self._chat(request, kept).tokens),
-                capacity - num_begun - room,
-                frozenset(request.pinned),
-            )
-        tokens, start, notices = self._chat(request, messages)
-        return _Text(tokens, start, len(request.messages) - len(messages), notices)
-
-    def _chat(self, request: ChatRequest, messages: Sequence[ChatMessage]) -> ChatText:
-        """Return a conversation as tokens, with all else as a request has it."""
-        return chat_text(
-            self._model,
-            messages,
-            think=request.think,
-            tools=request.offered_tools,
-            variables=request.variables,
-        )
+            return PromptText(self._tokens_of_text(request.prompt, special=request.special))
+        room = min(request.max_tokens or LEAST_ROOM, self._capacity // 4)
+        return conversation_text(self._model, request, self._capacity - num_begun - room)
 
     def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:
         """Return a text as tokens, or known token ids as they are.
@@ -166,7 +145,7 @@ class Preparation:
                 stops.append(mark)
         return frozenset(ends), stops
 
-    def _predicted(self, prediction: str | Sequence[int], text: _Text) -> Sequence[int]:
+    def _predicted(self, prediction: str | Sequence[int], text: PromptText) -> Sequence[int]:
         """Return the tokens of a text that an answer may be, without the marks around it.
 
         What follows an answer's first word does not depend on what is before it. Unknown tokens are
@@ -177,32 +156,6 @@ class Preparation:
             return [token for token in prediction if 0 <= token < vocabulary.size]
         answer = prediction if text.start is None else prediction.lstrip()
         return vocabulary.tokenize_more(answer, parse_special=False) if answer else ()
-
-    def _num_shared(self, request: AnswerRequest, text: _Text) -> int:
-        """Return how many tokens the prompt of the next turn is expected to share with this one.
-
-        It may not share all of them: a template that drops earlier reasoning also drops the
-        `<think>` at the end of this prompt.
-        """
-        if not isinstance(request, ChatRequest) or text.num_left_out:
-            return 0
-        messages = request.messages
-        asked = messages[:-1] if messages[-1]["role"] == "assistant" else messages
-        answer: ChatMessage = {"role": "assistant", "content": "."}
-        question: ChatMessage = {"role": "user", "content": "."}
-        try:
-            later = self._chat(request, [*asked, answer, question]).tokens
-        except TemplateError:
-            return 0
-        pairs = zip(text.tokens, later, strict=False)
-        return next((index for index, (a, b) in enumerate(pairs) if a != b), 0)
-
-    def _after_aside(self, request: AnswerRequest) -> list[int] | None:
-        """Return a prompt with which a conversation goes on after an aside, its last message."""
-        if not isinstance(request, ChatRequest) or not request.is_aside:
-            return None
-        question: ChatMessage = {"role": "user", "content": "."}
-        return self._chat(request, [*request.messages[:-1], question]).tokens
 
 
 def require_known(vocabulary: Vocabulary, tokens: Sequence[int]) -> None:
