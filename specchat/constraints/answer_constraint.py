@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from specchat.constraints.answer_rules import ANY_TEXT, AnswerRules
+from specchat.constraints.answer_rules import AnswerRules
 from specchat.constraints.answer_start import AnswerStart
 from specchat.constraints.call_phases import CallPhases
 from specchat.constraints.phased_constraint import PhasedConstraint
@@ -64,61 +64,37 @@ class AnswerConstraints:
         must_call = isinstance(request, ChatRequest) and request.tool_choice == "required"
         if request.ignore_end and (structure or must_call):
             raise InvalidOption("structured output ends by itself: leave ignore_end out")
-        if not isinstance(request, ChatRequest) or start is None:
-            return self._of_text(structure, ends) if structure else ANY_TEXT
-        if must_call:
-            phases, notices = self._calls.required(request, start)
-            return self._of_phases(
-                phases, ends, (*notices, *([CALLS_INSTEAD] if structure else []))
-            )
-        if structure is None:
-            if request.ignore_end or not request.may_call:
-                return ANY_TEXT
-            phases, notices = self._calls.possible(request, start)
-            return self._of_phases(phases, ends, notices)
-        written = _written(request, start)
-        if written is not None:
-            return self._of_text(structure, ends, written)
-        compiled = self._compiled(structure)
-        phases, notices = _phases(start, compiled.start), compiled.notices
-        if request.may_call:
-            phases, more = self._calls.beside(phases, request, start)
-            notices += more
-        return self._of_phases(phases, ends, notices, compiled.why_invalid)
+        text = self._compiled(structure) if structure and not must_call else None
+        is_begun = start is not None and start.goes_on and start.state != "reasoning"
+        phases: Mapping[str, Phase]
+        if not isinstance(request, ChatRequest) or start is None or (text and is_begun):
+            phases, notices = {"text": Constrained(text.start)} if text else {}, tuple[str, ...]()
+        else:
+            structured = _phases(start, text.start) if text else {}
+            phases, notices = self._calls.phases(request, start, structured)
+        if structure and must_call:
+            notices = (*notices, CALLS_INSTEAD)
+        if not phases:
+            return AnswerRules(notices=notices)
+        constraint = PhasedConstraint(phases, self._texts, ends)
+        if text is None:
+            return AnswerRules(constraint, notices)
+        notices = (*text.notices, *notices)
+        if not is_begun or not isinstance(request, ChatRequest):
+            return AnswerRules(constraint, notices, text.why_invalid)
+        written = str(request.messages[-1]["content"])
+        self._follow(constraint, written)
+        return AnswerRules(constraint, notices, _behind(written, text.why_invalid))
 
-    def _of_phases(
-        self,
-        phases: Mapping[str, Phase],
-        ends: Collection[int],
-        notices: tuple[str, ...],
-        why_invalid: Callable[[str], str] | None = None,
-    ) -> AnswerRules:
-        """Return the rules of an answer that goes through phases; any text if there are none."""
-        constraint = PhasedConstraint(phases, self._texts, ends) if phases else None
-        return AnswerRules(constraint, notices, why_invalid)
-
-    def _of_text(
-        self, structure: Structure, ends: Collection[int], written: str = ""
-    ) -> AnswerRules:
-        """Return the rules of a text that all of a structure applies to, and that begins so.
-
-        Raises InvalidOption if the structure allows no such beginning.
-        """
-        compiled = self._compiled(structure)
-        constraint = PhasedConstraint({"text": Constrained(compiled.start)}, self._texts, ends)
+    def _follow(self, constraint: Constraint, written: str) -> None:
+        """Let a constraint follow an answer's beginning. Raises InvalidOption if it cannot."""
         try:
-            for token in self._texts.tokenize(written) if written else ():
+            for token in self._texts.tokenize(written):
                 constraint.push(token)
         except InvalidOption:
             raise InvalidOption(
                 "the answer to be continued does not begin as the schema or grammar asks"
             ) from None
-        why_invalid = compiled.why_invalid
-        if why_invalid is None or not written:
-            return AnswerRules(constraint, compiled.notices, why_invalid)
-        return AnswerRules(
-            constraint, compiled.notices, lambda text: why_invalid(f"{written}{text}")
-        )
 
     def _compile(self, structure: Structure) -> _Compiled:
         grammar = grammar_of(structure)
@@ -139,11 +115,9 @@ def _shortened(notices: Sequence[str]) -> tuple[str, ...]:
     return (*notices[:MOST_NOTICES], f"{num_more} more parts of the JSON Schema are not enforced")
 
 
-def _written(request: ChatRequest, start: AnswerStart) -> str | None:
-    """Return the text of the last message if the answer goes on with it."""
-    if not start.goes_on or start.state == "reasoning":
-        return None
-    return str(request.messages[-1]["content"])
+def _behind(written: str, why_invalid: Callable[[str], str] | None) -> Callable[[str], str] | None:
+    """Return the check of what follows a text that is written already."""
+    return why_invalid and (lambda text: why_invalid(f"{written}{text}"))
 
 
 def _is_special(vocabulary: Vocabulary, token: int) -> bool:

@@ -30,18 +30,32 @@ class CallPhases:
         """Keep the vocabulary."""
         self._grammars = CallGrammars(texts)
 
-    def required(self, request: ChatRequest, start: AnswerStart) -> Phases:
-        """Return the phases of an answer that must call tools, after reasoning if any.
+    def phases(
+        self, request: ChatRequest, start: AnswerStart, structured: Mapping[str, Phase]
+    ) -> Phases:
+        """Return the phases of an answer with the calls that a request asks for or allows.
 
-        Raises InvalidOption if that cannot be enforced.
+        `structured` are those of an answer with a structure, none for any text. Raises
+        InvalidOption if calls are required, or a tool is to be followed strictly, and that cannot
+        be enforced.
         """
+        if request.tool_choice == "required":
+            return self._required(request, start)
+        if request.ignore_end or not request.may_call:
+            return Phases(structured)
+        if structured:
+            return self._beside(structured, request, start)
+        return self._possible(request, start)
+
+    def _required(self, request: ChatRequest, start: AnswerStart) -> Phases:
+        """Return the phases of an answer that must call tools, after reasoning if any."""
         if start.form.call_pattern is None:
             raise InvalidOption(UNKNOWN_FORM)
         calls = self._grammars.calls(request, start.form.call_pattern, "")
         answer = Constrained(calls.start, NEWLINES)
         return Phases(_after_reasoning(answer, request, start), calls.notices)
 
-    def possible(self, request: ChatRequest, start: AnswerStart) -> Phases:
+    def _possible(self, request: ChatRequest, start: AnswerStart) -> Phases:
         """Return the phases of an answer of any text that may call tools.
 
         There are none if the chat format does not show what calls begin with.
@@ -57,7 +71,7 @@ class CallPhases:
             phases = {"answer": replace(answer, otherwise="any"), "any": any_text}
         return Phases({**phases, "call": call}, notices)
 
-    def beside(
+    def _beside(
         self, phases: Mapping[str, Phase], request: ChatRequest, start: AnswerStart
     ) -> Phases:
         """Return the phases of an answer with a structure that may call tools instead."""
@@ -77,10 +91,7 @@ class CallPhases:
     def _after_mark(
         self, request: ChatRequest, start: AnswerStart
     ) -> tuple[Calls | None, tuple[str, ...]]:
-        """Return the calls that an answer may hold, None if they cannot be enforced, and notices.
-
-        Raises InvalidOption if a tool is to be followed strictly and cannot.
-        """
+        """Return the calls that an answer may hold, None if none can be enforced, and notices."""
         form = start.form
         mark = _mark_of(form)
         may_begin = start.state == "start" or _is_anywhere(form)
