@@ -21,7 +21,7 @@ from decoding.toy_answers import (
     verify_by_rejection,
 )
 from drafting.toy_vocabularies import MODELS, ToyModels
-from specchat.decoding import transcript
+from specchat.decoding import answer_transcript
 from specchat.decoding.constraint import Mask, Walk
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.draft_maker import DraftMaker
@@ -230,7 +230,7 @@ def test_masks_of_wrong_places_are_caught(
     walk: type[Walk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tests above fail for them."""
-    monkeypatch.setattr(transcript, "Walk", walk)
+    monkeypatch.setattr(answer_transcript, "Walk", walk)
     assert broken_p_value(WHOLE) < 1e-12
 
 
