@@ -12,9 +12,7 @@ from specchat.structured.closing import close_objects
 from specchat.structured.endless import endless_place
 from specchat.structured.schema_faults import (
     LIMITS,
-    UNKNOWN_FORMAT,
-    UNSUPPORTED,
-    droppable,
+    Complaint,
     excesses,
     place_of,
     refusal,
@@ -105,15 +103,16 @@ def _relaxed(schema: Schema) -> Iterator[str]:
 
     Raises InvalidOption for what is wrong, or cannot be left out.
     """
-    for place, keyword, each in list(excesses(schema)):
+    for place, keyword, part in list(excesses(schema)):
         if keyword == "properties":
             raise _excessive(place, keyword)
-        yield _dropped(each, place, keyword)
+        yield _dropped(part, place, keyword)
     is_refused, messages = _verdict(schema, RELAXED)
     for _ in range(MOST_DROPPED if is_refused else 0):
         place = place_of(schema, messages[0])
-        keywords = [each for each in droppable(messages[0]) if each in schema_at(schema, place)]
         part = schema_at(schema, place)
+        kind, names = Complaint.read(messages[0])
+        keywords = [name for name in names if kind == "other" and name in part]
         yield from [_dropped(part, place, keyword) for keyword in keywords]
         is_refused, messages = _verdict(schema, RELAXED)
         if not (is_refused and keywords):
@@ -142,23 +141,25 @@ def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
     formats: set[str] = set()
     miscounted: set[str] = set()
     for warning in warnings:
-        if unsupported := UNSUPPORTED.search(warning):
-            keywords.update(msgspec.json.decode(f"[{unsupported[1]}]", type=list[str]))
-        elif unknown := UNKNOWN_FORMAT.search(warning):
-            formats.add(unknown[1])
-        elif warning.startswith("oneOf"):
-            yield '"oneOf" of the JSON Schema is enforced as "anyOf"'
-        else:
-            miscounted.update(droppable(warning))
-    found: set[str] = set()
-    for place, each in list(subschemas(schema)):
-        if "properties" in each:
-            yield from [_dropped(each, place, name) for name in miscounted if name in each]
-        ignored = [name for name in each if name in keywords]
-        ignored += ["format"] if each.get("format") in formats else []
+        kind, names = Complaint.read(warning)
+        match kind:
+            case "keywords":
+                keywords.update(names)
+            case "format":
+                formats.update(names)
+            case "alternatives":
+                yield '"oneOf" of the JSON Schema is enforced as "anyOf"'
+            case "other":
+                miscounted.update(names)
+    noticed: set[str] = set()
+    for place, part in list(subschemas(schema)):
+        if "properties" in part:
+            yield from [_dropped(part, place, name) for name in miscounted if name in part]
+        ignored = [name for name in part if name in keywords]
+        ignored += ["format"] if part.get("format") in formats else []
         yield from [_notice(name, place) for name in ignored]
-        found.update(ignored)
-    elsewhere = {*keywords, *(["format"] if formats else [])} - found  # where references lead
+        noticed.update(ignored)
+    elsewhere = {*keywords, *(["format"] if formats else [])} - noticed  # where references lead
     yield from [f'"{name}" of the JSON Schema is not enforced' for name in sorted(elsewhere)]
 
 

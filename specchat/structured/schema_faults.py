@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from llguidance import LLMatcher, LLParserLimits
 
@@ -29,8 +29,9 @@ COSTS = {
 """How much a keyword may cost in all: the square of the number of entries, whose pairs are compared
 or listed; the size of a multiple, whose remainders are told apart; characters."""
 UNSUPPORTED = re.compile(r"Unimplemented keys: \[(.*)\]")
-ELSEWHERE = re.compile(r"Resource '(.*)' is not present")
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)")
+ELSEWHERE = re.compile(r"Resource '(.*)' is not present")
 DROPPED_FOR = (
     (re.compile(r"patternProperty"), ("patternProperties",)),
     (re.compile(r"(float|integer) range"),
@@ -42,22 +43,55 @@ DROPPED_FOR = (
 """By llguidance's reason, the keywords without which a schema may be accepted."""
 
 
+class Complaint(NamedTuple):
+    """What llguidance says of a schema, which it does in words only (1.9).
+
+    `names` are the keywords that it cannot enforce, a format that it does not know, the address
+    of another schema, or the keywords without which it may accept the schema.
+    """
+
+    kind: Literal["keywords", "format", "address", "alternatives", "other"]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, reason: str) -> "Complaint":
+        """Return what a reason for refusing a schema, or a warning, says."""
+        if unsupported := UNSUPPORTED.search(reason):
+            return cls("keywords", tuple(QUOTED.findall(unsupported[1])))
+        if unknown := UNKNOWN_FORMAT.search(reason):
+            return cls("format", (unknown[1],))
+        if elsewhere := ELSEWHERE.search(reason):
+            return cls("address", (elsewhere[1],))
+        if reason.startswith("oneOf"):
+            return cls("alternatives")
+        return cls(
+            "other", next((names for cause, names in DROPPED_FOR if cause.search(reason)), ())
+        )
+
+
 def refusal(schema: Schema, reason: str) -> str:
     """Return in one line where and why llguidance refuses a schema, and what to do."""
     place = place_of(schema, reason)
     where = "at its top level" if place == "#" else f"at {place}"
-    if found := UNSUPPORTED.search(reason):
-        keywords = found[1].replace('", "', '" and "')
-        return f"{where}, {keywords} cannot be enforced: leave it out or relax the check"
-    if found := UNKNOWN_FORMAT.search(reason):
-        return f'{where}, the format "{found[1][:99]}" is unknown: leave it out or relax the check'
-    if found := ELSEWHERE.search(reason):
-        return f'{where}, a reference leads to {found[1]}: copy that schema into "$defs"'
-    if reason.startswith("oneOf"):
-        return f'{where}, the alternatives of "oneOf" may overlap: write "anyOf" or relax the check'
-    names = [name for name in droppable(reason) if name in schema_at(schema, place)]
-    keyword = f'"{names[0]}": ' if names else ""
-    return f"{where}, {keyword}{_short(reason)}: correct it"
+    kind, names = Complaint.read(reason)
+    match kind:
+        case "keywords":
+            keywords = " and ".join(f'"{name}"' for name in names)
+            return f"{where}, {keywords} cannot be enforced: leave it out or relax the check"
+        case "format":
+            name = names[0][:99]
+            return f'{where}, the format "{name}" is unknown: leave it out or relax the check'
+        case "address":
+            return f'{where}, a reference leads to {names[0]}: copy that schema into "$defs"'
+        case "alternatives":
+            return (
+                f'{where}, the alternatives of "oneOf" may overlap: write "anyOf" or relax the'
+                " check"
+            )
+        case "other":
+            faulty = [name for name in names if name in schema_at(schema, place)]
+            keyword = f'"{faulty[0]}": ' if faulty else ""
+            return f"{where}, {keyword}{_short(reason)}: correct it"
 
 
 def _short(reason: str) -> str:
@@ -70,11 +104,6 @@ def _short(reason: str) -> str:
 def _bare(reason: str) -> str:
     """Return a reason without the reference it was found by."""
     return reason.partition("\n  while processing")[0]
-
-
-def droppable(reason: str) -> tuple[str, ...]:
-    """Return the keywords without which a schema may be accepted."""
-    return next((names for cause, names in DROPPED_FOR if cause.search(reason)), ())
 
 
 def place_of(schema: Schema, reason: str) -> str:
@@ -90,8 +119,8 @@ def place_of(schema: Schema, reason: str) -> str:
             break
         if here != "#" and _bare(_reason_at(root, here)) != _bare(reason):
             continue
-        place, found = here, list(children(part, here))
-        inner = [(each, schema) for each, schema in reversed(found) if isinstance(schema, dict)]
+        place, parts = here, list(children(part, here))
+        inner = [(there, inside) for there, inside in reversed(parts) if isinstance(inside, dict)]
     return place
 
 
@@ -106,17 +135,17 @@ def _reason_at(root: Schema, place: str) -> str:
 
 def schema_at(schema: Schema, place: str) -> Schema:
     """Return the schema at a place."""
-    return next((each for here, each in subschemas(schema) if here == place), {})
+    return next((part for here, part in subschemas(schema) if here == place), {})
 
 
 def excesses(schema: Schema, costs: Mapping[str, int] = COSTS) -> Iterator[tuple[str, str, Schema]]:
     """Yield what would take too long to compile: the place, the keyword, the schema it is in."""
     left = dict(costs)
-    for place, each in subschemas(schema):
+    for place, part in subschemas(schema):
         for keyword in costs:
-            cost = _cost(keyword, each.get(keyword))
+            cost = _cost(keyword, part.get(keyword))
             if cost > left[keyword]:
-                yield place, keyword, each
+                yield place, keyword, part
             else:
                 left[keyword] -= cost
 
