@@ -10,7 +10,7 @@ from specchat.decoding.text_assembler import TextAssembler
 from specchat.errors import ContextFull
 
 
-class Transcript:
+class AnswerTranscript:
     """A prompt and the answer to it.
 
     The answer grows token by token, up to the one that ends it: an end token, the last one of a

@@ -31,9 +31,9 @@ class Mask:
 
     def allowed(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Return for each token whether it may come next; same shape as `ids`."""
-        known = np.minimum(ids >> 5, self._bits.size - 1)
-        found = (self._bits[known] >> (ids & 31).astype(np.uint32)) & np.uint32(1)
-        flags: npt.NDArray[np.bool_] = (found != 0) & (ids < 32 * self._bits.size)
+        words = np.minimum(ids >> 5, self._bits.size - 1)  # ids beyond the bits are left out below
+        bits = (self._bits[words] >> (ids & 31).astype(np.uint32)) & np.uint32(1)
+        flags: npt.NDArray[np.bool_] = (bits != 0) & (ids < 32 * self._bits.size)
         return flags
 
     def masked(self, logits: Logits) -> Logits:
@@ -103,8 +103,8 @@ class Constraint(Protocol):
         """Whether the answer may end here."""
 
 
-class _Place(NamedTuple):
-    """What may follow a place of a draft: `run` must, if it is not empty.
+class _Allowed(NamedTuple):
+    """What may follow some tokens of a draft: `run` must, if it is not empty.
 
     `error` is set if the constraint cannot say.
     """
@@ -115,9 +115,11 @@ class _Place(NamedTuple):
 
 
 class Walk:
-    """An answer's constraint at every place of a draft; without one, everything is allowed.
+    """An answer's constraint along a draft; without a constraint, everything is allowed.
 
-    Each place has its own mask, which drafter and verifier ask for: it is made once.
+    Drafter and verifier both ask what may follow each token of a draft, and a mask takes time to
+    make. So the constraint follows the draft that was asked about last, and what it said after each
+    of its tokens is kept, until the next question leaves that path or the answer goes on.
     """
 
     def __init__(self, constraint: Constraint | None, end_tokens: Collection[int] = ()) -> None:
@@ -125,7 +127,7 @@ class Walk:
         self._constraint = constraint
         self._ends = end_tokens
         self._path: list[int] = []  # drafted tokens that the constraint has followed
-        self._places: list[_Place] = []  # behind each of them, and before
+        self._allowed: list[_Allowed] = []  # entry n: after the first n of them
 
     def mask_after(self, drafted: Sequence[int]) -> Mask | None:
         """Return what may follow the answer and these drafted tokens, None for everything.
@@ -133,15 +135,15 @@ class Walk:
         That is also the answer where the constraint is over, and behind an end or a token that may
         not come: nothing there counts. Raises EngineFailed where the constraint cannot say.
         """
-        place = self._place_after(drafted)
-        if place and place.error:
-            raise place.error
-        return place.mask if place else None
+        allowed = self._allowed_after(drafted)
+        if allowed and allowed.error:
+            raise allowed.error
+        return allowed.mask if allowed else None
 
     def forced_after(self, drafted: Sequence[int]) -> Sequence[int]:
         """Return the tokens that must follow the answer and these drafted tokens."""
-        place = self._place_after(drafted)
-        return place.run if place else ()
+        allowed = self._allowed_after(drafted)
+        return allowed.run if allowed else ()
 
     def num_allowed(self, drafted: Sequence[int]) -> int:
         """Return how many leading tokens of a draft may come."""
@@ -151,7 +153,7 @@ class Walk:
         length = len(self._path)
         if length >= len(drafted) or self._constraint.is_over:
             return min(length, len(drafted))
-        mask = self._places[length].mask
+        mask = self._allowed[length].mask
         is_end = mask is None or mask.allows(drafted[length])
         return length + is_end
 
@@ -160,7 +162,7 @@ class Walk:
         self._return()
         if self._constraint is not None and token not in self._ends:
             self._constraint.push(token)
-            self._places = []
+            self._allowed = []
 
     def forced(self) -> Sequence[int]:
         """Return the tokens that must follow the answer."""
@@ -181,30 +183,30 @@ class Walk:
         self._return()
         return self._constraint.is_complete if self._constraint else None
 
-    def _place_after(self, drafted: Sequence[int]) -> _Place | None:
-        """Return the place behind these drafted tokens, None where nothing counts."""
+    def _allowed_after(self, drafted: Sequence[int]) -> _Allowed | None:
+        """Return what may follow these drafted tokens, None where nothing counts."""
         if self._constraint is None:
             return None
         self._walk(drafted)
-        return self._places[len(drafted)] if len(drafted) < len(self._places) else None
+        return self._allowed[len(drafted)] if len(drafted) < len(self._allowed) else None
 
     def _walk(self, drafted: Sequence[int]) -> None:
         """Follow a draft as far as its tokens may come."""
-        constraint, path, places = self._constraint, self._path, self._places
+        constraint, path, allowed = self._constraint, self._path, self._allowed
         if constraint is None:
             return
-        if not places:
-            places.append(_told_by(constraint))
+        if not allowed:
+            allowed.append(_ask(constraint))
         num_common = 0
-        for known, token in zip(path, drafted, strict=False):
-            if known != token:
+        for followed, token in zip(path, drafted, strict=False):
+            if followed != token:
                 break
             num_common += 1
         if num_common == len(drafted):
             return
         self._shorten(num_common)
         for token in drafted[num_common:]:
-            mask, run, error = places[-1]
+            mask, run, error = allowed[-1]
             is_end = token in self._ends or constraint.is_over or error is not None
             if is_end or not (mask is None or mask.allows(token)):
                 return
@@ -214,32 +216,35 @@ class Walk:
                 constraint.pop(0)
                 return
             path.append(token)
-            places.append(_place_of(constraint, run[1:]))
+            allowed.append(_allowed_by(constraint, run[1:]))
 
     def _shorten(self, length: int) -> None:
         """Go back to this length of the path."""
         if self._constraint is not None and length < len(self._path):
             self._constraint.pop(len(self._path) - length)
-            del self._path[length:], self._places[length + 1 :]
+            del self._path[length:], self._allowed[length + 1 :]
 
     def _return(self) -> None:
         """Go back to the end of the answer."""
         self._shorten(0)
 
 
-def _place_of(constraint: Constraint, run: Sequence[int]) -> _Place:
-    """Return what may follow where a constraint has come to; `run` is known to, if not empty."""
+def _allowed_by(constraint: Constraint, run: Sequence[int]) -> _Allowed:
+    """Return what may follow the tokens that a constraint has followed.
+
+    `run` is what it said must follow, if it did: then it need not be asked.
+    """
     if constraint.is_over:
-        return _Place()
+        return _Allowed()
     if run:
-        return _Place(Mask.only(run[0]), run)
+        return _Allowed(Mask.only(run[0]), run)
     try:
-        return _told_by(constraint)
+        return _ask(constraint)
     except EngineFailed as error:
-        return _Place(error=error)
+        return _Allowed(error=error)
 
 
-def _told_by(constraint: Constraint) -> _Place:
-    """Return the same of a constraint that can say; a forced token is told faster than a mask."""
+def _ask(constraint: Constraint) -> _Allowed:
+    """Ask a constraint what may follow. The mask of a forced token is made without asking."""
     run = constraint.forced()
-    return _Place(Mask.only(run[0]) if run else constraint.mask(), run)
+    return _Allowed(Mask.only(run[0]) if run else constraint.mask(), run)

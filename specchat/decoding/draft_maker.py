@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specchat.decoding.answer_transcript import Transcript
+from specchat.decoding.answer_transcript import AnswerTranscript
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.draft_tree import DraftTree, some_of, valid_branches, with_drawn
 from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
@@ -15,7 +15,7 @@ class DraftMaker:
     """Makes the drafts of one answer."""
 
     def __init__(
-        self, drafter: Drafter, request: Request, transcript: Transcript, pacer: Pacer
+        self, drafter: Drafter, request: Request, transcript: AnswerTranscript, pacer: Pacer
     ) -> None:
         """Draft for a transcript, as long as the pacer wants."""
         self._drafter, self._request, self._pacer = drafter, request, pacer

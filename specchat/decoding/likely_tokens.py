@@ -1,4 +1,4 @@
-"""The tokens that were likely in the place of each emitted one, for answers that ask for them."""
+"""The tokens that were likely instead of each emitted one, for answers that ask for them."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -12,7 +12,7 @@ Alternatives: TypeAlias = tuple[tuple[Alternative, ...], ...]
 
 
 class LikelyTokens:
-    """Up to `count` tokens for each place, with their texts and the model's own probabilities."""
+    """Up to `count` likely tokens for each emitted one, with the model's own probabilities."""
 
     def __init__(self, count: int, walk: Walk, piece: Callable[[int], str]) -> None:
         """Record nothing if `count` is 0."""
@@ -29,22 +29,24 @@ class LikelyTokens:
         return [bool(self._walk.forced_after(run[:index])) for index in range(len(run))]
 
     def of(self, tokens: Sequence[int], certain: Sequence[bool], rows: Rows) -> Alternatives:
-        """Return the most likely tokens in the place of each emitted one, if asked for.
+        """Return the most likely tokens instead of each emitted one, if asked for.
 
-        `rows` has the logits in each place. In that of a forced token, whoever drafted it, it is
-        the only one.
+        `rows` has the logits that each was drawn by. Instead of a forced token, which is `certain`
+        whoever drafted it, there is only that one.
         """
-        found: list[tuple[Alternative, ...]] = []
+        alternatives: list[tuple[Alternative, ...]] = []
         for index, token in enumerate(tokens if self._count else ()):
             if certain[index]:
-                found += self.of_certain([token])
+                alternatives += self.of_certain([token])
             else:
                 likely = self._own.likeliest(rows[index], token, self._count)
-                found.append(tuple([(each, self._piece(each), share) for each, share in likely]))
-        return tuple(found)
+                alternatives.append(
+                    tuple([(other, self._piece(other), share) for other, share in likely])
+                )
+        return tuple(alternatives)
 
     def of_certain(self, tokens: Sequence[int]) -> Alternatives:
-        """Return tokens as the only ones in their places, if alternatives are asked for."""
+        """Return forced tokens as their own only alternatives, if alternatives are asked for."""
         if not self._count:
             return ()
         return tuple([((token, self._piece(token), 1.0),) for token in tokens])

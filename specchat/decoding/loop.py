@@ -5,7 +5,7 @@ from functools import cache
 from time import perf_counter
 from typing import TypeAlias
 
-from specchat.decoding.answer_transcript import Transcript
+from specchat.decoding.answer_transcript import AnswerTranscript
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.draft_maker import DraftMaker
@@ -52,7 +52,7 @@ def decode(
     chunk; if reading the prompt was stopped, it holds a part of that. Raises ContextFull if the
     prompt does not fit.
     """
-    transcript = Transcript(request, target.capacity)
+    transcript = AnswerTranscript(request, target.capacity)
     passes = DraftPasses(target, transcript.tokens, request, padding)
     answer = _Answer(passes, drafter, request, statistics, pacer or FixedPacer(), transcript)
     for chunk in answer.chunks(on_progress):
@@ -71,7 +71,7 @@ class _Answer:
         request: Request,
         statistics: Statistics,
         pacer: Pacer,
-        transcript: Transcript,
+        transcript: AnswerTranscript,
     ) -> None:
         self._passes, self._drafter, self._request = passes, drafter, request
         self._statistics, self._pacer = statistics, pacer

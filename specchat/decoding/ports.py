@@ -78,10 +78,10 @@ class TreeModel(LanguageModel, Protocol):
     ) -> Rows:
         """Append tokens, and branches that follow one of them or of each other.
 
-        A branch is a token and the number of the row that it follows; -1 stands for the token
-        before the first row, and so on. The rows are the logits after
-        each of the last `num_rows` tokens, then those after each branch. Until `keep` is called,
-        branches are in the memory but not in its text. Raises as `evaluate` does.
+        The rows are the logits after each of the last `num_rows` tokens, then those after each
+        branch. A branch is a token and the number of the row that it follows; -1 stands for the
+        token before the first row, and so on. Until `keep` is called, branches are in the memory
+        but not in its text. Raises as `evaluate` does.
         """
 
     def keep(self, length: int, branches: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 from specchat.engine.api import Loading
 from specchat.errors import Cancelled
 from specchat.gguf.reader import read_header
-from specchat.llama.batch_sampling import Answer, BatchSampler
+from specchat.llama.batch_sampling import BatchSampler, SampledAnswer
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
@@ -107,7 +107,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         options = ModelOptions(**self._wanted.loading.values(LoadOptions))
         seed = len(self._store.training)
         prompts = ExamplePrompts(seed, self._wanted.texts, self._wanted.questions)
-        found: list[Answer] = []
+        found: list[SampledAnswer] = []
         with Model(self._fast_target(), options) as model:
             beginning = shared_beginning(model)
             with BatchSampler(
@@ -140,7 +140,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
 
     def _asked(
         self, model: Model, prompts: ExamplePrompts, seed: int, beginning: list[int]
-    ) -> Iterator[Answer]:
+    ) -> Iterator[SampledAnswer]:
         """Yield prompts and beginnings of questions as tokens, skipping those that are too long.
 
         Raises Cancelled when stopped.
@@ -151,10 +151,10 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
             if self._abort.is_set():
                 raise Cancelled("stopped while answers were sampled")
             while len(beginning) > 1 and chance.random() < SELF_ASKED:
-                yield Answer(list(beginning), ASKING_TEMPERATURE)
+                yield SampledAnswer(list(beginning), ASKING_TEMPERATURE)
             tokens = tokenized(model, conversation)
             if 0 < len(tokens) <= longest:
-                yield Answer(tokens, chance.choice(TEMPERATURES), conversation)
+                yield SampledAnswer(tokens, chance.choice(TEMPERATURES), conversation)
 
     def _fast_target(self) -> Path:
         """Return the target, as bfloat16 if it is small."""
@@ -194,6 +194,6 @@ def shared_beginning(model: Model) -> list[int]:
     return [token for token, _ in same]
 
 
-def text_of(model: Model, answer: Answer) -> str:
+def text_of(model: Model, answer: SampledAnswer) -> str:
     """Return the text of a sampled answer."""
     return b"".join(map(model.vocabulary.piece, answer.tokens)).decode("utf-8", "replace")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from specchat.llama.batch_sampling import LIKELIEST, Answer
+from specchat.llama.batch_sampling import LIKELIEST, SampledAnswer
 from specchat.system.private_files import write_private
 
 HELD_OUT = 40
@@ -96,7 +96,7 @@ class AnswerStore:
         is_scarce = disk_usage(self._folder).free < LEAST_FREE
         return "the disk is nearly full" if is_scarce else ""
 
-    def add(self, answers: Sequence[Answer]) -> None:
+    def add(self, answers: Sequence[SampledAnswer]) -> None:
         """Write answers to a new file."""
         known = [int(path.stem[-5:]) for path in self._folder.glob("answers-*.npz")]
         number = max(known, default=-1) + 1
@@ -114,7 +114,7 @@ class AnswerStore:
         )
         write_private(self._folder / ANSWERS.format(number), data.getvalue())
 
-    def _write_inputs(self, number: int, answers: Sequence[Answer]) -> None:
+    def _write_inputs(self, number: int, answers: Sequence[SampledAnswer]) -> None:
         """Write the layers' inputs at each token; an answer's last token was never evaluated."""
         data = BytesIO()
         unread = np.zeros((1, answers[0].inputs[0].shape[1]), np.float16)

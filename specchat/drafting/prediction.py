@@ -29,7 +29,7 @@ NEAR_TOKENS = 64
 """How far behind the cursor is near: a longer passage is rarely left out."""
 
 
-class Cursor:
+class PredictionCursor:
     """The place in a prediction that an answer has come to.
 
     `at` is the index of the token that is expected next, LOST if none is. The `length` tokens
@@ -115,7 +115,7 @@ class PredictionDrafter(Drafter):
 
     def __init__(self, prediction: Sequence[int], answer: Sequence[int], other: Drafter) -> None:
         """Draft from a prediction, of which the tokens of `answer` are written already."""
-        self._cursor = Cursor(prediction)
+        self._cursor = PredictionCursor(prediction)
         self._other = other
         self._is_others = False  # the last proposal
         for token in answer:

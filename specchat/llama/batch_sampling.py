@@ -28,7 +28,7 @@ LOOP, LOOPS = 20, 3
 
 
 @dataclass(slots=True)
-class Answer:
+class SampledAnswer:
     """A prompt, the tokens sampled after it, and the likeliest tokens at each of their positions.
 
     `logs` has the logarithms of their probabilities; both have LIKELIEST entries, unused ones being
@@ -86,7 +86,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._abort.attach(self._handle)
         self._memory = api.llama_get_memory(self._handle)
         self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
-        self._slots: list[Answer | None] = [None] * sequences
+        self._slots: list[SampledAnswer | None] = [None] * sequences
         self._layers, self._width = layers, int(api.llama_model_n_embd(model.handle))
         keep_layer_inputs(self._handle, layers)
         self._of_beginning: list[NDArray[np.float16]] | None = None
@@ -97,7 +97,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             api.llama_free(self._handle)
             self._handle = None
 
-    def answers(self, prompts: Iterable[Answer], longest: int) -> Iterator[Answer]:
+    def answers(self, prompts: Iterable[SampledAnswer], longest: int) -> Iterator[SampledAnswer]:
         """Yield answers of at most `longest` tokens, in the order in which they end."""
         source = iter(prompts)
         while True:
@@ -118,7 +118,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
                     self._slots[slot] = None
                     yield answer
 
-    def _begin(self, slot: int, answer: Answer) -> None:
+    def _begin(self, slot: int, answer: SampledAnswer) -> None:
         """Evaluate all of a prompt but its last token in separate passes.
 
         llama.cpp would split a pass together with the other texts into many short ones.
@@ -160,7 +160,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         read = layer_inputs_of(self._handle, self._layers, len(rows), self._width)
         return [read.clip(-LARGEST_KEPT, LARGEST_KEPT).astype(np.float16)]
 
-    def _sample(self, answers: Sequence[Answer]) -> None:
+    def _sample(self, answers: Sequence[SampledAnswer]) -> None:
         """Add a token to each text, by the logits of the last pass."""
         values = api.llama_get_logits(self._handle)
         rows = np.ctypeslib.as_array(values, (len(answers), self._model.vocabulary.size))
@@ -174,7 +174,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             answer.likeliest.append(tokens)
             answer.logs.append(logs)
 
-    def _is_done(self, answer: Answer, longest: int) -> bool:
+    def _is_done(self, answer: SampledAnswer, longest: int) -> bool:
         tokens = answer.tokens
         is_at_end = tokens[-1] in self._model.vocabulary.end_tokens
         is_full = answer.last[1] + 1 >= self._length

@@ -35,7 +35,7 @@ DONE, NO_ROOM, ABORTED = 0, 1, 2
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
-class Listener(Protocol):
+class PassListener(Protocol):
     """What follows a context's memory."""
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
@@ -103,7 +103,7 @@ class Context(AbstractContextManager["Context"]):
         llama.cpp calls `hook` with the results of a pass while it is computed.
         """
         self.tokens: list[int] = []
-        self.listener: Listener | None = None
+        self.listener: PassListener | None = None
         self.source: Source | None = None
         self.model = model
         self._abort = abort or AbortFlag()

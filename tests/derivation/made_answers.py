@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from specchat.llama.batch_sampling import LIKELIEST, Answer
+from specchat.llama.batch_sampling import LIKELIEST, SampledAnswer
 
 
-def answers(first: int, count: int) -> list[Answer]:
+def answers(first: int, count: int) -> list[SampledAnswer]:
     """Return answers with different first tokens."""
     return [
-        Answer(
+        SampledAnswer(
             [number, 1, 2],
             0.8 * (number % 2),
             tokens=[5] * (1 + number % 9),

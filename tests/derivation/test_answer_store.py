@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from derivation.made_answers import answers
 from specchat.derivation import answer_store
 from specchat.derivation.answer_store import HELD_OUT, AnswerStore, collate
-from specchat.llama.batch_sampling import LIKELIEST, Answer
+from specchat.llama.batch_sampling import LIKELIEST, SampledAnswer
 
 
 def test_answers_are_read_back_as_they_were(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_files_are_private_and_a_damaged_one_is_passed_over(tmp_path: Path) -> N
     assert len(found.training) + len(found.held_out) == 50
 
 
-def with_inputs(kept: list[Answer], width: int) -> list[Answer]:
+def with_inputs(kept: list[SampledAnswer], width: int) -> list[SampledAnswer]:
     """Return answers with what layers read at all tokens but the last."""
     for each in kept:
         each.inputs = [np.ones((len(each.prompt) + len(each.tokens) - 1, width), np.float16)]

@@ -42,7 +42,7 @@ from specchat.gguf import writer
 from specchat.gguf.origin import fingerprint, origin_of
 from specchat.gguf.reader import read_header, read_part
 from specchat.llama import hidden_states
-from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler
+from specchat.llama.batch_sampling import LIKELIEST, BatchSampler, SampledAnswer
 from specchat.llama.library import AbortFlag
 from specchat.options.declarations import Sampling
 from specchat.requests.progress import stopping_report
@@ -438,7 +438,7 @@ def test_llama_cpp_runs_a_trained_head_as_it_was_trained(
         text = "Once upon a time there was a small house by the sea, and an old man lived in it."
         tokens = target.model.vocabulary.tokenize(text, add_special=True, parse_special=False)
         with BatchSampler(target.model, 1, 128, threads=1, seed=0, layers=trainee.layers) as all_:
-            (answer,) = all_.answers([Answer([*tokens, 0], 0.0)], 1)
+            (answer,) = all_.answers([SampledAnswer([*tokens, 0], 0.0)], 1)
         ours = []
         for end in range(4, len(tokens)):
             target.prefill(tokens[: end - 1])

@@ -10,7 +10,7 @@ import pytest
 from conftest import WriteModel
 from engine.conftest import shallow  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT
-from specchat.drafting.prediction import LOST, NEAR_TOKENS, Cursor
+from specchat.drafting.prediction import LOST, NEAR_TOKENS, PredictionCursor
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from tables import table
@@ -20,7 +20,7 @@ TEXT = list(range(100, 200))
 
 def expected_after(answer: Sequence[int], text: Sequence[int] = TEXT) -> int | None:
     """Return the token that is expected after an answer; None if none is."""
-    cursor = Cursor(text)
+    cursor = PredictionCursor(text)
     for token in answer:
         cursor.follow(token)
     return next((token for token, _ in cursor.expected(1)), None)
@@ -59,7 +59,7 @@ def test_of_several_places_the_one_ahead_is_taken() -> None:
 
 def test_what_was_wrong_lately_is_expected_less() -> None:
     """A text that only looks alike loses its confidence, and regains it when it is right again."""
-    cursor = Cursor([1, 2, 3, 4, *TEXT[:40], 1, 2, 3, 4, *TEXT[:40]])
+    cursor = PredictionCursor([1, 2, 3, 4, *TEXT[:40], 1, 2, 3, 4, *TEXT[:40]])
     sure = next(confidence for _, confidence in cursor.expected(1))
     for _ in range(10):
         for token in (1, 2, 3, 4, 9):
@@ -75,7 +75,7 @@ def test_what_was_wrong_lately_is_expected_less() -> None:
 
 def test_an_empty_prediction_expects_nothing() -> None:
     """And neither does one that is over."""
-    cursor = Cursor(())
+    cursor = PredictionCursor(())
     cursor.follow(3)
     assert cursor.at == LOST
     assert len(TEXT) > NEAR_TOKENS

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from specchat.catalogue.pairs import load_pairs
-from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler, is_looping, likeliest
+from specchat.llama.batch_sampling import (
+    LIKELIEST,
+    BatchSampler,
+    SampledAnswer,
+    is_looping,
+    likeliest,
+)
 from specchat.llama.context import Context
 from specchat.llama.hidden_states import keep_layer_inputs, layer_inputs_of
 from specchat.llama.model import Model
@@ -33,17 +39,17 @@ def demo() -> Iterator[Model]:
         yield model
 
 
-def asked(model: Model, temperature: float = 0.0) -> list[Answer]:
+def asked(model: Model, temperature: float = 0.0) -> list[SampledAnswer]:
     """Return the questions as prompts."""
     return [
-        Answer(tokenize_chat(model, [{"role": "user", "content": text}]), temperature, text)
+        SampledAnswer(tokenize_chat(model, [{"role": "user", "content": text}]), temperature, text)
         for text in QUESTIONS
     ]
 
 
 def sampled(
     model: Model, temperature: float = 0.0, seed: int = 0, **options: object
-) -> list[Answer]:
+) -> list[SampledAnswer]:
     """Return the answers, fewer sequences than questions at a time."""
     shape: dict[str, object] = {"threads": 1, "seed": seed, **options}
     with BatchSampler(model, 3, 128, **shape) as sampler:  # type: ignore[arg-type]
@@ -107,7 +113,7 @@ def test_an_answer_ends_where_its_sequence_is_full(demo: Model) -> None:
     """No text grows beyond its part of the context."""
     with BatchSampler(demo, 2, 256, threads=1, seed=0) as sampler:
         prompt = asked(demo)[0].prompt * 40
-        (answer,) = sampler.answers([Answer(prompt[:250], 5.0)], 100)
+        (answer,) = sampler.answers([SampledAnswer(prompt[:250], 5.0)], 100)
     assert len(answer.prompt) + len(answer.tokens) <= 256
 
 
