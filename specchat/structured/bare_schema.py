@@ -22,14 +22,14 @@ def bare_schema(schema: Schema) -> Schema:
     places: dict[int, str] = {}
     waiting = list[Any]()
 
-    def change(each: Schema) -> Schema:
-        if isinstance(reference := each.get("$ref"), str):
-            found = target(schema, reference)
-            if id(found) not in places:
-                places[id(found)] = str(len(places))
-                waiting.append(found)
-            each["$ref"] = f"#/$defs/{places[id(found)]}"
-        bare = _without_annotations(each)
+    def change(part: Schema) -> Schema:
+        if isinstance(reference := part.get("$ref"), str):
+            definition = target(schema, reference)
+            if id(definition) not in places:
+                places[id(definition)] = str(len(places))
+                waiting.append(definition)
+            part["$ref"] = f"#/$defs/{places[id(definition)]}"
+        bare = _without_annotations(part)
         return {name: value for name, value in bare.items() if name not in DEFINITIONS}
 
     bare: Schema = rewritten(schema, change)

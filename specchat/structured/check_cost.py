@@ -36,7 +36,7 @@ def _own_cost(schema: Any, value: Any) -> int:
     """Return how much a schema costs without those that it consists of."""
     if not isinstance(schema, dict):
         return 1
-    lists = sum(len(each) for each in schema.values() if isinstance(each, list | dict))
+    lists = sum(len(held) for held in schema.values() if isinstance(held, list | dict))
     num_texts = int(isinstance(value, str) and ("pattern" in schema or "format" in schema))
     expressions = schema.get("patternProperties")
     if isinstance(value, dict) and isinstance(expressions, dict):

@@ -18,17 +18,17 @@ def endless_place(root: Schema) -> str | None:
     schemas = list(reversed([*subschemas(root)]))
     finite: set[int] = set()
     for _ in range(MOST_ROUNDS):
-        found = {
-            id(each)
-            for _, each in schemas
-            if id(each) not in finite and _is_finite(root, each, finite)
+        added = {
+            id(part)
+            for _, part in schemas
+            if id(part) not in finite and _is_finite(root, part, finite)
         }
-        if not found:
+        if not added:
             break
-        finite |= found
+        finite |= added
     else:
         return None
-    return next((place for place, each in reversed(schemas) if id(each) not in finite), None)
+    return next((place for place, part in reversed(schemas) if id(part) not in finite), None)
 
 
 def _is_finite(root: Schema, schema: Schema, finite: set[int]) -> bool:
@@ -57,9 +57,9 @@ def _needed(schema: Schema, kind: Any) -> Iterator[Any]:
     """Yield the schemas of the parts that each value of a type has."""
     if kind == "object":
         properties = schema.get("properties")
-        known = properties if isinstance(properties, dict) else {}
+        described = properties if isinstance(properties, dict) else {}
         names = [name for name in _listed(schema, "required") if isinstance(name, str)]
-        yield from (known.get(name, schema.get("additionalProperties")) for name in names)
+        yield from (described.get(name, schema.get("additionalProperties")) for name in names)
     if kind == "array" and isinstance(fewest := schema.get("minItems"), int) and fewest > 0:
         first = _listed(schema, "prefixItems") or _listed(schema, "items")
         yield from first[:fewest]

@@ -71,8 +71,8 @@ class GrammarVocabulary:
     def containing(self, byte: int) -> Sequence[int]:
         """Return the tokens whose bytes contain this one."""
         if byte not in self._containing:
-            found = [token for token, piece in enumerate(self._pieces) if byte in piece]
-            self._containing[byte] = found
+            tokens = [token for token, piece in enumerate(self._pieces) if byte in piece]
+            self._containing[byte] = tokens
         return self._containing[byte]
 
     def split(self, text: str) -> list[str | int]:
@@ -87,7 +87,7 @@ class GrammarVocabulary:
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
-        """Finds names of special tokens, the longest of those that begin at a place."""
+        """Finds names of special tokens, the longest of those that begin at one position."""
         names = sorted(self._by_name, key=len, reverse=True)
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -78,10 +79,9 @@ def _is_deep(value: Any) -> bool:
     """Return True for a value that nests deeper than llguidance reads."""
     level = [value]
     for _ in range(DEEPEST):
-        held = [each for each in level if isinstance(each, dict | list)]
-        level = [
-            part for each in held for part in (each.values() if isinstance(each, dict) else each)
-        ]
+        objects = [part.values() for part in level if isinstance(part, dict)]
+        lists = [part for part in level if isinstance(part, list)]
+        level = list(chain(*objects, *lists))
     return bool(level)
 
 

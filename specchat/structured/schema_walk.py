@@ -34,12 +34,12 @@ def subschemas(root: Schema) -> Iterator[tuple[str, Schema]]:
         if not waiting:
             reference = references.pop()
             waiting = [(reference, target(root, reference))]
-        here, each = waiting.pop()
-        if isinstance(each, dict) and id(each) not in seen:
-            seen.add(id(each))
-            yield here, each
-            waiting += reversed(list(children(each, here)))
-            if isinstance(leads_to := each.get("$ref"), str):
+        here, part = waiting.pop()
+        if isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            yield here, part
+            waiting += reversed(list(children(part, here)))
+            if isinstance(leads_to := part.get("$ref"), str):
                 references.append(leads_to)
 
 
@@ -49,9 +49,9 @@ def children(schema: Schema, place: str = "#") -> Iterator[tuple[str, Any]]:
         value = schema.get(name)
         if name in MAPS:
             named = value.items() if isinstance(value, dict) else ()
-            yield from ((f"{place}/{name}/{_escaped(key)}", each) for key, each in named)
+            yield from ((f"{place}/{name}/{_escaped(key)}", part) for key, part in named)
         elif isinstance(value, list):
-            yield from ((f"{place}/{name}/{index}", each) for index, each in enumerate(value))
+            yield from ((f"{place}/{name}/{index}", part) for index, part in enumerate(value))
         elif isinstance(value, dict | bool):
             yield f"{place}/{name}", value
 
@@ -113,13 +113,13 @@ def rewritten(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     It is given copies. Names of properties are no keywords, whatever they are.
     """
     if isinstance(schema, list):
-        return [rewritten(each, change) for each in schema]
+        return [rewritten(part, change) for part in schema]
     if not isinstance(schema, dict):
         return schema
     copy = change(dict(schema))
     for name, value in copy.items():
         if name in NAMED and isinstance(value, dict):
-            copy[name] = {key: rewritten(each, change) for key, each in value.items()}
+            copy[name] = {key: rewritten(part, change) for key, part in value.items()}
         elif name not in DATA:
             copy[name] = rewritten(value, change)
     return copy
@@ -128,11 +128,11 @@ def rewritten(schema: Any, change: Callable[[Schema], Schema]) -> Any:
 def moved(schema: Any, place: str) -> Any:
     """Return a schema whose references within it hold when it stands at this place."""
 
-    def change(each: Schema) -> Schema:
-        reference = each.get("$ref")
+    def change(part: Schema) -> Schema:
+        reference = part.get("$ref")
         if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-            each["$ref"] = place + reference[1:]
-        return each
+            part["$ref"] = place + reference[1:]
+        return part
 
     return rewritten(schema, change)
 

@@ -36,13 +36,13 @@ def schema_of_short_form(text: str) -> dict[str, Any]:
 def _property(field: str) -> tuple[str, dict[str, Any]]:
     """Return a field's name and its schema."""
     head, _, meaning = field.partition(":")
-    name, *words = head.split() or [""]
-    if not name or len(words) > 1 or not name.replace("-", "_").isidentifier():
+    name, *types = head.split() or [""]
+    if not name or len(types) > 1 or not name.replace("-", "_").isidentifier():
         raise InvalidOption(
             f'the field "{field}" of the schema is not a name, a type and ": meaning";'
             " put fields on lines of their own if a meaning contains a comma"
         )
-    kind = words[0] if words else "str"
+    kind = types[0] if types else "str"
     schema = _type(kind.removesuffix(LIST_MARK), field)
     if kind.endswith(LIST_MARK):
         schema = {"type": "array", "items": schema}

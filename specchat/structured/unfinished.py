@@ -15,9 +15,9 @@ def unfinished_place(text: str) -> str:
     while at < len(text):
         mark = text[at]
         if mark == '"':
-            found = STRING.match(text, at)
-            at = found.end() if found else len(text)
-            key = text[at - len(found[0]) if found else at : at]
+            string = STRING.match(text, at)
+            at = string.end() if string else len(text)
+            key = string[0] if string else ""
             continue
         if mark == "{":
             path.append("")

@@ -58,8 +58,8 @@ def _schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema of a type."""
     for schema, reader in PYDANTIC:
         if hasattr(kind, schema) and hasattr(kind, reader):
-            found: dict[str, Any] = getattr(kind, schema)()
-            return found
+            of_kind: dict[str, Any] = getattr(kind, schema)()
+            return of_kind
     try:
         return _in_order(kind, msgspec.json.schema(kind, schema_hook=_nested))
     except TypeError as error:
@@ -75,9 +75,9 @@ def _in_order(kind: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
     A model that explains before it judges judges better, and msgspec sorts the keys by name.
     """
-    for each in _typed_dicts(kind):
-        keys = list(get_type_hints(each))
-        of_class = schema.get("$defs", {}).get(each.__name__, {})
+    for typed_dict in _typed_dicts(kind):
+        keys = list(get_type_hints(typed_dict))
+        of_class = schema.get("$defs", {}).get(typed_dict.__name__, {})
         properties = of_class.get("properties", {})
         if set(properties) == set(keys):
             of_class["properties"] = {key: properties[key] for key in keys}
@@ -90,14 +90,14 @@ def _typed_dicts(kind: Any) -> Iterator[type]:
     waiting: list[Any] = [msgspec.inspect.type_info(kind)]
     seen: set[int] = set()
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, tuple):
-            waiting += each
-        elif isinstance(each, msgspec.Struct) and id(each) not in seen:
-            seen.add(id(each))
-            waiting += [getattr(each, name) for name in each.__struct_fields__]
-            if isinstance(each, msgspec.inspect.TypedDictType):
-                yield each.cls
+        info = waiting.pop()
+        if isinstance(info, tuple):
+            waiting += info
+        elif isinstance(info, msgspec.Struct) and id(info) not in seen:
+            seen.add(id(info))
+            waiting += [getattr(info, name) for name in info.__struct_fields__]
+            if isinstance(info, msgspec.inspect.TypedDictType):
+                yield info.cls
 
 
 def _nested(kind: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _enforceable(schema: Any) -> Any:
     A set's items may be repeated: it holds each of them once.
     """
     if isinstance(schema, list):
-        return [_enforceable(each) for each in schema]
+        return [_enforceable(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     changed = {name: _enforceable(value) for name, value in schema.items()}
