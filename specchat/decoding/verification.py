@@ -92,10 +92,10 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
     which they are.
 
     Traversal verification, Weng et al. 2025 (arXiv 2505.12398), goes from the leaves up. The text
-    has P = 1, a token x behind a place with P has min(1, P p(x) / q(x)), and a leaf is accepted
+    has P = 1, a token x behind a node with P has min(1, P p(x) / q(x)), and a leaf is accepted
     with its P. A rejected one is removed: with S = sum max(0, P p - q), p becomes
-    norm(max(0, P p - q)) in its place, the P before it S / (S + 1 - P), and q loses x. Behind a
-    place without others, the target's own token is drawn from what is left of p. Without siblings
+    norm(max(0, P p - q)) behind its parent, whose P becomes S / (S + 1 - P), and q loses x. Behind
+    a node without others, the target's own token is drawn from what is left of p. Without siblings
     that is block verification; with them it accepts more than any other way that was tried (the
     table in docs/benchmarks.md).
     """
@@ -109,6 +109,7 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
                 break
             probabilities.append(min(1.0, wanted / proposed.probability(token)))
         length = len(draft)
+        # the end of the draft is the deepest leaf; from there, up to the text
         if len(probabilities) == length + 1 and random() < probabilities[-1]:
             return Verdict(length, target(length).sample(random), probabilities)
         for position in range(len(rows) - 1, -1, -1):
@@ -117,9 +118,10 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
             left = proposed.shares()
             for number, other in enumerate((token, *siblings.get(position, ()))):
                 passing = chance * wanted_here.get(other, 0.0) / left[other]
-                if number and random() < passing:
+                if number and random() < passing:  # 0 is the drafted one, rejected with its leaves
                     return Verdict(position, other, probabilities)
                 wanted_here, mass = excess_of(wanted_here, left, chance)
+                # 1 stays 1, also where nothing of p is left: 0 / 0
                 chance = 1.0 if chance == 1.0 else mass / (mass + 1.0 - chance)
                 left = without(left, other)
             if random() < chance:
