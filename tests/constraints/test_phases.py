@@ -318,6 +318,24 @@ def test_a_phase_without_marks_never_ends() -> None:
     assert constraint.is_complete
 
 
+def test_a_mark_that_counts_at_the_beginning_only_is_text_elsewhere() -> None:
+    """White space may come before it, in the same token too; behind any other text it is text."""
+    phases: Mapping[str, Phase] = {
+        "answer": Free({"</": "call"}, may_end=True, otherwise="any"),
+        "any": Free({}, may_end=True),
+        "call": Constrained(lambda: Words("think>")),
+    }
+    constraint = PhasedConstraint(phases, TOY)
+    constraint.push(PIECES.index(b"x</"))
+    assert constraint.mask() is None
+    assert constraint.is_complete
+    constraint.pop(1)
+    for token in (*written("\n\n"), PIECES.index(b"</")):
+        constraint.push(token)
+    assert allowed(constraint) == {PIECES.index(b"t"), PIECES.index(b"think>")}
+    assert not constraint.is_complete
+
+
 def test_further_ends_are_allowed_where_the_answer_may_end_and_nowhere_else() -> None:
     """Also where any text may come, and after tokens that are taken back."""
     further, number = CALL, Constrained(lambda: Words("12", "123"), NEWLINES)
