@@ -66,7 +66,7 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
     template, TemplateError if rendering fails.
     """
-    return _rendered(model, messages).tokens
+    return _rendered(model, messages, think=AUTO_THINK).tokens
 
 
 def conversation_text(model: Model, request: ChatRequest, limit: int) -> PromptText:
@@ -126,7 +126,7 @@ def _rendered(
     model: Model,
     messages: Sequence[ChatMessage],
     *,
-    think: str = AUTO_THINK,
+    think: str,
     tools: Sequence[Mapping[str, Any]] = (),
     variables: Mapping[str, Any] | None = None,
 ) -> PromptText:
