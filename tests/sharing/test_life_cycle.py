@@ -305,7 +305,7 @@ def test_a_late_load_failure_frees_everything(
         raise EngineFailed("no")
 
     monkeypatch.setattr(Context, "close", noted)
-    monkeypatch.setattr(PairPacing, "_expect", failing)
+    monkeypatch.setattr(PairPacing, "_begin_with", failing)
     with pytest.raises(EngineFailed):
         LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT))
     assert len(set(map(id, closed))) == 2
