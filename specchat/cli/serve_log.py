@@ -11,7 +11,8 @@ from specchat.cli.serve_picture import Line, log_line, totals_line
 from specchat.cli.terminal import print_json, say
 
 if TYPE_CHECKING:
-    from specchat.server.service import Progress, Service
+    from specchat.server.activity import ServedRequest
+    from specchat.server.service import Service
 
 
 class PlainLog:
@@ -35,7 +36,7 @@ class PlainLog:
         self._service.observers.remove(self._observe)
         say(totals_line(self._service.activity.totals()).text)
 
-    def _observe(self, progress: "Progress") -> None:
+    def _observe(self, progress: "ServedRequest") -> None:
         if progress.state == "over":
             say(log_line(progress))
 
@@ -55,7 +56,7 @@ class JsonLog:
     def __exit__(self, *_: object) -> None:
         self._service.observers.remove(self._observe)
 
-    def _observe(self, progress: "Progress") -> None:
+    def _observe(self, progress: "ServedRequest") -> None:
         if progress.state == "over":
             self._print(request_record(progress))
 
@@ -67,7 +68,7 @@ class JsonLog:
             self._end()
 
 
-def request_record(progress: "Progress") -> dict[str, Any]:
+def request_record(progress: "ServedRequest") -> dict[str, Any]:
     """Return the record of a request that is over: its figures as its reply has them."""
     from specchat.server.answer_figures import figures_of, usage_of
 

@@ -10,8 +10,7 @@ from specchat.safe_text import in_one_line
 from specchat.wording import duration_text, percent, speedup_cell
 
 if TYPE_CHECKING:
-    from specchat.server.activity import Totals
-    from specchat.server.service import Progress
+    from specchat.server.activity import ServedRequest, Totals
 
 GAP = "  "
 BAR_WIDTH = 6
@@ -59,7 +58,7 @@ class Column:
     title: str
     width: int
     rank: int
-    cell: "Callable[[Progress], str]"
+    cell: "Callable[[ServedRequest], str]"
     is_left: bool = False
 
     def aligned(self, text: str) -> str:
@@ -93,7 +92,7 @@ def head_line(columns: Sequence[Column]) -> Line:
     return Line("  " + GAP.join(each.aligned(each.title) for each in columns), Style.DIM)
 
 
-def request_line(progress: "Progress", columns: Sequence[Column], rank: int = 0) -> Line:
+def request_line(progress: "ServedRequest", columns: Sequence[Column], rank: int = 0) -> Line:
     """Return the row of a request; `rank` is its place among those that wait, from 1."""
     if progress.state in {"waiting", "reading"}:
         return _early_line(progress, columns, rank)
@@ -108,7 +107,7 @@ def request_line(progress: "Progress", columns: Sequence[Column], rank: int = 0)
     return Line(f"  {cells}")
 
 
-def _early_line(progress: "Progress", columns: Sequence[Column], rank: int) -> Line:
+def _early_line(progress: "ServedRequest", columns: Sequence[Column], rank: int) -> Line:
     """Return the row of a request without tokens: how long it waits, or how far it is read."""
     waited = duration_text(max(0.0, time() - progress.began))
     if progress.state == "waiting":
@@ -118,7 +117,7 @@ def _early_line(progress: "Progress", columns: Sequence[Column], rank: int) -> L
     return Line(f"{LIVE} {_names(progress, columns)}{read}", Style.WRITING)
 
 
-def _names(progress: "Progress", columns: Sequence[Column]) -> str:
+def _names(progress: "ServedRequest", columns: Sequence[Column]) -> str:
     """Return the first cells of a row, which say whose request it is."""
     shown = [each for each in columns if each.title in {"#", "client", "request"}]
     return GAP.join(each.aligned(each.cell(progress)) for each in shown) + GAP
@@ -152,7 +151,7 @@ def _saved(totals: "Totals") -> str:
     return f"{word} {duration_text(abs(totals.saved_s))} of {duration_text(totals.plain_s)}"
 
 
-def log_line(progress: "Progress") -> str:
+def log_line(progress: "ServedRequest") -> str:
     """Return one line about a request that is over, for a log: no text of anyone's."""
     statistics = progress.statistics
     parts = [
@@ -167,36 +166,36 @@ def log_line(progress: "Progress") -> str:
     return ", ".join(filter(None, parts))
 
 
-def _tokens(progress: "Progress") -> str:
+def _tokens(progress: "ServedRequest") -> str:
     statistics = progress.statistics
     return f"{statistics.prompt_tokens:,} > {statistics.generated_tokens:,}"
 
 
-def _rate(progress: "Progress") -> str:
+def _rate(progress: "ServedRequest") -> str:
     rate = progress.statistics.tokens_per_second
     if not rate:
         return "-"
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
-def _accepted(progress: "Progress") -> str:
+def _accepted(progress: "ServedRequest") -> str:
     statistics = progress.statistics
     return percent(statistics.acceptance_rate) if statistics.drafted else "-"
 
 
-def _accepted_bar(progress: "Progress") -> str:
+def _accepted_bar(progress: "ServedRequest") -> str:
     if not progress.statistics.drafted:
         return "-"
     full = round(BAR_WIDTH * progress.statistics.acceptance_rate)
     return f"{FULL * full}{EMPTY * (BAR_WIDTH - full)} {_accepted(progress):>5}"
 
 
-def _per_pass(progress: "Progress") -> str:
+def _per_pass(progress: "ServedRequest") -> str:
     statistics = progress.statistics
     return f"{statistics.tokens_per_step:.1f}" if statistics.steps else "-"
 
 
-def _speedup(progress: "Progress") -> str:
+def _speedup(progress: "ServedRequest") -> str:
     gain = progress.statistics.gain
     return speedup_cell(gain.speedup) if gain.is_sound else ""
 

@@ -28,7 +28,8 @@ from specchat.cli.serve_picture import (
 from specchat.cli.terminal import has_colours
 
 if TYPE_CHECKING:
-    from specchat.server.service import Progress, Service
+    from specchat.server.activity import ServedRequest
+    from specchat.server.service import Service
 
 SECONDS = 0.25
 """Between two pictures."""
@@ -65,8 +66,8 @@ class ServeScreen:
         """
         self._service, self._header, self._setup = service, header, setup
         self._setups, self._end = setups, end
-        self._ended: queue.SimpleQueue[Progress] = queue.SimpleQueue()
-        self._rows: deque[Progress] = deque(maxlen=MOST_ROWS)
+        self._ended: queue.SimpleQueue[ServedRequest] = queue.SimpleQueue()
+        self._rows: deque[ServedRequest] = deque(maxlen=MOST_ROWS)
         self._shown: list[str] = []
         self._size = terminal_size()
         self._is_choosing = self._is_closing = self._is_continued = False
@@ -88,7 +89,7 @@ class ServeScreen:
         self._is_closing = True
         self._thread.join()
 
-    def _observe(self, progress: "Progress") -> None:
+    def _observe(self, progress: "ServedRequest") -> None:
         if progress.state == "over":
             self._ended.put(progress)
 
@@ -213,5 +214,5 @@ def terminal_size() -> tuple[int, int]:
     return max(SMALLEST[0], size.columns), max(SMALLEST[1], size.lines)
 
 
-def _place(progress: "Progress") -> int:
+def _place(progress: "ServedRequest") -> int:
     return progress.place

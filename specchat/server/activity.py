@@ -10,13 +10,38 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from specchat.server.service import Progress
+from specchat.decoding.chunk import Finish
+from specchat.decoding.statistics import Statistics
+
+Api: TypeAlias = Literal["chat", "text", "responses", "messages", "check"]
+"""The API that a request came by; "check" decodes an answer again to verify it."""
+State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """The upper bounds of the buckets of times."""
+
+
+@dataclass(slots=True)
+class ServedRequest:
+    """A request as a screen shows it, and as metrics count it once it is over.
+
+    `waited_s` is how long it waited for its first turn. The texts are never kept.
+    """
+
+    number: int
+    client: str
+    api: Api
+    model: str
+    began: float
+    state: State = "waiting"
+    place: int = 0
+    share: float = 0.0
+    waited_s: float = 0.0
+    statistics: Statistics = field(default_factory=Statistics)
+    finish: Finish | Literal["failed"] | None = None
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -85,7 +110,7 @@ class Totals:
         """Seconds saved, below 0 if lost."""
         return self.plain_s - self.own_s
 
-    def add(self, progress: "Progress") -> None:
+    def add(self, progress: ServedRequest) -> None:
         """Add a request that is over."""
         statistics = progress.statistics
         self.finishes[progress.api, progress.finish or "cancelled"] += 1
@@ -126,11 +151,11 @@ class Activity:
     def __init__(self) -> None:
         """Begin with no request."""
         self._lock = threading.Lock()
-        self._live: dict[int, Progress] = {}
+        self._live: dict[int, ServedRequest] = {}
         self._totals: dict[str, Totals] = {}
         self._all = Totals()
 
-    def observe(self, progress: "Progress") -> None:
+    def observe(self, progress: ServedRequest) -> None:
         """Follow a request; once it is over, it counts."""
         with self._lock:
             if progress.state != "over":
@@ -140,7 +165,7 @@ class Activity:
             self._totals.setdefault(progress.model, Totals()).add(progress)
             self._all.add(progress)
 
-    def live(self) -> "tuple[Progress, ...]":
+    def live(self) -> tuple[ServedRequest, ...]:
         """Return the requests in progress, the oldest first."""
         with self._lock:
             return tuple(self._live[number] for number in sorted(self._live))

@@ -6,13 +6,15 @@ from typing import Any
 from specchat.drafter_registry import PLAIN
 from specchat.requests.answer_request import AnswerRequest
 from specchat.server.answer_figures import timings_of
-from specchat.server.service import PLAIN_NAME, Answer, Service
+from specchat.server.service import PLAIN_NAME, ServedAnswer, Service
 
 SHOWN = 8
 """Tokens that a reply shows from where two answers part."""
 
 
-async def check_answer(service: Service, request: AnswerRequest, answer: Answer) -> dict[str, Any]:
+async def check_answer(
+    service: Service, request: AnswerRequest, answer: ServedAnswer
+) -> dict[str, Any]:
     """Return whether plain decoding gives the same tokens, both speeds and the check's own timings.
 
     The check is a request of its own: of the API "check", and of the plain variant of the model.
@@ -23,12 +25,13 @@ async def check_answer(service: Service, request: AnswerRequest, answer: Answer)
     client = answer.progress.client
     async with service.answer(asked, api="check", client=client, model=model) as plain:
         await plain.whole()
-    pairs = enumerate(zip(answer.tokens, plain.tokens, strict=False))
-    shorter = min(len(answer.tokens), len(plain.tokens))
+    tokens, plain_tokens = answer.tokens, plain.tokens
+    pairs = enumerate(zip(tokens, plain_tokens, strict=False))
+    shorter = min(len(tokens), len(plain_tokens))
     place = next((index for index, (one, other) in pairs if one != other), shorter)
     found: dict[str, Any] = {
-        "identical": answer.tokens == plain.tokens,
-        "tokens": len(answer.tokens),
+        "identical": tokens == plain_tokens,
+        "tokens": len(tokens),
         "seed": request.seed,
         "plain_tokens_per_second": plain.statistics.tokens_per_second,
         "tokens_per_second": answer.statistics.tokens_per_second,
@@ -36,6 +39,6 @@ async def check_answer(service: Service, request: AnswerRequest, answer: Answer)
     }
     if not found["identical"]:
         found["parts_at"] = place
-        found["tokens_there"] = answer.tokens[place : place + SHOWN]
-        found["plain_tokens_there"] = plain.tokens[place : place + SHOWN]
+        found["tokens_there"] = tokens[place : place + SHOWN]
+        found["plain_tokens_there"] = plain_tokens[place : place + SHOWN]
     return found

@@ -5,7 +5,7 @@ from typing import Any
 
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PREDICTION
-from specchat.server.service import Progress
+from specchat.server.activity import ServedRequest
 
 
 def usage_of(statistics: Statistics) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def messages_usage(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def total_usage(answers: Sequence[Progress]) -> dict[str, Any]:
+def total_usage(answers: Sequence[ServedRequest]) -> dict[str, Any]:
     """Return the usage of several answers to one prompt, which counts once."""
     first, *others = [usage_of(each.statistics) for each in answers]
     for usage in others:
@@ -57,12 +57,12 @@ def total_usage(answers: Sequence[Progress]) -> dict[str, Any]:
     return first
 
 
-def joint_usage(answers: Sequence[tuple[int, Progress]], num_scored: int) -> dict[str, Any]:
+def joint_usage(answers: Sequence[tuple[int, ServedRequest]], num_scored: int) -> dict[str, Any]:
     """Return the usage of answers to several prompts, each of which counts once.
 
     The answers come with the number of their prompt. `num_scored` tokens were read beside those.
     """
-    by_prompt: dict[int, list[Progress]] = {}
+    by_prompt: dict[int, list[ServedRequest]] = {}
     for number, progress in answers:
         by_prompt.setdefault(number, []).append(progress)
     usages = [total_usage(each) for each in by_prompt.values()] or [usage_of(Statistics())]
@@ -102,7 +102,7 @@ def timings_of(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def metrics_of(statistics: Statistics, progress: Progress) -> dict[str, Any]:
+def metrics_of(statistics: Statistics, progress: ServedRequest) -> dict[str, Any]:
     """Return vLLM's per-request `metrics`."""
     num_gaps = max(1, statistics.generated_tokens - 1)
     return {
@@ -147,7 +147,7 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def figures_of(progress: Progress) -> dict[str, Any]:
+def figures_of(progress: ServedRequest) -> dict[str, Any]:
     """Return `timings`, `metrics` and `specchat` of an answer."""
     statistics = progress.statistics
     return {

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import time
 from typing import Any
 
@@ -13,10 +13,10 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import figures_of, total_usage
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
-from specchat.server.conversation_replies import Quiet, Reply, progress_text, reply_to
+from specchat.server.conversation_replies import Ended, EventWriter, Reply, reply_to
 from specchat.server.logprobs import chat_logprobs
-from specchat.server.replies import EventStream, Whole, comment, event
-from specchat.server.service import Answer, Progress
+from specchat.server.replies import EventStream, Whole, event
+from specchat.server.service import ServedAnswer
 
 DONE = event("[DONE]")
 FINISHES = {"stop": "stop", "length": "length", "context": "length"}
@@ -27,13 +27,12 @@ FINISHES = {"stop": "stop", "length": "length", "context": "length"}
 class _ChatReply:
     """A reply in the making, and what this API has beside it."""
 
-    reply: Reply
+    reply: Reply[ChatRequest]
     identity: dict[str, Any]
     wants_usage: bool
     num_logprobs: int | None
     has_live_figures: bool = False
     """Whether each part of a stream has the figures so far: llama-server's `timings_per_token`."""
-    done: list[Progress] = field(default_factory=list)
 
     def record(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Return an object of the API with the identity of this reply."""
@@ -65,79 +64,76 @@ async def chat_completions(request: Request) -> EventStream | Whole:
 
 async def _whole(chat: _ChatReply) -> dict[str, Any]:
     """Return the whole reply."""
-    reply, choices, figures = chat.reply, list[dict[str, Any]](), dict[str, Any]()
-    for index, request in enumerate(reply.requests):
-        async with reply.answer(request) as answer:
-            steps: list[Chunk] = []
-            async for update in answer.updates():
-                steps += update.chunks
-        chat.done.append(answer.progress)
-        figures = await reply.figures(request, answer)
+    requests, choices, figures = chat.reply.requests, list[dict[str, Any]](), dict[str, Any]()
+    for index, request in enumerate(requests):
+        ended = await chat.reply.whole(request)
+        figures = ended.figures
         choice = {
             "index": index,
-            "message": message_of(answer),
-            "finish_reason": finish_of(answer),
-            "logprobs": chat.logprobs(steps),
+            "message": message_of(ended.answer),
+            "finish_reason": finish_of(ended.answer),
+            "logprobs": chat.logprobs(ended.answer.chunks),
         }
-        choices.append(choice if len(reply.requests) == 1 else {**choice, **figures})
-    usage = total_usage(chat.done)
-    extra = figures if len(reply.requests) == 1 else {}
+        choices.append(choice if len(requests) == 1 else {**choice, **figures})
+    usage = total_usage(chat.reply.done)
+    extra = figures if len(requests) == 1 else {}
     return chat.record("chat.completion", choices=choices, usage=usage, **extra)
 
 
 async def _streamed(chat: _ChatReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
     for index, request in enumerate(chat.reply.requests):
-        async for part in _streamed_choice(chat, index, request):
-            yield part
+        async for data in chat.reply.streamed(request, _ChoiceEvents(chat, index)):
+            yield data
     if chat.wants_usage:
-        usage = total_usage(chat.done)
+        usage = total_usage(chat.reply.done)
         yield event(chat.record("chat.completion.chunk", choices=[], usage=usage))
     yield DONE
 
 
-async def _streamed_choice(
-    chat: _ChatReply, index: int, request: ChatRequest
-) -> AsyncGenerator[bytes, None]:
-    def delta(fields: dict[str, Any], finish: str | None = None, **extra: Any) -> bytes:
-        choice = {"index": index, "delta": fields, "finish_reason": finish, **extra}
-        figures = figures_of(answer.progress) if chat.has_live_figures else {}
-        return event(chat.record("chat.completion.chunk", choices=[choice], **figures))
+class _ChoiceEvents(EventWriter):
+    """Writes a choice of a reply."""
 
-    num_calls, has_begun, quiet = 0, False, Quiet()
-    async with chat.reply.answer(request) as answer:
-        async for update in answer.updates():
-            if not has_begun and (update.chunks or update.is_over):
-                has_begun = True
-                yield delta({"role": "assistant", "content": ""})
-            fields = delta_of(update.chunks, num_calls)
-            num_calls = len(answer.tool_calls)
-            probabilities = chat.logprobs(update.chunks)
-            if fields or (probabilities and update.chunks):
-                yield delta(fields, logprobs=probabilities)
-                quiet.end()
-            elif not update.is_over and quiet.is_due(update):
-                yield comment(progress_text(update))
-                quiet.end()
-    chat.done.append(answer.progress)
-    figures = await chat.reply.figures(request, answer)
-    choice = {"index": index, "delta": {}, "finish_reason": finish_of(answer)}
-    yield event(chat.record("chat.completion.chunk", choices=[choice], **figures))
+    def __init__(self, chat: _ChatReply, index: int) -> None:
+        """Write the choice at an index."""
+        self._chat, self._index = chat, index
+
+    def begin(self, answer: ServedAnswer) -> bytes:
+        """Return the event with the role."""
+        return self._event({"role": "assistant", "content": ""}, self._live_figures(answer))
+
+    def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
+        """Return the event for what steps add to the message."""
+        fields, logprobs = delta_of(answer, chunks), self._chat.logprobs(chunks)
+        if not fields and not (logprobs and chunks):
+            return b""
+        return self._event(fields, self._live_figures(answer), logprobs=logprobs)
+
+    def end(self, ended: Ended) -> bytes:
+        """Return the event with the reason and the figures."""
+        return self._event({}, ended.figures, finish_reason=finish_of(ended.answer))
+
+    def _live_figures(self, answer: ServedAnswer) -> dict[str, Any]:
+        return figures_of(answer.progress) if self._chat.has_live_figures else {}
+
+    def _event(self, delta: dict[str, Any], figures: dict[str, Any], **extra: Any) -> bytes:
+        choice = {"index": self._index, "delta": delta, "finish_reason": None, **extra}
+        return event(self._chat.record("chat.completion.chunk", choices=[choice], **figures))
 
 
-def message_of(answer: Answer) -> dict[str, Any]:
+def message_of(answer: ServedAnswer) -> dict[str, Any]:
     """Return an answer as a message; reasoning is in both fields that clients read."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text}
     if answer.reasoning:
         message |= {"reasoning_content": answer.reasoning, "reasoning": answer.reasoning}
     if answer.tool_calls:
         message["content"] = answer.text or None
-        message["tool_calls"] = [call_of(each) for each in answer.tool_calls]
+        message["tool_calls"] = [call_of(call) for call in answer.tool_calls]
     return message
 
 
-def delta_of(chunks: Sequence[Chunk], num_calls: int) -> dict[str, Any]:
-    """Return what steps add to a message, of which `num_calls` tool calls were sent before."""
+def delta_of(answer: ServedAnswer, chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return what the latest steps of an answer add to its message."""
     text = "".join(chunk.text for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
     calls = [call for chunk in chunks for call in chunk.tool_calls]
@@ -147,9 +143,8 @@ def delta_of(chunks: Sequence[Chunk], num_calls: int) -> dict[str, Any]:
     if text:
         fields["content"] = text
     if calls:
-        fields["tool_calls"] = [
-            {"index": index, **call_of(call)} for index, call in enumerate(calls, num_calls)
-        ]
+        numbered = enumerate(calls, len(answer.tool_calls) - len(calls))
+        fields["tool_calls"] = [{"index": index, **call_of(call)} for index, call in numbered]
     return fields
 
 
@@ -159,7 +154,7 @@ def call_of(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def finish_of(answer: Answer) -> str:
+def finish_of(answer: ServedAnswer) -> str:
     """Return the `finish_reason` of an answer."""
     if answer.tool_calls and answer.finish == "stop":
         return "tool_calls"

@@ -1,56 +1,83 @@
-"""What the APIs for conversations share: a reply in the making, whole or as a stream of events."""
+"""What the APIs share: a reply in the making, whole or as a stream of events."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
-from specchat.requests.answer_request import ChatRequest
+from specchat.decoding.chunk import Chunk
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
-from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody, chat_requests
-from specchat.server.reply_parts import Part, PartEvent, ReplyParts
-from specchat.server.service import Answer, Api, Service, client_of
+from specchat.server.replies import comment
+from specchat.server.service import ServedAnswer, Service, client_of
 from specchat.sharing.tickets import Update
 
+Asked = TypeVar("Asked", bound=AnswerRequest)
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent
 once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply in the making: what was asked, in the engine's terms, and how it is answered."""
+class Reply(Generic[Asked]):
+    """A reply in the making: what was asked, in the engine's terms, and how it is answered.
+
+    `done` are the requests that are over, in the order of `requests`.
+    """
 
     service: Service
     api: Api
     client: str
     model: str
-    requests: Sequence[ChatRequest]
+    requests: Sequence[Asked]
     is_verified: bool
+    done: list[ServedRequest] = field(default_factory=list)
 
-    def answer(self, request: ChatRequest) -> AbstractAsyncContextManager[Answer]:
-        """Queue a request; the context's value is its answer."""
+    async def whole(self, request: Asked) -> "Ended":
+        """Return the answer to one of the requests once it is over."""
+        async with self._answer(request) as answer:
+            await answer.whole()
+        return await self._ended(request, answer)
+
+    async def streamed(self, request: Asked, writer: "EventWriter") -> AsyncGenerator[bytes, None]:
+        """Yield the answer to one of the requests as events."""
+        has_begun, quiet = False, Quiet()
+        async with self._answer(request) as answer:
+            async for update in answer.updates():
+                data = b"" if has_begun else writer.begin(answer)
+                has_begun = True
+                written = writer.write(answer, update.chunks)
+                if not written and not update.is_over and quiet.is_due(update):
+                    written = writer.quiet(progress_text(update))
+                if data or written:
+                    yield data + written
+                    quiet.end()
+        yield writer.end(await self._ended(request, answer))
+
+    def _answer(self, request: Asked) -> AbstractAsyncContextManager[ServedAnswer]:
         return self.service.answer(request, api=self.api, client=self.client, model=self.model)
 
-    async def figures(self, request: ChatRequest, answer: Answer) -> dict[str, Any]:
-        """Return the figures of an answer, and what a check of it found if one was asked for."""
-        found = figures_of(answer.progress)
+    async def _ended(self, request: Asked, answer: ServedAnswer) -> "Ended":
+        """Count an answer that is over, and check it if that was asked for."""
+        self.done.append(answer.progress)
+        figures = figures_of(answer.progress)
         if self.is_verified:
-            found["specchat"]["verify"] = await check_answer(self.service, request, answer)
-        return found
+            figures["specchat"]["verify"] = await check_answer(self.service, request, answer)
+        return Ended(request, answer, figures)
 
 
 class Ended(NamedTuple):
-    """An answer that is over, with its parts and figures."""
+    """An answer that is over, with its figures."""
 
-    request: ChatRequest
-    answer: Answer
-    parts: Sequence[Part]
+    request: AnswerRequest
+    answer: ServedAnswer
     figures: dict[str, Any]
 
     @property
@@ -60,23 +87,24 @@ class Ended(NamedTuple):
         return found if found in self.request.stop else ""
 
 
-class EventWriter(Protocol):
+class EventWriter(ABC):
     """Writes an answer as the server-sent events of an API."""
 
-    def begin(self, answer: Answer) -> bytes:
-        """Return what a stream begins with."""
+    @abstractmethod
+    def begin(self, answer: ServedAnswer) -> bytes:
+        """Return the events that an answer begins with."""
 
-    def write(self, happened: PartEvent) -> bytes:
-        """Return the events for what happened to a part of the answer."""
+    @abstractmethod
+    def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
+        """Return the events for the latest steps of an answer; empty if they show nothing."""
 
     def quiet(self, text: str) -> bytes:
         """Return what shows that the answer goes on; `text` says how far it is."""
+        return comment(text)
 
+    @abstractmethod
     def end(self, ended: Ended) -> bytes:
-        """Return what a stream ends with."""
-
-    def failed(self, error: ApiError) -> bytes:
-        """Return what a stream ends with if the answer failed."""
+        """Return the events that an answer ends with."""
 
 
 class Quiet:
@@ -95,41 +123,12 @@ class Quiet:
         self._sent_at = monotonic()
 
 
-def reply_to(request: Request, body: ChatBody, api: Api) -> Reply:
+def reply_to(request: Request, body: ChatBody, api: Api) -> Reply[ChatRequest]:
     """Return the reply to a conversation. Raises ApiError or InvalidOption."""
     service: Service = request.app.state.service
     requests, model = chat_requests(body, service)
     client = client_of(request.headers.get("user-agent", ""))
     return Reply(service, api, client, model, requests, bool(body.verify))
-
-
-async def whole(reply: Reply) -> Ended:
-    """Return the answer to the only request of a reply."""
-    (request,) = reply.requests
-    parts = ReplyParts()
-    async with reply.answer(request) as answer:
-        async for update in answer.updates():
-            parts.add(update.chunks, update.finish)
-    return Ended(request, answer, parts.parts, await reply.figures(request, answer))
-
-
-async def streamed(reply: Reply, writer: EventWriter) -> AsyncGenerator[bytes, None]:
-    """Yield the answer to the only request of a reply as events."""
-    (request,) = reply.requests
-    parts, quiet, has_begun = ReplyParts(), Quiet(), False
-    async with reply.answer(request) as answer:
-        async for update in answer.updates():
-            data = b"" if has_begun else writer.begin(answer)
-            happened = parts.add(update.chunks, update.finish)
-            data += b"".join(map(writer.write, happened))
-            if not happened and quiet.is_due(update):
-                data += writer.quiet(progress_text(update))
-            if data:
-                yield data
-                quiet.end()
-                has_begun = True
-    figures = await reply.figures(request, answer)
-    yield writer.end(Ended(request, answer, parts.parts, figures))
 
 
 def progress_text(update: Update) -> str:

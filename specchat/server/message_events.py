@@ -11,8 +11,8 @@ from specchat.server.answer_figures import messages_usage
 from specchat.server.api_errors import ApiError, anthropic_body
 from specchat.server.conversation_replies import Ended
 from specchat.server.replies import comment, event
-from specchat.server.reply_parts import Part, PartEvent
-from specchat.server.service import Answer
+from specchat.server.reply_parts import PartEvent, PartWriter, ReplyPart, parts_of
+from specchat.server.service import ServedAnswer
 
 STOP_REASONS: Mapping[Finish, str] = {
     "stop": "end_turn",
@@ -24,11 +24,12 @@ SIGNATURE = "specchat"
 PING = event({"type": "ping"}, "ping")
 
 
-class MessageEvents:
+class MessageEvents(PartWriter):
     """Writes one message, whole or as events."""
 
     def __init__(self, model: str) -> None:
         """Write a message of a model."""
+        super().__init__()
         self._fields = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",
@@ -40,13 +41,13 @@ class MessageEvents:
         """Return a message that is over."""
         return {
             **self._fields,
-            "content": [_whole_block(part) for part in ended.parts],
+            "content": [_whole_block(part) for part in parts_of(ended.answer)],
             **_reason_of(ended),
             "usage": messages_usage(ended.answer.statistics),
             **ended.figures,
         }
 
-    def begin(self, answer: Answer) -> bytes:
+    def begin(self, answer: ServedAnswer) -> bytes:
         """Return the events that begin a message; its usage counts what is known by then."""
         message: dict[str, Any] = {
             **self._fields,
@@ -75,7 +76,7 @@ class MessageEvents:
         """Return the event with the error."""
         return event(anthropic_body(error), "error")
 
-    def write(self, happened: PartEvent) -> bytes:
+    def write_part(self, happened: PartEvent) -> bytes:
         """Return the events for what happened to a block of the content."""
         part, index = happened.part, happened.position
         if happened.what == "begin":
@@ -94,14 +95,14 @@ def _event(name: str, index: int, **fields: Any) -> bytes:
     return event({"type": name, "index": index, **fields}, name)
 
 
-def _whole_block(part: Part) -> dict[str, Any]:
+def _whole_block(part: ReplyPart) -> dict[str, Any]:
     # as it was written: a number may be larger than JSON's usual ones
     given = msgspec.Raw(part.text.encode()) if part.kind == "call" else None
     block = _block(part, part.text, given)
     return {**block, "signature": SIGNATURE} if part.kind == "reasoning" else block
 
 
-def _block(part: Part, text: str, given: Any) -> dict[str, Any]:
+def _block(part: ReplyPart, text: str, given: Any) -> dict[str, Any]:
     """Return a part as a block with some text, or with what is given to a tool."""
     if part.kind == "reasoning":
         return {"type": "thinking", "thinking": text, "signature": ""}
@@ -110,7 +111,7 @@ def _block(part: Part, text: str, given: Any) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _delta(part: Part, text: str) -> dict[str, Any]:
+def _delta(part: ReplyPart, text: str) -> dict[str, Any]:
     if part.kind == "reasoning":
         return {"type": "thinking_delta", "thinking": text}
     if part.kind == "call":

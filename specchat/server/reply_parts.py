@@ -1,16 +1,19 @@
 """The parts of an answer in order: reasoning, texts and tool calls, as they begin, grow and end."""
 
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
+from specchat.server.conversation_replies import EventWriter
+from specchat.server.service import ServedAnswer
 
 PartKind: TypeAlias = Literal["reasoning", "text", "call"]
 
 
 @dataclass(slots=True)
-class Part:
+class ReplyPart:
     """A part of an answer; the `text` of a tool call are its arguments.
 
     With `is_cut` the answer ended before the part was whole.
@@ -27,7 +30,7 @@ class PartEvent(NamedTuple):
 
     what: Literal["begin", "grow", "end"]
     position: int
-    part: Part
+    part: ReplyPart
     text: str = ""
 
 
@@ -36,7 +39,7 @@ class ReplyParts:
 
     def __init__(self) -> None:
         """Start with no rounds."""
-        self.parts: list[Part] = []
+        self.parts: list[ReplyPart] = []
         self._is_open = False
         self._events: list[PartEvent] = []
 
@@ -49,7 +52,7 @@ class ReplyParts:
             self._grow("reasoning", chunk.reasoning)
             self._grow("text", chunk.text)
             for call in chunk.tool_calls:
-                self._begin(Part("call", call=call))
+                self._begin(ReplyPart("call", call=call))
                 self._extend(call.arguments)
                 self._end()
         if finish:
@@ -57,7 +60,7 @@ class ReplyParts:
             if self._is_open:
                 self.parts[-1].is_cut = is_cut
             if all(part.kind == "reasoning" for part in self.parts):
-                self._begin(Part("text", is_cut=is_cut))
+                self._begin(ReplyPart("text", is_cut=is_cut))
             self._end()
         events, self._events = self._events, []
         return events
@@ -66,10 +69,10 @@ class ReplyParts:
         if not text:
             return
         if not self._is_open or self.parts[-1].kind != kind:
-            self._begin(Part(kind))
+            self._begin(ReplyPart(kind))
         self._extend(text)
 
-    def _begin(self, part: Part) -> None:
+    def _begin(self, part: ReplyPart) -> None:
         self._end()
         self.parts.append(part)
         self._is_open = True
@@ -89,3 +92,26 @@ class ReplyParts:
 
     def _note(self, what: Literal["begin", "grow", "end"], text: str = "") -> None:
         self._events.append(PartEvent(what, len(self.parts) - 1, self.parts[-1], text))
+
+
+class PartWriter(EventWriter):
+    """Writes an answer as events of its parts."""
+
+    def __init__(self) -> None:
+        """Begin without parts."""
+        self._parts = ReplyParts()
+
+    def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
+        """Return the events for what steps did to parts."""
+        return b"".join(map(self.write_part, self._parts.add(chunks, answer.finish)))
+
+    @abstractmethod
+    def write_part(self, happened: PartEvent) -> bytes:
+        """Return the events for what happened to a part."""
+
+
+def parts_of(answer: ServedAnswer) -> list[ReplyPart]:
+    """Return the parts of an answer that is over."""
+    parts = ReplyParts()
+    parts.add(answer.chunks, answer.finish)
+    return parts.parts

@@ -6,12 +6,13 @@ from itertools import count
 from time import time
 from typing import Any
 
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import responses_usage
 from specchat.server.api_errors import ApiError
 from specchat.server.conversation_replies import Ended, Reply
-from specchat.server.replies import comment, event
-from specchat.server.reply_parts import Part, PartEvent, PartKind
-from specchat.server.service import Answer
+from specchat.server.replies import event
+from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart, parts_of
+from specchat.server.service import ServedAnswer
 
 SEALED_REASONING = "reasoning.encrypted_content"
 """What a client includes that sends reasoning back in a sealed form only, as Codex does."""
@@ -27,11 +28,14 @@ CONTENTS: Mapping[PartKind, str] = {
 INCOMPLETE = {"reason": "max_output_tokens"}
 
 
-class ResponseEvents:
+class ResponseEvents(PartWriter):
     """Writes one response, whole or as events; it repeats fields of the request, `echoed`."""
 
-    def __init__(self, echoed: Mapping[str, Any], reply: Reply, include: Collection[str]) -> None:
+    def __init__(
+        self, echoed: Mapping[str, Any], reply: Reply[ChatRequest], include: Collection[str]
+    ) -> None:
         """Write the response of a reply."""
+        super().__init__()
         self._fields = {
             "id": f"resp_{secrets.token_hex(12)}",
             "object": "response",
@@ -48,7 +52,7 @@ class ResponseEvents:
         """Return a response that is over."""
         answer = ended.answer
         is_whole = answer.finish == "stop"
-        output = [self._item(index, part) for index, part in enumerate(ended.parts)]
+        output = [self._item(index, part) for index, part in enumerate(parts_of(ended.answer))]
         return {
             **self._object("completed" if is_whole else "incomplete", output),
             "incomplete_details": None if is_whole else INCOMPLETE,
@@ -56,7 +60,7 @@ class ResponseEvents:
             **ended.figures,
         }
 
-    def begin(self, answer: Answer) -> bytes:
+    def begin(self, answer: ServedAnswer) -> bytes:
         """Return the events that announce the response."""
         del answer
         response = self._object("in_progress", [])
@@ -64,10 +68,6 @@ class ResponseEvents:
             self._event(name, response=response)
             for name in ("response.created", "response.in_progress")
         )
-
-    def quiet(self, text: str) -> bytes:
-        """Return a comment."""
-        return comment(text)
 
     def end(self, ended: Ended) -> bytes:
         """Return the event with the whole response."""
@@ -80,7 +80,7 @@ class ResponseEvents:
         response = {**self._object("failed", []), "error": details}
         return self._event("response.failed", response=response)
 
-    def write(self, happened: PartEvent) -> bytes:
+    def write_part(self, happened: PartEvent) -> bytes:
         """Return the events for what happened to an item."""
         part, index = happened.part, happened.position
         if happened.what == "begin":
@@ -89,12 +89,12 @@ class ResponseEvents:
             return self._content_event("delta", index, part, delta=happened.text)
         return self._done(index, part)
 
-    def _begun(self, index: int, part: Part) -> bytes:
-        item = self._item(index, Part(part.kind, call=part.call), status="in_progress")
+    def _begun(self, index: int, part: ReplyPart) -> bytes:
+        item = self._item(index, ReplyPart(part.kind, call=part.call), status="in_progress")
         data = self._event("response.output_item.added", output_index=index, item=item)
-        return data + self._part_event("added", index, Part(part.kind))
+        return data + self._part_event("added", index, ReplyPart(part.kind))
 
-    def _done(self, index: int, part: Part) -> bytes:
+    def _done(self, index: int, part: ReplyPart) -> bytes:
         if part.kind == "call":
             fields = {"arguments": part.text, "name": part.call and part.call.name}
         else:
@@ -107,7 +107,7 @@ class ResponseEvents:
     def _event(self, name: str, /, **fields: Any) -> bytes:
         return event({"type": name, "sequence_number": next(self._numbers), **fields}, name)
 
-    def _content_event(self, what: str, index: int, part: Part, /, **fields: Any) -> bytes:
+    def _content_event(self, what: str, index: int, part: ReplyPart, /, **fields: Any) -> bytes:
         """Return an event for the text of an item, or for the arguments of a call."""
         place: dict[str, Any] = {"item_id": self._id(index, part.kind), "output_index": index}
         if part.kind != "call":
@@ -116,7 +116,7 @@ class ResponseEvents:
             place["logprobs"] = []
         return self._event(f"response.{CONTENTS[part.kind]}.{what}", **place, **fields)
 
-    def _part_event(self, what: str, index: int, part: Part) -> bytes:
+    def _part_event(self, what: str, index: int, part: ReplyPart) -> bytes:
         """Return the event for the content of an item as a whole; calls have none."""
         if part.kind == "call":
             return b""
@@ -133,7 +133,7 @@ class ResponseEvents:
             "usage": None,
         }
 
-    def _item(self, index: int, part: Part, status: str = "") -> dict[str, Any]:
+    def _item(self, index: int, part: ReplyPart, status: str = "") -> dict[str, Any]:
         """Return a part as an item of the output; one that has begun has no content yet."""
         has_begun = status == "in_progress"
         content = [] if has_begun else [_content_of(part)]
@@ -156,7 +156,7 @@ class ResponseEvents:
         return self._ids[index]
 
 
-def _content_of(part: Part) -> dict[str, Any]:
+def _content_of(part: ReplyPart) -> dict[str, Any]:
     if part.kind == "reasoning":
         return {"type": "reasoning_text", "text": part.text}
     return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": []}

@@ -11,7 +11,7 @@ from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
-from specchat.server.conversation_replies import reply_to, streamed, whole
+from specchat.server.conversation_replies import reply_to
 from specchat.server.message_content import result_text, text_of
 from specchat.server.replies import EventStream, Whole
 from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
@@ -57,11 +57,12 @@ async def responses(request: Request) -> EventStream | Whole:
     body = await read(request, ResponsesBody)
     reply = reply_to(request, to_chat(body), "responses")
     events = ResponseEvents(_echo(body, reply.requests[0]), reply, body.include or ())
+    (asked,) = reply.requests
     if body.stream:
-        return EventStream(streamed(reply, events), events.failed)
+        return EventStream(reply.streamed(asked, events), events.failed)
 
     async def make() -> dict[str, Any]:
-        return events.whole(await whole(reply))
+        return events.whole(await reply.whole(asked))
 
     return Whole(make)
 

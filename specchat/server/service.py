@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from time import time
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from specchat import __version__, drafter_registry
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
@@ -17,15 +17,12 @@ from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled
 from specchat.formats.call_syntax import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
-from specchat.server.activity import Activity
+from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket, Update
 
 Result = TypeVar("Result")
 ENDING = "the answer was stopped: the server is shutting down"
-Api: TypeAlias = Literal["chat", "text", "responses", "messages", "check"]
-"""The API that a request came by; "check" decodes an answer again to verify it."""
-State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
 
 PLAIN_NAME = "plain"
 """What plain decoding is called in a model's name."""
@@ -37,45 +34,45 @@ CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "
 """What clients are called that name themselves otherwise in User-Agent."""
 
 
-@dataclass(slots=True)
-class Progress:
-    """A request as a screen shows it, and as metrics count it once it is over.
-
-    `waited_s` is how long it waited for its first turn. The texts are never kept.
-    """
-
-    number: int
-    client: str
-    api: Api
-    model: str
-    began: float
-    state: State = "waiting"
-    place: int = 0
-    share: float = 0.0
-    waited_s: float = 0.0
-    statistics: Statistics = field(default_factory=Statistics)
-    finish: Finish | Literal["failed"] | None = None
-    error: str = ""
-
-
-Observer: TypeAlias = Callable[[Progress], None]
+Observer: TypeAlias = Callable[[ServedRequest], None]
 """Called on the server's own thread when a request begins, advances and ends."""
 
 
 @dataclass(slots=True)
-class Answer:
+class ServedAnswer:
     """An answer in progress: what has come of it so far, and how to wait for more."""
 
-    progress: Progress
+    progress: ServedRequest
     ticket: Ticket
     _changed: asyncio.Event
     _observe: Observer
-    text: str = ""
-    reasoning: str = ""
-    tool_calls: list[ToolCall] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
     finish: Finish | None = None
-    stop_string: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text so far, without reasoning."""
+        return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return "".join(chunk.reasoning for chunk in self.chunks)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls so far."""
+        return [call for chunk in self.chunks for call in chunk.tool_calls]
+
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens so far, reasoning included."""
+        return [token for chunk in self.chunks for token in chunk.tokens]
+
+    @property
+    def stop_string(self) -> str:
+        """The stop string that ended the answer; empty if none did."""
+        return self.chunks[-1].stop_string if self.chunks else ""
 
     @property
     def statistics(self) -> Statistics:
@@ -111,7 +108,7 @@ class Answer:
         finally:
             alarm.cancel()
 
-    async def whole(self) -> "Answer":
+    async def whole(self) -> "ServedAnswer":
         """Wait for the end."""
         async for _ in self.updates():
             pass
@@ -135,12 +132,7 @@ class Answer:
 
     def _follow(self, update: Update) -> None:
         progress = self.progress
-        for chunk in update.chunks:
-            self.text += chunk.text
-            self.reasoning += chunk.reasoning
-            self.tool_calls += chunk.tool_calls
-            self.tokens += chunk.tokens
-            self.stop_string = chunk.stop_string
+        self.chunks += update.chunks
         progress.statistics = update.statistics
         progress.place, progress.share = update.place, update.share
         progress.waited_s = self.ticket.waited_s
@@ -220,7 +212,7 @@ class Service:
     @asynccontextmanager
     async def answer(
         self, request: AnswerRequest, *, api: Api, client: str, model: str
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[ServedAnswer]:
         """Queue a request and yield its answer; leaving gives it up.
 
         Raises QueueFull, or Cancelled if the server ends.
@@ -236,9 +228,9 @@ class Service:
         ticket = self.engine.submit(request, client, on_change)
         self._tickets.add(ticket)
         self._number += 1
-        progress = Progress(self._number, client, api, model, time(), place=ticket.place)
+        progress = ServedRequest(self._number, client, api, model, time(), place=ticket.place)
         self._observe(progress)
-        answer = Answer(progress, ticket, changed, self._observe)
+        answer = ServedAnswer(progress, ticket, changed, self._observe)
         try:
             yield answer
         finally:
@@ -259,7 +251,7 @@ class Service:
         for ticket in tuple(self._tickets):
             ticket.cancel()
 
-    def _observe(self, progress: Progress) -> None:
+    def _observe(self, progress: ServedRequest) -> None:
         for observer in self.observers:
             observer(progress)
 

@@ -2,26 +2,25 @@
 
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import time
 from typing import Annotated, Any
 
 from msgspec import Meta
 from starlette.requests import Request
 
-from specchat.decoding.chunk import Alternative
+from specchat.decoding.chunk import Alternative, Chunk
 from specchat.engine.api import Engine
 from specchat.requests.answer_request import GenerateRequest
-from specchat.server.answer_check import check_answer
-from specchat.server.answer_figures import figures_of, joint_usage
+from specchat.server.answer_figures import joint_usage
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import SharedFields, options_of, read
 from specchat.server.chat_body import MOST_SEED, Prediction, StreamOptions
 from specchat.server.chat_completions import DONE, FINISHES
-from specchat.server.conversation_replies import Quiet, progress_text
+from specchat.server.conversation_replies import Ended, EventWriter, Reply
 from specchat.server.logprobs import TextLogprobs
-from specchat.server.replies import EventStream, Whole, comment, event
-from specchat.server.service import Answer, Progress, Service, client_of
+from specchat.server.replies import EventStream, Whole, event
+from specchat.server.service import ServedAnswer, Service, client_of
 
 USUAL_TOKENS = 16
 """The `max_tokens` of OpenAI's API and vLLM's."""
@@ -43,19 +42,18 @@ class TextBody(SharedFields, kw_only=True):
 
 @dataclass(slots=True)
 class _TextReply:
-    """A reply in the making: a request for each choice, with the number of its prompt."""
+    """A reply in the making, and what this API has beside it.
 
-    service: Service
-    client: str
-    model: str
-    requests: Sequence[tuple[int, GenerateRequest]]
+    `prompt_numbers` says which prompt each request has; with `is_empty` none is continued.
+    """
+
+    reply: Reply[GenerateRequest]
+    prompt_numbers: Sequence[int]
     num_logprobs: int | None
     has_echo: bool
     is_empty: bool
-    is_verified: bool
     wants_usage: bool
     identity: dict[str, Any]
-    done: list[tuple[int, Progress]] = field(default_factory=list)
     num_scored: int = 0
 
     def record(self, **fields: Any) -> dict[str, Any]:
@@ -64,7 +62,8 @@ class _TextReply:
 
     def usage(self) -> dict[str, Any]:
         """Return the usage of all choices, in which each prompt counts once."""
-        return joint_usage(self.done, self.num_scored)
+        done = zip(self.prompt_numbers, self.reply.done, strict=not self.is_empty)
+        return joint_usage(list(done), self.num_scored)
 
     async def echoed(self, request: GenerateRequest) -> "_Echo":
         """Return the prompt's tokens and texts, with their probabilities if they are asked for."""
@@ -74,10 +73,13 @@ class _TextReply:
 
         def read_prompt(engine: Engine) -> _Echo:
             tokens = tokens_of(engine, request.prompt)
-            found = engine.score(tokens, max(1, count)) if count is not None else []
-            return _Echo(engine.detokenize(tokens), tokens, found)
+            likely = engine.score(tokens, max(1, count)) if count is not None else []
+            return _Echo(engine.detokenize(tokens), tokens, likely)
 
-        return await self.service.call(read_prompt)
+        echo = await self.reply.service.call(read_prompt)
+        if self.is_empty:
+            self.num_scored += len(echo.tokens)
+        return echo
 
     def logprobs(self, echo: "_Echo") -> TextLogprobs | None:
         """Return the log probabilities of a choice, to be added to; None if not asked for."""
@@ -106,8 +108,8 @@ async def completions(request: Request) -> EventStream | Whole:
     """Continue one or several texts."""
     service: Service = request.app.state.service
     body = await read(request, TextBody)
-    reply = _reply_to(body, service, client_of(request.headers.get("user-agent", "")))
-    return EventStream(_streamed(reply)) if body.stream else Whole(lambda: _whole(reply))
+    text = _reply_to(body, service, client_of(request.headers.get("user-agent", "")))
+    return EventStream(_streamed(text)) if body.stream else Whole(lambda: _whole(text))
 
 
 def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
@@ -123,7 +125,6 @@ def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
         raise ApiError(BAD_REQUEST, "best_of: only as many as n", "best_of")
     chosen = service.choose(body.model)
     options = options_of(body, chosen, service)
-    is_empty = body.max_tokens == 0
     options["max_tokens"] = body.max_tokens or USUAL_TOKENS
     count = 1 if body.logprobs is True else body.logprobs
     num_logprobs = None if count is None or count is False else int(count)
@@ -133,21 +134,19 @@ def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
     if options.get("seed") is None and (body.verify or num_choices > 1):
         options["seed"] = secrets.randbelow(MOST_SEED)
     prediction = body.prediction.text if body.prediction else ""
-    requests: list[tuple[int, GenerateRequest]] = []
+    requests, numbers = list[GenerateRequest](), list[int]()
     for number, prompt in enumerate(prompts):
         first = GenerateRequest(prompt=prompt, prediction=prediction, **options)
         for index in range(num_choices):
             seed = None if first.seed is None else first.seed + index
-            requests.append((number, replace(first, seed=seed)))
+            requests.append(replace(first, seed=seed))
+            numbers.append(number)
     return _TextReply(
-        service,
-        client,
-        chosen.name,
-        requests,
+        Reply(service, "text", client, chosen.name, requests, bool(body.verify)),
+        numbers,
         num_logprobs,
         has_echo=bool(body.echo),
-        is_empty=is_empty,
-        is_verified=bool(body.verify),
+        is_empty=body.max_tokens == 0,
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
         identity={
             "id": f"cmpl-{secrets.token_hex(12)}",
@@ -175,74 +174,71 @@ def _are_tokens(given: Any) -> bool:
     return isinstance(given, list) and all(type(each) is int for each in given)
 
 
-async def _whole(reply: _TextReply) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    figures: dict[str, Any] = {}
-    for index, (number, request) in enumerate(reply.requests):
-        echo = await reply.echoed(request)
-        probabilities = reply.logprobs(echo)
-        if reply.is_empty:
-            reply.num_scored += len(echo.tokens)
-            choices.append(_choice(index, echo.text, "length", probabilities))
+async def _whole(text: _TextReply) -> dict[str, Any]:
+    """Return the whole reply."""
+    requests, choices, figures = text.reply.requests, list[dict[str, Any]](), dict[str, Any]()
+    for index, request in enumerate(requests):
+        echo = await text.echoed(request)
+        logprobs = text.logprobs(echo)
+        if text.is_empty:
+            choices.append(_choice(index, echo.text, "length", logprobs))
             continue
-        async with _answer(reply, request) as answer:
-            async for update in answer.updates():
-                if probabilities:
-                    probabilities.add(update.chunks)
-        figures = await _figures(reply, number, request, answer)
-        choices.append(
-            _choice(
-                index, echo.text + answer.text, FINISHES[answer.finish or "stop"], probabilities
-            )
-        )
-        if len(reply.requests) > 1:
-            choices[-1] |= figures
-    extra = figures if len(reply.requests) == 1 else {}
-    return reply.record(choices=choices, usage=reply.usage(), **extra)
+        ended = await text.reply.whole(request)
+        answer, figures = ended.answer, ended.figures
+        if logprobs:
+            logprobs.add(answer.chunks)
+        choice = _choice(index, echo.text + answer.text, _finish_of(answer), logprobs)
+        choices.append(choice if len(requests) == 1 else {**choice, **figures})
+    extra = figures if len(requests) == 1 else {}
+    return text.record(choices=choices, usage=text.usage(), **extra)
 
 
-async def _streamed(reply: _TextReply) -> AsyncGenerator[bytes, None]:
-    for index, (number, request) in enumerate(reply.requests):
-        echo = await reply.echoed(request)
-        probabilities = reply.logprobs(echo)
+async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
+    """Yield the reply as server-sent events."""
+    for index, request in enumerate(text.reply.requests):
+        echo = await text.echoed(request)
+        logprobs = text.logprobs(echo)
         if echo.tokens:
-            yield event(reply.record(choices=[_choice(index, echo.text, None, probabilities)]))
-        if reply.is_empty:
-            reply.num_scored += len(echo.tokens)
-            yield event(reply.record(choices=[_choice(index, "", "length", None)]))
+            yield event(text.record(choices=[_choice(index, echo.text, None, logprobs)]))
+        if text.is_empty:
+            yield event(text.record(choices=[_choice(index, "", "length", None)]))
             continue
-        quiet = Quiet()
-        async with _answer(reply, request) as answer:
-            async for update in answer.updates():
-                text = "".join(chunk.text for chunk in update.chunks)
-                fresh = probabilities and probabilities.following(update.chunks)
-                if text or (fresh and update.chunks):
-                    yield event(reply.record(choices=[_choice(index, text, None, fresh)]))
-                    quiet.end()
-                elif not update.is_over and quiet.is_due(update):
-                    yield comment(progress_text(update))
-                    quiet.end()
-        figures = await _figures(reply, number, request, answer)
-        ended = _choice(index, "", FINISHES[answer.finish or "stop"], None)
-        yield event(reply.record(choices=[ended], **figures))
-    if reply.wants_usage:
-        yield event(reply.record(choices=[], usage=reply.usage()))
+        async for data in text.reply.streamed(request, _ChoiceEvents(text, index, logprobs)):
+            yield data
+    if text.wants_usage:
+        yield event(text.record(choices=[], usage=text.usage()))
     yield DONE
 
 
-def _answer(reply: _TextReply, request: GenerateRequest) -> Any:
-    return reply.service.answer(request, api="text", client=reply.client, model=reply.model)
+class _ChoiceEvents(EventWriter):
+    """Writes a choice of a reply, after its echo."""
+
+    def __init__(self, text: _TextReply, index: int, logprobs: TextLogprobs | None) -> None:
+        """Write the choice at an index; `logprobs` are those of the echo."""
+        self._text, self._index, self._logprobs = text, index, logprobs
+
+    def begin(self, answer: ServedAnswer) -> bytes:
+        """Return nothing: a choice begins with its first text."""
+        del answer
+        return b""
+
+    def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
+        """Return the event for the text of steps."""
+        del answer
+        text = "".join(chunk.text for chunk in chunks)
+        logprobs = self._logprobs and self._logprobs.following(chunks)
+        if not text and not (logprobs and chunks):
+            return b""
+        return event(self._text.record(choices=[_choice(self._index, text, None, logprobs)]))
+
+    def end(self, ended: Ended) -> bytes:
+        """Return the event with the reason and the figures."""
+        choice = _choice(self._index, "", _finish_of(ended.answer), None)
+        return event(self._text.record(choices=[choice], **ended.figures))
 
 
-async def _figures(
-    reply: _TextReply, number: int, request: GenerateRequest, answer: Answer
-) -> dict[str, Any]:
-    """Count an answer, and return its figures."""
-    reply.done.append((number, answer.progress))
-    found = figures_of(answer.progress)
-    if reply.is_verified:
-        found["specchat"]["verify"] = await check_answer(reply.service, request, answer)
-    return found
+def _finish_of(answer: ServedAnswer) -> str:
+    return FINISHES[answer.finish or "stop"]
 
 
 def _choice(

@@ -17,8 +17,7 @@ from specchat.cli.serve_picture import (
 )
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
-from specchat.server.activity import Activity, Totals
-from specchat.server.service import Progress
+from specchat.server.activity import Activity, ServedRequest, Totals
 from tables import table
 
 SECRET = "a text of someone's"
@@ -38,15 +37,15 @@ STATISTICS = Statistics(
 )  # fmt: skip
 SPEEDUP = f"{STATISTICS.gain.speedup:.2f}x"
 """2, but for times being counted in bins."""
-WRITING = Progress(15, "codex", "responses", "demo", time(), "writing", statistics=STATISTICS)
+WRITING = ServedRequest(15, "codex", "responses", "demo", time(), "writing", statistics=STATISTICS)
 
 
-def done(**changed: Any) -> Progress:
+def done(**changed: Any) -> ServedRequest:
     """Return a request that is over."""
     return replace(WRITING, **{"state": "over", "finish": "stop", **changed})
 
 
-def row(progress: Progress, width: int = 100, rank: int = 0) -> str:
+def row(progress: ServedRequest, width: int = 100, rank: int = 0) -> str:
     """Return the text of a request's row."""
     return request_line(progress, columns_for(width), rank).text
 
@@ -84,7 +83,7 @@ def test_rows_fit_into_every_width(width: int) -> None:
         assert "…" not in request_line(WRITING, columns).painted(width, has_colours=False)
 
 
-def total_of(*requests: Progress) -> Totals:
+def total_of(*requests: ServedRequest) -> Totals:
     """Return the totals of requests."""
     totals = Totals()
     for each in requests:

@@ -19,7 +19,7 @@ import pytest
 from server.conftest import LONG, SECONDS, Running, StartServer, until
 from server.raw_http import Reply, connect, read_reply
 from specchat.engine.api import Engine
-from specchat.server.service import Progress
+from specchat.server.activity import ServedRequest
 from specchat.sharing.shared_engine import MOST_IN_TURN
 from specchat.sharing.tickets import Ticket
 
@@ -34,9 +34,9 @@ class Watch:
 
     tickets: list[Ticket] = field(default_factory=list)
     steps_at_cancel: dict[int, int] = field(default_factory=dict)
-    do_when: Callable[[Progress], None] | None = None
+    do_when: Callable[[ServedRequest], None] | None = None
 
-    def observe(self, progress: Progress) -> None:
+    def observe(self, progress: ServedRequest) -> None:
         """Do what is to be done at this stage of a request."""
         if self.do_when is not None:
             self.do_when(progress)
@@ -115,12 +115,12 @@ def sent(server: Running, **fields: Any) -> Any:
 
 
 def leave_when(
-    server: Running, watch: Watch, is_due: Callable[[Progress], bool], **fields: Any
+    server: Running, watch: Watch, is_due: Callable[[ServedRequest], bool], **fields: Any
 ) -> None:
     """Send a request, and leave once it has come to a stage."""
     left = threading.Event()
 
-    def leave(progress: Progress) -> None:
+    def leave(progress: ServedRequest) -> None:
         if is_due(progress) and not left.is_set():
             left.set()
             connection.close()
@@ -153,7 +153,7 @@ def test_a_client_that_leaves_frees_the_engine(
     demo_server: Running,
     watch: Watch,
     is_stream: bool,
-    stage: Callable[[Progress], bool],
+    stage: Callable[[ServedRequest], bool],
     fields: dict[str, Any],
 ) -> None:
     """At any stage, streaming or not: within a step, and all further ones are not begun."""
@@ -241,7 +241,7 @@ def test_new_requests_have_their_first_turns_in_order(demo_server: Running, watc
     """One that has been let in is not passed over by those that come after it."""
     ended: list[int] = []
 
-    def note(progress: Progress) -> None:
+    def note(progress: ServedRequest) -> None:
         if progress.state == "over" and progress.number not in ended:
             ended.append(progress.number)
 
