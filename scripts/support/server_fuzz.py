@@ -58,7 +58,6 @@ STRUCTURES: dict[str, Any] = {
     "json_schema": None,
     "grammar": None,
     "structured_outputs": {"json": SCHEMA, "regex": None, "choice": None},
-    "guided_choice": None,
     "show_schema": True,
 }
 OPENAI = {

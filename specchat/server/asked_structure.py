@@ -1,7 +1,7 @@
 """The structure that a request asks for, in any of the words that clients use for it."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from specchat.server.api_errors import BAD_REQUEST, ApiError
@@ -21,10 +21,6 @@ class StructureFields(Protocol):
     json_schema: Mapping[str, Any] | str | None
     grammar: str | None
     structured_outputs: Mapping[str, Any] | None
-    guided_json: Mapping[str, Any] | str | None
-    guided_regex: str | None
-    guided_choice: Sequence[str] | None
-    guided_grammar: str | None
 
 
 def structure_of(body: StructureFields) -> Structure | None:
@@ -127,11 +123,7 @@ MAKERS: Mapping[str, Maker] = {
     "json_schema": _hidden_schema,
     "grammar": _of_grammar,
     "structured_outputs": _of_vllm,
-    "guided_json": _hidden_schema,
-    "guided_regex": _of_text("regex"),
-    "guided_choice": _of_choices,
-    "guided_grammar": _of_grammar,
 }
-"""What makes a structure of each field: OpenAI's, llama-server's two, vLLM's, and its older ones.
+"""What makes a structure of each field: OpenAI's, llama-server's two, and vLLM's.
 
 The prompt describes only OpenAI's to the model, as other servers leave the prompt as it is."""

@@ -72,10 +72,6 @@ class SharedFields(Struct, kw_only=True):
     json_schema: Mapping[str, Any] | str | None = None
     grammar: str | None = None
     structured_outputs: Mapping[str, Any] | None = None
-    guided_json: Mapping[str, Any] | str | None = None
-    guided_regex: str | None = None
-    guided_choice: Sequence[str] | None = None
-    guided_grammar: str | None = None
     show_schema: bool | None = None
 
 

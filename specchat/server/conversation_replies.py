@@ -83,16 +83,16 @@ class Ended(NamedTuple):
     @property
     def stop_string(self) -> str:
         """The string of the request's own `stop` that ended the answer; empty if none did."""
-        found = self.answer.stop_string
-        return found if found in self.request.stop else ""
+        stop_string = self.answer.stop_string
+        return stop_string if stop_string in self.request.stop else ""
 
 
 class EventWriter(ABC):
     """Writes an answer as the server-sent events of an API."""
 
-    @abstractmethod
-    def begin(self, answer: ServedAnswer) -> bytes:
-        """Return the events that an answer begins with."""
+    def begin(self, answer: ServedAnswer) -> bytes:  # noqa: ARG002
+        """Return the events that an answer begins with, if any."""
+        return b""
 
     @abstractmethod
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:

@@ -217,11 +217,6 @@ class _ChoiceEvents(EventWriter):
         """Write the choice at an index; `logprobs` are those of the echo."""
         self._text, self._index, self._logprobs = text, index, logprobs
 
-    def begin(self, answer: ServedAnswer) -> bytes:
-        """Return nothing: a choice begins with its first text."""
-        del answer
-        return b""
-
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the event for the text of steps."""
         del answer
