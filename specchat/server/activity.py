@@ -52,7 +52,9 @@ class Times:
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
 
     def add(self, seconds: float) -> None:
-        """Count a time; one that equals a bound belongs below it."""
+        """Count a time, unless it is 0; one that equals a bound belongs below it."""
+        if not seconds:
+            return
         self.total += seconds
         self.counts[bisect_left(SECONDS, seconds)] += 1
 
@@ -60,6 +62,10 @@ class Times:
         """Return how many times are within each bound, the last of which is "+Inf"."""
         bounds = (*map(str, SECONDS), "+Inf")
         return list(zip(bounds, accumulate(self.counts), strict=True))
+
+    def copied(self) -> "Times":
+        """Return these times, apart from what is added later."""
+        return replace(self, counts=list(self.counts))
 
 
 @dataclass(slots=True)
@@ -76,19 +82,18 @@ class Totals:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
-    reasoning_tokens: int = 0
     steps: int = 0
     num_drafts: int = 0
     drafted: int = 0
     accepted: int = 0
     accepted_by_position: list[int] = field(default_factory=list)
     by_origin: dict[str, tuple[int, int]] = field(default_factory=dict)
-    prompt_s: float = 0.0
-    decode_s: float = 0.0
     plain_s: float = 0.0
     own_s: float = 0.0
     first_token: Times = field(default_factory=Times)
     queue: Times = field(default_factory=Times)
+    prompt: Times = field(default_factory=Times)
+    decode: Times = field(default_factory=Times)
 
     @property
     def num_requests(self) -> int:
@@ -117,7 +122,6 @@ class Totals:
         self.prompt_tokens += statistics.prompt_tokens
         self.cached_tokens += statistics.cached_tokens
         self.generated_tokens += statistics.generated_tokens
-        self.reasoning_tokens += statistics.reasoning_tokens
         self.steps += statistics.steps
         self.num_drafts += next(iter(statistics.drafted_by_position), 0)
         self.drafted += statistics.drafted
@@ -126,14 +130,13 @@ class Totals:
         for origin, counts in statistics.by_origin.items():
             before = self.by_origin.get(origin, (0, 0))
             self.by_origin[origin] = before[0] + counts[0], before[1] + counts[1]
-        self.prompt_s += statistics.prompt_s
-        self.decode_s += statistics.decode_s
         gain = statistics.gain
         if gain.is_sound:
             self.plain_s += gain.plain_s
             self.own_s += gain.own_s
-        if progress.waited_s:
-            self.queue.add(progress.waited_s)
+        self.queue.add(progress.waited_s)
+        self.prompt.add(statistics.prompt_s)
+        self.decode.add(statistics.decode_s)
         if statistics.generated_tokens:
             self.first_token.add(progress.waited_s + statistics.time_to_first_token_s)
 
@@ -187,6 +190,8 @@ def _copied(totals: Totals) -> Totals:
         finishes=Counter(totals.finishes),
         accepted_by_position=list(totals.accepted_by_position),
         by_origin=dict(totals.by_origin),
-        first_token=replace(totals.first_token, counts=list(totals.first_token.counts)),
-        queue=replace(totals.queue, counts=list(totals.queue.counts)),
+        first_token=totals.first_token.copied(),
+        queue=totals.queue.copied(),
+        prompt=totals.prompt.copied(),
+        decode=totals.decode.copied(),
     )

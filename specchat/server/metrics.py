@@ -1,4 +1,4 @@
-"""`/metrics`: figures for Prometheus, under specchat's names, vLLM's and llama-server's.
+"""`/metrics`: figures for Prometheus, under vLLM's names where vLLM has them.
 
 Counters add up the requests that are over, each as its reply counts it; gauges say what is so now.
 """
@@ -17,17 +17,18 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from specchat import __version__
 from specchat.docs import DASHBOARD
 from specchat.server.activity import Times, Totals
 from specchat.server.service import Service
 
 ENGINE = "0"
 """vLLM's label for the first of several engines; specchat has one."""
-MODEL = "model_name"
+LABELS = ("model_name", "engine")
+FINISHES = {"context": "length", "cancelled": "abort", "failed": "error"}
+"""vLLM's words for how a request ended, where they are not ours."""
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of a figure's labels, and the figure."""
+"""The values of the labels that a counter has beside vLLM's two, and the count."""
 
 
 async def metrics(request: Request) -> Response:
@@ -53,162 +54,85 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all figures; counters of the loaded pair are there from the start, as 0."""
-        by_model = {self._service.name: Totals(), **self._service.activity.totals_by_model()}
-        everything = self._service.activity.totals()
-        yield from self._states()
-        yield from _own_counters(by_model)
-        yield from _own_times(by_model)
-        yield _gauge(
-            "specchat:speedup",
-            "Speedup over plain decoding of all answers with a sound one; 0 without any.",
-            everything.speedup,
-        )
-        yield _gauge(
-            "specchat:saved_seconds",
-            "Seconds saved against plain decoding, of the same answers; below 0 if lost.",
-            everything.saved_s,
-        )
-        yield from _vllm(by_model, everything)
-        yield from _llama_server(everything)
-
-    def _states(self) -> Iterator[Metric]:
-        engine, facts = self._service.engine, self._service.facts
-        labels = {"version": __version__, MODEL: self._service.name, "target": facts.target}
-        about = GaugeMetricFamily("specchat:info", "What is served.", labels=list(labels))
-        about.add_metric(list(labels.values()), 1)
-        yield about
-        yield _gauge("specchat:context_tokens", "Tokens that a request may have.", facts.context)
-        running, waiting = engine.num_running, engine.num_waiting
-        yield _gauge("specchat:requests_running", "Answers that take turns.", running)
-        yield _gauge("specchat:requests_waiting", "Requests that wait for a turn.", waiting)
-        yield _counter(
-            "specchat:engine_restarts", "Times the engine died and was loaded again.",
-            (), [((), engine.num_restarts)],
-        )  # fmt: skip
-        yield _counter(
-            "specchat:requests_refused", "Requests refused because the queue was full.",
-            (), [((), engine.num_refused)],
-        )  # fmt: skip
-        for name, value in (("running", running), ("waiting", waiting)):
-            family = GaugeMetricFamily(
-                f"vllm:num_requests_{name}", f"Requests {name}.", labels=[MODEL, "engine"]
+        engine, name = self._service.engine, self._service.name
+        for state, count in (("running", engine.num_running), ("waiting", engine.num_waiting)):
+            gauge = GaugeMetricFamily(
+                f"vllm:num_requests_{state}", f"Requests {state}.", labels=LABELS
             )
-            family.add_metric([self._service.name, ENGINE], value)
-            yield family
-        yield _gauge("llamacpp:requests_processing", "Requests in progress.", running)
-        yield _gauge("llamacpp:requests_deferred", "Requests that wait.", waiting)
+            gauge.add_metric((name, ENGINE), count)
+            yield gauge
+        for event, words, count in (
+            ("engine_restarts", "Times the engine died and was loaded again.", engine.num_restarts),
+            ("requests_refused", "Requests refused: the queue was full.", engine.num_refused),
+        ):
+            yield _counter(f"specchat:{event}", words, {name: [((), count)]})
+        by_model = {name: Totals(), **self._service.activity.totals_by_model()}
+        yield from _counters(by_model)
+        yield from _histograms(by_model)
 
 
-def _own_counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
-    models = by_model.items()
-    yield _counter(
-        "specchat:requests", "Requests that are over.", (MODEL, "api", "finish"),
-        [((model, *kind), count) for model, each in models
-         for kind, count in sorted(each.finishes.items())],
-    )  # fmt: skip
-    yield _counter(
-        "specchat:prompt_tokens", "Prompt tokens, read or already in the model's memory.",
-        (MODEL, "source"),
-        [sample for model, each in models for sample in (
-            ((model, "read"), each.prompt_tokens - each.cached_tokens),
-            ((model, "cached"), each.cached_tokens),
-        )],
-    )  # fmt: skip
+def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
     for name, words, field in (
-        ("generated_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
-        ("reasoning_tokens", "Generated tokens that were reasoning.", "reasoning_tokens"),
-        ("steps", "Passes of the target that emitted tokens.", "steps"),
-        ("prompt_seconds", "Seconds of reading prompts.", "prompt_s"),
-        ("decode_seconds", "Seconds of decoding.", "decode_s"),
-        ("plain_seconds", "Seconds plain decoding would take, of sound answers.", "plain_s"),
-        ("own_seconds", "Seconds that decoding took, of sound answers.", "own_s"),
+        ("vllm:prompt_tokens", "Prompt tokens.", "prompt_tokens"),
+        ("vllm:prefix_cache_hits", "Prompt tokens that were cached.", "cached_tokens"),
+        ("vllm:generation_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
+        ("vllm:spec_decode_num_drafts", "Passes of the target that had a draft.", "num_drafts"),
+        ("specchat:steps", "Passes of the target that emitted tokens.", "steps"),
+        ("specchat:plain_seconds", "Seconds plain decoding would take.", "plain_s"),
+        ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):
-        samples = [((model,), getattr(each, field)) for model, each in models]
-        yield _counter(f"specchat:{name}", words, (MODEL,), samples)
-    for index, name in enumerate(("drafted", "accepted")):
+        samples = {model: [((), getattr(totals, field))] for model, totals in by_model.items()}
+        yield _counter(name, words, samples)
+    yield _counter(
+        "vllm:request_success", "Requests that are over.",
+        {model: _finishes(totals) for model, totals in by_model.items()},
+        ("api", "finished_reason"),
+    )  # fmt: skip
+    for index, (name, words) in enumerate((("draft", "drafted"), ("accepted", "accepted"))):
         yield _counter(
-            f"specchat:{name}_tokens", f"Draft tokens that were {name}, by what drafted them.",
-            (MODEL, "origin"),
-            [((model, origin), counts[index]) for model, each in models
-             for origin, counts in sorted(each.by_origin.items())],
+            f"vllm:spec_decode_num_{name}_tokens", f"Draft tokens that were {words}.",
+            {model: [((origin,), counts[index]) for origin, counts in totals.by_origin.items()]
+             for model, totals in by_model.items()},
+            ("origin",),
         )  # fmt: skip
+    yield _counter(
+        "vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted tokens per draft position.",
+        {model: [((str(position),), count)
+                 for position, count in enumerate(totals.accepted_by_position)]
+         for model, totals in by_model.items()},
+        ("position",),
+    )  # fmt: skip
 
 
-def _own_times(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
+def _finishes(totals: Totals) -> list[Sample]:
+    """Return how many requests of an API ended in each of vLLM's ways."""
+    counts: dict[tuple[str, ...], int] = {}
+    for (api, finish), count in totals.finishes.items():
+        labels = api, FINISHES.get(finish, finish)
+        counts[labels] = counts.get(labels, 0) + count
+    return list(counts.items())
+
+
+def _histograms(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
     for name, words, field in (
-        ("time_to_first_token_seconds", "From the request to the first token.", "first_token"),
-        ("queue_time_seconds", "From the request to its first turn.", "queue"),
+        ("time_to_first_token", "From the request to the first token.", "first_token"),
+        ("request_queue_time", "From the request to its first turn.", "queue"),
+        ("request_prefill_time", "Reading the prompt.", "prompt"),
+        ("request_decode_time", "Decoding.", "decode"),
     ):
-        family = HistogramMetricFamily(f"specchat:{name}", words, labels=[MODEL])
+        family = HistogramMetricFamily(f"vllm:{name}_seconds", words, labels=LABELS)
         for model, totals in by_model.items():
             times: Times = getattr(totals, field)
-            family.add_metric([model], times.cumulative(), times.total)
+            family.add_metric((model, ENGINE), times.cumulative(), times.total)
         yield family
 
 
-def _vllm(by_model: Mapping[str, Totals], everything: Totals) -> Iterator[Metric]:
-    """Yield vLLM's figures of speculation and of tokens, with its names and labels."""
-    models = by_model.items()
-    for name, words, field in (
-        ("spec_decode_num_drafts", "Number of spec decoding drafts.", "num_drafts"),
-        ("spec_decode_num_draft_tokens", "Number of draft tokens.", "drafted"),
-        ("spec_decode_num_accepted_tokens", "Number of accepted tokens.", "accepted"),
-        ("prompt_tokens", "Number of prefill tokens processed.", "prompt_tokens"),
-        ("generation_tokens", "Number of generation tokens processed.", "generated_tokens"),
-    ):
-        samples = [((model, ENGINE), getattr(each, field)) for model, each in models]
-        yield _counter(f"vllm:{name}", words, (MODEL, "engine"), samples)
-    yield _counter(
-        "vllm:spec_decode_num_accepted_tokens_per_pos",
-        "Accepted tokens per draft position.",
-        (MODEL, "engine", "position"),
-        [((model, ENGINE, str(position)), count) for model, each in models
-         for position, count in enumerate(each.accepted_by_position)],
-    )  # fmt: skip
-    yield _gauge(
-        "vllm:spec_decode_acceptance_rate",
-        "Accepted / drafted tokens of all answers.",
-        everything.acceptance_rate,
-    )
-
-
-def _llama_server(totals: Totals) -> Iterator[Metric]:
-    """Yield llama-server's figures, under its names."""
-    num_read = totals.prompt_tokens - totals.cached_tokens
-    for name, words, value in (
-        ("prompt_tokens", "Number of prompt tokens processed.", num_read),
-        ("prompt_tokens_cached", "Number of prompt tokens reused.", totals.cached_tokens),
-        ("prompt_seconds", "Prompt process time.", totals.prompt_s),
-        ("tokens_predicted", "Number of generation tokens processed.", totals.generated_tokens),
-        ("tokens_predicted_seconds", "Predict process time.", totals.decode_s),
-        ("spec_decode_num_drafts", "Number of drafts.", totals.num_drafts),
-        ("spec_decode_num_draft_tokens", "Number of draft tokens.", totals.drafted),
-        ("spec_decode_num_accepted_tokens", "Number of accepted tokens.", totals.accepted),
-    ):
-        yield _counter(f"llamacpp:{name}", words, (), [((), value)])
-    positions = enumerate(totals.accepted_by_position)
-    yield _counter(
-        "llamacpp:spec_decode_num_accepted_tokens_per_pos",
-        "Accepted tokens per draft position.",
-        ("position",),
-        [((str(position),), count) for position, count in positions],
-    )
-    for name, words, count, seconds in (
-        ("prompt_tokens", "Average prompt tokens/s.", num_read, totals.prompt_s),
-        ("predicted_tokens", "Average tokens/s.", totals.generated_tokens, totals.decode_s),
-    ):
-        yield _gauge(f"llamacpp:{name}_seconds", words, count / seconds if seconds else 0.0)
-
-
 def _counter(
-    name: str, words: str, labels: Iterable[str], samples: Iterable[Sample]
+    name: str, words: str, by_model: Mapping[str, Iterable[Sample]], labels: tuple[str, ...] = ()
 ) -> CounterMetricFamily:
     """Return a counter, which Prometheus shows with `_total` at the end of its name."""
-    family = CounterMetricFamily(name, words, labels=list(labels))
-    for values, value in samples:
-        family.add_metric(list(values), value)
+    family = CounterMetricFamily(name, words, labels=(*LABELS, *labels))
+    for model, samples in by_model.items():
+        for values, count in samples:
+            family.add_metric((model, ENGINE, *values), count)
     return family
-
-
-def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, words, value=value)

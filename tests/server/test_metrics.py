@@ -18,7 +18,7 @@ from specchat.server.guard import Access
 KEY = "a-key"
 QUESTION = "What is specchat?"
 BY, LEGEND = re.compile(r"\bby \(([\w, ]+)\)"), re.compile(r"{{(\w+)}}")
-METRIC = re.compile(r"\b(?:specchat|vllm|llamacpp):\w+")
+METRIC = re.compile(r"\b(?:specchat|vllm):\w+")
 
 
 @dataclass
@@ -153,21 +153,19 @@ def test_the_figures_of_all_replies_add_up_to_the_metrics(server: Running) -> No
     def asked(field: str, of: str = "timings") -> float:
         return sum(float(each[of].get(field, 0)) for each in answers)
 
-    assert grown("specchat:prompt_tokens_total", source="read") == asked("prompt_n")
-    assert grown("specchat:prompt_tokens_total", source="cached") == asked("cache_n") > 0
-    assert grown("specchat:generated_tokens_total") == asked("predicted_n")
-    assert grown("specchat:drafted_tokens_total") == asked("draft_n") > 0
-    assert grown("specchat:accepted_tokens_total") == asked("draft_n_accepted") > 0
-    assert grown("vllm:spec_decode_num_draft_tokens_total") == asked("draft_n")
-    assert grown("vllm:spec_decode_num_accepted_tokens_total") == asked("draft_n_accepted")
-    assert grown("llamacpp:tokens_predicted_total") == asked("predicted_n")
-    assert grown("specchat:decode_seconds_total") == pytest.approx(asked("predicted_ms") / 1000)
-    assert grown("specchat:prompt_seconds_total") == pytest.approx(asked("prompt_ms") / 1000)
-    assert grown("specchat:requests_total") == len(answers) + 1
-    assert grown("specchat:requests_total", finish="failed") == 1
-    assert grown("specchat:requests_total", api="check") == 1
-    assert grown("specchat:queue_time_seconds_count") == len(answers) + 1
-    assert grown("specchat:time_to_first_token_seconds_count") == len(answers)
+    assert grown("vllm:prompt_tokens_total") == asked("prompt_n") + asked("cache_n")
+    assert grown("vllm:prefix_cache_hits_total") == asked("cache_n") > 0
+    assert grown("vllm:generation_tokens_total") == asked("predicted_n")
+    assert grown("vllm:spec_decode_num_draft_tokens_total") == asked("draft_n") > 0
+    assert grown("vllm:spec_decode_num_accepted_tokens_total") == asked("draft_n_accepted") > 0
+    decode_s, prompt_s = asked("predicted_ms") / 1000, asked("prompt_ms") / 1000
+    assert grown("vllm:request_decode_time_seconds_sum") == pytest.approx(decode_s)
+    assert grown("vllm:request_prefill_time_seconds_sum") == pytest.approx(prompt_s)
+    assert grown("vllm:request_success_total") == len(answers) + 1
+    assert grown("vllm:request_success_total", finished_reason="error") == 1
+    assert grown("vllm:request_success_total", api="check") == 1
+    assert grown("vllm:request_queue_time_seconds_count") == len(answers) + 1
+    assert grown("vllm:time_to_first_token_seconds_count") == len(answers)
 
 
 def test_vllms_counters_hold_together(server: Running) -> None:
@@ -181,8 +179,7 @@ def test_vllms_counters_hold_together(server: Running) -> None:
     accepted = figures.total(f"{name}_total")
     assert sum(counts) == accepted
     assert [drafts, *counts] == sorted([drafts, *counts], reverse=True)
-    rate = accepted / figures.total("vllm:spec_decode_num_draft_tokens_total")
-    assert figures.total("vllm:spec_decode_acceptance_rate") == pytest.approx(rate)
+    assert figures.total("vllm:spec_decode_num_draft_tokens_total") >= accepted
     assert figures.total("vllm:spec_decode_num_drafts_total", model_name="demo") > 0
 
 
@@ -195,7 +192,7 @@ def test_a_request_that_finds_the_queue_full_is_counted(
     body = {"messages": [{"role": "user", "content": QUESTION}]}
     assert server.client.post("/v1/chat/completions", json=body).status_code == 503
     after = figures_of(server)
-    names = ("specchat:requests_refused_total", "specchat:requests_total")
+    names = ("specchat:requests_refused_total", "vllm:request_success_total")
     assert [after.total(name) - before.total(name) for name in names] == [1, 0]
 
 
@@ -212,21 +209,20 @@ def test_an_answer_that_its_client_leaves_counts_as_cancelled(server: Running) -
             pass
     server.chat(QUESTION, max_tokens=1, model="demo:plain")  # its turn comes after the cancelled
     after = figures_of(server)
-    name = "specchat:requests_total"
-    assert after.total(name, finish="cancelled") - before.total(name, finish="cancelled") == 1
-    tokens = "specchat:generated_tokens_total"
+    name, aborted = "vllm:request_success_total", {"finished_reason": "abort"}
+    assert after.total(name, **aborted) - before.total(name, **aborted) == 1
+    tokens = "vllm:generation_tokens_total"
     assert 5 < after.total(tokens) - before.total(tokens) < 400
-    assert after.total("specchat:requests_running") == 0
-    assert after.total("specchat:requests_waiting") == 0
+    assert after.total("vllm:num_requests_running") == 0
+    assert after.total("vllm:num_requests_waiting") == 0
 
 
 def test_figures_are_there_from_the_start(first_figures: Figures) -> None:
     """A loaded pair's counters are 0 before the first request, so that rates can be taken."""
-    samples, named = first_figures.samples, {("model_name", "demo")}
-    assert samples["specchat:generated_tokens_total", frozenset(named)] == 0
-    labels = frozenset({*named, ("engine", "0")})
-    assert samples["vllm:spec_decode_num_drafts_total", labels] == 0
-    assert samples["specchat:engine_restarts_total", frozenset()] == 0
+    labels = frozenset({("model_name", "demo"), ("engine", "0")})
+    for name in ("vllm:generation_tokens", "vllm:spec_decode_num_drafts", "specchat:steps",
+                 "specchat:engine_restarts"):  # fmt: skip
+        assert first_figures.samples[f"{name}_total", labels] == 0
 
 
 def test_metrics_need_the_key(server: Running) -> None:
