@@ -96,7 +96,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class _Log(logging.Handler):
+class _LogHandler(logging.Handler):
     """Writes unexpected errors into the server's log, and nothing else anywhere."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -109,7 +109,7 @@ class _Log(logging.Handler):
 def run(server: Server, listening: socket.socket) -> None:
     """Serve until the server is ended; nothing is printed."""
     logger = logging.getLogger("uvicorn")
-    logger.handlers, logger.propagate = [_Log()], False
+    logger.handlers, logger.propagate = [_LogHandler()], False
     asyncio.run(_serve(server, listening))
 
 
