@@ -28,8 +28,8 @@ async def check_answer(
     tokens, plain_tokens = answer.tokens, plain.tokens
     pairs = enumerate(zip(tokens, plain_tokens, strict=False))
     shorter = min(len(tokens), len(plain_tokens))
-    place = next((index for index, (one, other) in pairs if one != other), shorter)
-    found: dict[str, Any] = {
+    first_difference = next((index for index, (one, other) in pairs if one != other), shorter)
+    result: dict[str, Any] = {
         "identical": tokens == plain_tokens,
         "tokens": len(tokens),
         "seed": request.seed,
@@ -37,8 +37,8 @@ async def check_answer(
         "tokens_per_second": answer.statistics.tokens_per_second,
         "plain_timings": timings_of(plain.statistics),
     }
-    if not found["identical"]:
-        found["parts_at"] = place
-        found["tokens_there"] = tokens[place : place + SHOWN]
-        found["plain_tokens_there"] = plain_tokens[place : place + SHOWN]
-    return found
+    if not result["identical"]:
+        result["parts_at"] = first_difference
+        result["tokens_there"] = tokens[first_difference : first_difference + SHOWN]
+        result["plain_tokens_there"] = plain_tokens[first_difference : first_difference + SHOWN]
+    return result

@@ -28,16 +28,16 @@ def structure_of(body: StructureFields) -> Structure | None:
 
     Raises ApiError for two of them, and for what is malformed.
     """
-    found: dict[str, Structure] = {}
+    structures: dict[str, Structure] = {}
     for name, make in MAKERS.items():
         value = getattr(body, name)
         structure = make(value, name) if value not in (None, "", {}) else None
         if structure is not None:
-            found[name] = structure
-    if len(found) > 1:
-        first, second, *_ = found
+            structures[name] = structure
+    if len(structures) > 1:
+        first, second, *_ = structures
         raise ApiError(BAD_REQUEST, f"{second}: give either this or {first}", second)
-    return next(iter(found.values()), None)
+    return next(iter(structures.values()), None)
 
 
 def structure_of_format(given: Any, field: str) -> Structure | None:
@@ -55,8 +55,8 @@ def structure_of_format(given: Any, field: str) -> Structure | None:
     if kind == "grammar":
         return _of_grammar(given.get("grammar"), field)
     if kind != "json_schema":
-        known = "text, json_object or json_schema"
-        raise ApiError(BAD_REQUEST, f"{field}.type must be {known}, not {kind!r:.40}", field)
+        allowed = "text, json_object or json_schema"
+        raise ApiError(BAD_REQUEST, f"{field}.type must be {allowed}, not {kind!r:.40}", field)
     named = given.get("json_schema", given)
     if not isinstance(named, Mapping) or "schema" not in named:
         raise ApiError(BAD_REQUEST, f"{field}: a json_schema needs a schema", field)
@@ -112,10 +112,10 @@ def _of_vllm(given: Any, field: str) -> Structure | None:
     if "structural_tag" in named:
         message = f"{field}.structural_tag is not supported: use tools, json, regex or grammar"
         raise ApiError(BAD_REQUEST, message, field)
-    known = [name for name in makers if name in named]
-    if len(known) != 1:
+    asked = [name for name in makers if name in named]
+    if len(asked) != 1:
         raise ApiError(BAD_REQUEST, f"{field}: give one of {', '.join(makers)}", field)
-    return makers[known[0]](named[known[0]], f"{field}.{known[0]}")
+    return makers[asked[0]](named[asked[0]], f"{field}.{asked[0]}")
 
 
 MAKERS: Mapping[str, Maker] = {

@@ -38,9 +38,9 @@ def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Asked
         return AskedTools()
     if mode == "required" and not offered:
         raise ApiError(BAD_REQUEST, f"{FIELD}: there are no functions in tools to call", FIELD)
-    known = {_name_of(each) for each in offered}
+    offered_names = {_name_of(each) for each in offered}
     for name in names:
-        if name not in known:
+        if name not in offered_names:
             raise ApiError(BAD_REQUEST, f"{FIELD}: no function {name!r:.80} in tools", FIELD)
     return AskedTools(offered, mode if offered else "auto", names)
 
@@ -60,8 +60,8 @@ def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
             return _of_allowed(MODES[mode], listed)
     if isinstance(given, Mapping) and kind in NAMED and _name_of(given):
         return "required", [_name_of(given)]
-    known = "auto, none, required or a function"
-    raise ApiError(BAD_REQUEST, f"{FIELD} must be {known}, not {given!r:.60}", FIELD)
+    modes = "auto, none, required or a function"
+    raise ApiError(BAD_REQUEST, f"{FIELD} must be {modes}, not {given!r:.60}", FIELD)
 
 
 def _of_allowed(mode: ToolChoice, tools: list[Any]) -> tuple[ToolChoice, list[str]]:

@@ -83,8 +83,8 @@ async def read(request: Request, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        param = place.strip("`").strip(".") or None
+        text, _, path = str(error).partition(" - at `$")
+        param = path.strip("`").strip(".") or None
         raise ApiError(BAD_REQUEST, f"{param}: {text}" if param else text, param) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
@@ -144,9 +144,9 @@ def think_of(effort: str | None, service: Service) -> str | None:
 
 def _biases(given: Mapping[str, float]) -> dict[int, float]:
     """Return biases by token; as with OpenAI, -100 and less ban a token."""
-    found: dict[int, float] = {}
+    biases: dict[int, float] = {}
     for token, bias in given.items():
         if not token.strip().isdecimal():
             raise ApiError(BAD_REQUEST, f"logit_bias: {token!r} is not a token id", "logit_bias")
-        found[int(token)] = float("-inf") if bias <= -100 else bias
-    return found
+        biases[int(token)] = float("-inf") if bias <= -100 else bias
+    return biases

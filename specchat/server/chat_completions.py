@@ -11,9 +11,9 @@ from starlette.requests import Request
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import figures_of, total_usage
+from specchat.server.api_reply import Ended, EventWriter, Reply, reply_to
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
-from specchat.server.conversation_replies import Ended, EventWriter, Reply, reply_to
 from specchat.server.logprobs import chat_logprobs
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.service import ServedAnswer

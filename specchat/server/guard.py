@@ -110,10 +110,10 @@ class Guard:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         given = [headers.get("x-api-key", ""), bearer if scheme.lower() == "bearer" else ""]
         # Starlette decodes headers as Latin-1, whatever they are
-        found = [
+        matches = [
             secrets.compare_digest(each.strip().encode("latin-1"), key.encode()) for each in given
         ]
-        if not any(found):
+        if not any(matches):
             raise ApiError(UNAUTHORIZED, "wrong or missing key", code="invalid_api_key")
 
     def _allows(self, origin: str) -> bool:
@@ -146,8 +146,8 @@ def host_of(text: str) -> str:
 
     What is not a Host header is returned whole, which is nobody's name.
     """
-    found = HOST.fullmatch(text)
-    return found[1].strip("[]").lower() if found else text
+    match = HOST.fullmatch(text)
+    return match[1].strip("[]").lower() if match else text
 
 
 def _limited(receive: Receive) -> Receive:

@@ -14,10 +14,10 @@ def chat_logprobs(chunks: Sequence[Chunk], num_top: int) -> dict[str, Any]:
     """Return the `logprobs` of steps in the chat API."""
     content: list[dict[str, Any]] = []
     for chunk in chunks:
-        for token, found in zip(chunk.tokens, chunk.alternatives, strict=False):
-            own = next(each for each in found if each[0] == token)
+        for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
+            own = next(each for each in likely if each[0] == token)
             content.append(
-                {**_entry(own), "top_logprobs": [_entry(each) for each in found[:num_top]]}
+                {**_entry(own), "top_logprobs": [_entry(each) for each in likely[:num_top]]}
             )
     return {"content": content, "refusal": None}
 
@@ -51,15 +51,15 @@ class TextLogprobs:
         alternatives: Sequence[Sequence[Alternative]],
     ) -> None:
         """Add the tokens of a prompt; the first one has no probability."""
-        for piece, token, found in zip(pieces, tokens, alternatives, strict=False):
-            self._add(token, piece.decode("utf-8", "replace"), found)
+        for piece, token, likely in zip(pieces, tokens, alternatives, strict=False):
+            self._add(token, piece.decode("utf-8", "replace"), likely)
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Add the tokens of steps."""
         for chunk in chunks:
-            for token, found in zip(chunk.tokens, chunk.alternatives, strict=False):
-                text = next(each for each in found if each[0] == token)[1]
-                self._add(token, text, found)
+            for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
+                text = next(each for each in likely if each[0] == token)[1]
+                self._add(token, text, likely)
 
     def following(self, chunks: Sequence[Chunk]) -> "TextLogprobs":
         """Return the log probabilities of steps alone, which follow those added so far."""
@@ -77,11 +77,11 @@ class TextLogprobs:
             "text_offset": self._offsets,
         }
 
-    def _add(self, token: int, text: str, found: Sequence[Alternative]) -> None:
+    def _add(self, token: int, text: str, likely: Sequence[Alternative]) -> None:
         self._tokens.append(text)
         self._offsets.append(self._offset)
         self._offset += len(text)
-        own = next((share for each, _, share in found if each == token), None)
+        own = next((share for each, _, share in likely if each == token), None)
         self._logprobs.append(None if own is None else log_of(own))
-        shown = {each[1]: log_of(each[2]) for each in found[: self._num_top]}
-        self._top.append(shown if found else None)
+        shown = {each[1]: log_of(each[2]) for each in likely[: self._num_top]}
+        self._top.append(shown if likely else None)

@@ -9,7 +9,7 @@ import msgspec
 from specchat.decoding.chunk import Finish
 from specchat.server.answer_figures import messages_usage
 from specchat.server.api_errors import ApiError, anthropic_body
-from specchat.server.conversation_replies import Ended
+from specchat.server.api_reply import Ended
 from specchat.server.replies import comment, event
 from specchat.server.reply_parts import PartEvent, PartWriter, ReplyPart, parts_of
 from specchat.server.service import ServedAnswer

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.api_reply import reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
-from specchat.server.conversation_replies import reply_to
 from specchat.server.message_content import result_text, text_of
 from specchat.server.message_events import MessageEvents
 from specchat.server.replies import EventStream, Whole
@@ -40,15 +40,7 @@ async def messages(request: Request) -> EventStream | Whole:
     """Answer a conversation."""
     body = await read(request, MessagesBody)
     reply = reply_to(request, to_chat(body), "messages")
-    events = MessageEvents(reply.model)
-    (asked,) = reply.requests
-    if body.stream:
-        return EventStream(reply.streamed(asked, events), events.failed)
-
-    async def make() -> dict[str, Any]:
-        return events.whole(await reply.whole(asked))
-
-    return Whole(make)
+    return MessageEvents(reply.model).reply(reply, is_stream=bool(body.stream))
 
 
 async def count_tokens(request: Request) -> JSONResponse:

@@ -61,18 +61,18 @@ class ServiceCollector(Collector):
             )
             gauge.add_metric((name, ENGINE), count)
             yield gauge
-        for event, words, count in (
+        for event, help_text, count in (
             ("engine_restarts", "Times the engine died and was loaded again.", engine.num_restarts),
             ("requests_refused", "Requests refused: the queue was full.", engine.num_refused),
         ):
-            yield _counter(f"specchat:{event}", words, {name: [((), count)]})
+            yield _counter(f"specchat:{event}", help_text, {name: [((), count)]})
         by_model = {name: Totals(), **self._service.activity.totals_by_model()}
         yield from _counters(by_model)
         yield from _histograms(by_model)
 
 
 def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
-    for name, words, field in (
+    for name, help_text, field in (
         ("vllm:prompt_tokens", "Prompt tokens.", "prompt_tokens"),
         ("vllm:prefix_cache_hits", "Prompt tokens that were cached.", "cached_tokens"),
         ("vllm:generation_tokens", "Generated tokens, reasoning included.", "generated_tokens"),
@@ -82,15 +82,15 @@ def _counters(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
         ("specchat:own_seconds", "Seconds decoding took, of the same answers.", "own_s"),
     ):
         samples = {model: [((), getattr(totals, field))] for model, totals in by_model.items()}
-        yield _counter(name, words, samples)
+        yield _counter(name, help_text, samples)
     yield _counter(
         "vllm:request_success", "Requests that are over.",
         {model: _finishes(totals) for model, totals in by_model.items()},
         ("api", "finished_reason"),
     )  # fmt: skip
-    for index, (name, words) in enumerate((("draft", "drafted"), ("accepted", "accepted"))):
+    for index, (name, verb) in enumerate((("draft", "drafted"), ("accepted", "accepted"))):
         yield _counter(
-            f"vllm:spec_decode_num_{name}_tokens", f"Draft tokens that were {words}.",
+            f"vllm:spec_decode_num_{name}_tokens", f"Draft tokens that were {verb}.",
             {model: [((origin,), counts[index]) for origin, counts in totals.by_origin.items()]
              for model, totals in by_model.items()},
             ("origin",),
@@ -114,13 +114,13 @@ def _finishes(totals: Totals) -> list[Sample]:
 
 
 def _histograms(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
-    for name, words, field in (
+    for name, help_text, field in (
         ("time_to_first_token", "From the request to the first token.", "first_token"),
         ("request_queue_time", "From the request to its first turn.", "queue"),
         ("request_prefill_time", "Reading the prompt.", "prompt"),
         ("request_decode_time", "Decoding.", "decode"),
     ):
-        family = HistogramMetricFamily(f"vllm:{name}_seconds", words, labels=LABELS)
+        family = HistogramMetricFamily(f"vllm:{name}_seconds", help_text, labels=LABELS)
         for model, totals in by_model.items():
             times: Times = getattr(totals, field)
             family.add_metric((model, ENGINE), times.cumulative(), times.total)
@@ -128,10 +128,13 @@ def _histograms(by_model: Mapping[str, Totals]) -> Iterator[Metric]:
 
 
 def _counter(
-    name: str, words: str, by_model: Mapping[str, Iterable[Sample]], labels: tuple[str, ...] = ()
+    name: str,
+    help_text: str,
+    by_model: Mapping[str, Iterable[Sample]],
+    labels: tuple[str, ...] = (),
 ) -> CounterMetricFamily:
     """Return a counter, which Prometheus shows with `_total` at the end of its name."""
-    family = CounterMetricFamily(name, words, labels=(*LABELS, *labels))
+    family = CounterMetricFamily(name, help_text, labels=(*LABELS, *labels))
     for model, samples in by_model.items():
         for values, count in samples:
             family.add_metric((model, ENGINE, *values), count)

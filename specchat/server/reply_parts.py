@@ -3,10 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
-from specchat.server.conversation_replies import EventWriter
+from specchat.requests.answer_request import ChatRequest
+from specchat.server.api_errors import ApiError
+from specchat.server.api_reply import Ended, EventWriter, Reply
+from specchat.server.replies import EventStream, Whole
 from specchat.server.service import ServedAnswer
 
 PartKind: TypeAlias = Literal["reasoning", "text", "call"]
@@ -95,7 +98,7 @@ class ReplyParts:
 
 
 class PartWriter(EventWriter):
-    """Writes an answer as events of its parts."""
+    """Writes an answer whole, or as events of its parts."""
 
     def __init__(self) -> None:
         """Begin without parts."""
@@ -108,6 +111,25 @@ class PartWriter(EventWriter):
     @abstractmethod
     def write_part(self, happened: PartEvent) -> bytes:
         """Return the events for what happened to a part."""
+
+    @abstractmethod
+    def whole(self, ended: Ended) -> dict[str, Any]:
+        """Return an answer that is over as one object."""
+
+    @abstractmethod
+    def failed(self, error: ApiError) -> bytes:
+        """Return the event that ends the stream of an answer that failed."""
+
+    def reply(self, reply: Reply[ChatRequest], *, is_stream: bool) -> EventStream | Whole:
+        """Return the reply to a conversation's only request."""
+        (request,) = reply.requests
+        if is_stream:
+            return EventStream(reply.streamed(request, self), self.failed)
+
+        async def make() -> dict[str, Any]:
+            return self.whole(await reply.whole(request))
+
+        return Whole(make)
 
 
 def parts_of(answer: ServedAnswer) -> list[ReplyPart]:

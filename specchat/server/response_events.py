@@ -9,7 +9,7 @@ from typing import Any
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import responses_usage
 from specchat.server.api_errors import ApiError
-from specchat.server.conversation_replies import Ended, Reply
+from specchat.server.api_reply import Ended, Reply
 from specchat.server.replies import event
 from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart, parts_of
 from specchat.server.service import ServedAnswer
@@ -109,19 +109,23 @@ class ResponseEvents(PartWriter):
 
     def _content_event(self, what: str, index: int, part: ReplyPart, /, **fields: Any) -> bytes:
         """Return an event for the text of an item, or for the arguments of a call."""
-        place: dict[str, Any] = {"item_id": self._id(index, part.kind), "output_index": index}
+        location: dict[str, Any] = {"item_id": self._id(index, part.kind), "output_index": index}
         if part.kind != "call":
-            place["content_index"] = 0
+            location["content_index"] = 0
         if part.kind == "text":
-            place["logprobs"] = []
-        return self._event(f"response.{CONTENTS[part.kind]}.{what}", **place, **fields)
+            location["logprobs"] = []
+        return self._event(f"response.{CONTENTS[part.kind]}.{what}", **location, **fields)
 
     def _part_event(self, what: str, index: int, part: ReplyPart) -> bytes:
         """Return the event for the content of an item as a whole; calls have none."""
         if part.kind == "call":
             return b""
-        place = {"item_id": self._id(index, part.kind), "output_index": index, "content_index": 0}
-        return self._event(f"response.content_part.{what}", **place, part=_content_of(part))
+        location = {
+            "item_id": self._id(index, part.kind),
+            "output_index": index,
+            "content_index": 0,
+        }
+        return self._event(f"response.content_part.{what}", **location, part=_content_of(part))
 
     def _object(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
         return {

@@ -8,10 +8,10 @@ from starlette.requests import Request
 
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.api_reply import reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
-from specchat.server.conversation_replies import reply_to
 from specchat.server.message_content import result_text, text_of
 from specchat.server.replies import EventStream, Whole
 from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
@@ -57,14 +57,7 @@ async def responses(request: Request) -> EventStream | Whole:
     body = await read(request, ResponsesBody)
     reply = reply_to(request, to_chat(body), "responses")
     events = ResponseEvents(_echo(body, reply.requests[0]), reply, body.include or ())
-    (asked,) = reply.requests
-    if body.stream:
-        return EventStream(reply.streamed(asked, events), events.failed)
-
-    async def make() -> dict[str, Any]:
-        return events.whole(await reply.whole(asked))
-
-    return Whole(make)
+    return events.reply(reply, is_stream=bool(body.stream))
 
 
 def to_chat(body: ResponsesBody) -> ChatBody:
@@ -197,8 +190,8 @@ def _reasoned(item: Item) -> dict[str, Any]:
 
 def _parts_text(parts: Any) -> str:
     listed = parts if isinstance(parts, list) else []
-    found = [part.get("text") for part in listed if isinstance(part, Mapping)]
-    return "\n".join(text for text in found if isinstance(text, str))
+    texts = [part.get("text") for part in listed if isinstance(part, Mapping)]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 TRANSLATED: Mapping[str, Callable[[Item], dict[str, Any]]] = {

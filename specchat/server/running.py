@@ -129,10 +129,10 @@ def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address. Raises AddressInUse or InvalidOption."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise InvalidOption(f"--host {host}: {error.strerror or error}") from None
-    family, kind, protocol, _, address = found[0]
+    family, kind, protocol, _, address = addresses[0]
     listening = socket.socket(family, kind, protocol)
     try:
         if sys.platform != "win32":  # where it would let two programs listen on one port

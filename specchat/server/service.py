@@ -264,6 +264,6 @@ def _with_own_id(call: ToolCall, number: int) -> ToolCall:
 
 def client_of(user_agent: str) -> str:
     """Return a short name for the program that asks, by its User-Agent."""
-    found = CLIENT.match(user_agent)
-    name = found[0].lower() if found else "unknown"
+    match = CLIENT.match(user_agent)
+    name = match[0].lower() if match else "unknown"
     return CLIENT_NAMES.get(name, name)[:20]

@@ -14,10 +14,10 @@ from specchat.engine.api import Engine
 from specchat.requests.answer_request import GenerateRequest
 from specchat.server.answer_figures import joint_usage
 from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.api_reply import Ended, EventWriter, Reply
 from specchat.server.bodies import SharedFields, options_of, read
 from specchat.server.chat_body import MOST_SEED, Prediction, StreamOptions
 from specchat.server.chat_completions import DONE, FINISHES
-from specchat.server.conversation_replies import Ended, EventWriter, Reply
 from specchat.server.logprobs import TextLogprobs
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.service import ServedAnswer, Service, client_of
@@ -160,14 +160,14 @@ def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
 
 def _prompts(given: Any) -> list[str | list[int]]:
     """Return the prompts of a request: texts, or lists of tokens."""
-    found: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
-    if not given or not all(found):
+    prompts: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
+    if not given or not all(prompts):
         raise ApiError(BAD_REQUEST, "prompt must not be empty", "prompt")
-    if not all(isinstance(each, str) or _are_tokens(each) for each in found):
+    if not all(isinstance(each, str) or _are_tokens(each) for each in prompts):
         raise ApiError(BAD_REQUEST, "prompt must be texts or lists of token ids", "prompt")
-    if len(found) > MOST_PROMPTS:
+    if len(prompts) > MOST_PROMPTS:
         raise ApiError(BAD_REQUEST, f"prompt: at most {MOST_PROMPTS} at once", "prompt")
-    return found
+    return prompts
 
 
 def _are_tokens(given: Any) -> bool:

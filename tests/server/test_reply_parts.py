@@ -8,8 +8,8 @@ import pytest
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
-from specchat.server import conversation_replies
-from specchat.server.conversation_replies import Quiet, progress_text
+from specchat.server import api_reply
+from specchat.server.api_reply import Quiet, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
 from specchat.sharing.tickets import Update
 from tables import table
@@ -93,7 +93,7 @@ def test_a_stream_without_events_shows_now_and_then_that_it_goes_on(
     quiet = Quiet()
     assert quiet.is_due(update())
     assert not quiet.is_due(update(STEP))
-    monkeypatch.setattr(conversation_replies, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(api_reply, "QUIET_SECONDS", 0.0)
     assert quiet.is_due(update(STEP))
 
 
