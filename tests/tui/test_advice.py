@@ -42,6 +42,7 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
     return app
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("options", "words", "changed"),
     [
@@ -71,6 +72,7 @@ async def test_the_key_does_what_the_panel_advises(
         assert changed.items() <= script.asked[-1][1].items()
 
 
+@pytest.mark.slow
 async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
     """It does not follow what changes for a moment; the key takes it at once, for the next one."""
     script = Script(["abcdefghijkl" * 9], hold=threading.Event())
@@ -102,6 +104,7 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
         assert await advice(0, 0.5) == ""
 
 
+@pytest.mark.slow
 async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
     """The key says that it has to wait, and the advice stays."""
     script = Script(["abcdefghijkl" * 9], hold=threading.Event())
@@ -127,6 +130,7 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         script.hold.set()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("drafter", ["suffix+model", "suffix"])
 async def test_an_installed_draft_model_is_loaded(drafter: str) -> None:
     """Both where the present one is slow and where there is none."""
@@ -140,6 +144,7 @@ async def test_an_installed_draft_model_is_loaded(drafter: str) -> None:
         await until(pilot, lambda: script.num_loads == 2)
 
 
+@pytest.mark.slow
 async def test_a_draft_model_of_the_catalogue_is_downloaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,6 +159,7 @@ async def test_a_draft_model_of_the_catalogue_is_downloaded(
         await until(pilot, lambda: started == [MISSING])
 
 
+@pytest.mark.slow
 async def test_where_speculation_helps_there_is_no_advice() -> None:
     """And nothing is looked for; the key says so."""
     looked: list[PairChoice] = []

@@ -24,6 +24,7 @@ def note(app: ChatApp) -> Static:
     return app.query(".note").last(Static)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (120, 36)])
 async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
     """All figures are there while the answer has the focus."""
@@ -40,6 +41,7 @@ async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
         assert "tokens per target pass" not in str(note(app).render())
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (120, 36), (200, 55)])
 async def test_nothing_stands_twice_below_the_newest_answer(size: tuple[int, int]) -> None:
     """What is above the composer or in the panel is not in its line; older answers have all."""
@@ -62,6 +64,7 @@ async def test_nothing_stands_twice_below_the_newest_answer(size: tuple[int, int
         assert again == [older, newest]
 
 
+@pytest.mark.slow
 async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
     """Until it is continued."""
     script = Script(["one two three four five six"], hold=threading.Event())
@@ -74,6 +77,7 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
         assert "Ctrl+G" not in screen_text(app)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("finish", "words"), [("context", "without older messages"), ("length", "limit")]
 )
@@ -91,6 +95,7 @@ async def test_the_key_that_is_named_continues_an_answer(finish: Finish, words: 
         assert app.conversations.branch[-1].text == "one two three"
 
 
+@pytest.mark.slow
 async def test_a_context_that_one_question_fills_needs_to_be_larger() -> None:
     """There is nothing to leave out: to continue could only fail."""
     app = chat(Script(["one two"], finish="context"))
@@ -99,6 +104,7 @@ async def test_a_context_that_one_question_fills_needs_to_be_larger() -> None:
         assert "context full · F9 sets a larger ctx" in str(note(app).content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 200])
 async def test_the_text_column_is_centred_and_about_100_wide(width: int) -> None:
     """The composer stands in the same column."""

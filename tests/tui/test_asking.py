@@ -69,6 +69,7 @@ async def test_a_question_can_be_taken_back_while_the_pair_loads() -> None:
         assert texts(app)[-1] == "An answer."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away", ["new", "other", "deleted"])
 async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
     away: str, tmp_path: Path
@@ -93,6 +94,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         assert texts(app) == [*before[away], "asked", "An answer."]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["@~nosuchuser there", "@" + "x" * 300, "@a\0b", "@"])
 async def test_names_that_no_file_can_have_are_sent_as_they_are(name: str) -> None:
     """Completing such names does nothing."""
@@ -136,6 +138,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
         assert app.conversations.conversation.title == "Read @notes.txt"
 
 
+@pytest.mark.slow
 async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +178,7 @@ async def test_a_title_cannot_command_the_terminal(
         assert not set(app.query_one(Composer).text) & set("\x1b\x07\u202e")
 
 
+@pytest.mark.slow
 async def test_a_question_without_an_answer_is_not_asked_again() -> None:
     """Templates that want roles to take turns would refuse the next one."""
     script = Script(["", "fine"], error=ContextFull("too long"))
@@ -217,6 +221,7 @@ async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: 
         assert script.asked[2][0] == [{"role": "user", "content": "three"}]
 
 
+@pytest.mark.slow
 async def test_the_first_question_is_the_title_at_once() -> None:
     """The title shows before the conversation is opened again."""
     app = chat(Script())
@@ -225,6 +230,7 @@ async def test_the_first_question_is_the_title_at_once() -> None:
         assert header_text(app).startswith("How do whales sleep?")
 
 
+@pytest.mark.slow
 async def test_another_conversation_has_no_figures_yet() -> None:
     """How full the context is, and that it is full, is said of the one that is open."""
     script = Script(["x" * 40], hold=threading.Event(), left_out=4)
@@ -245,6 +251,7 @@ async def test_another_conversation_has_no_figures_yet() -> None:
         assert list(app.answers.figures.rates) == []
 
 
+@pytest.mark.slow
 async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path: Path) -> None:
     """Counts and seconds add up."""
     script = Script(["one two three four five six seven eight"], hold=threading.Event())
@@ -266,6 +273,7 @@ async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path:
         await until(pilot, lambda: "9 tokens" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_stored_answer_is_shown_with_how_it_ended(tmp_path: Path) -> None:
     """The line below it is the same as when it was stopped."""
     script = Script(["one two three four five six"], hold=threading.Event())
@@ -282,6 +290,7 @@ async def test_a_stored_answer_is_shown_with_how_it_ended(tmp_path: Path) -> Non
     assert stored.startswith("stopped · ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("focused", ["message", "sidebar"])
 async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> None:
     """A message or the list of conversations may have the focus."""
@@ -318,6 +327,7 @@ async def test_what_was_asked_before_is_there_by_key(tmp_path: Path) -> None:
     assert seen == ["this morning", "yesterday"]
 
 
+@pytest.mark.slow
 async def test_names_with_spaces_are_completed_in_quotes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +352,7 @@ async def test_names_with_spaces_are_completed_in_quotes(
         assert "content" in script.asked[0][0][0]["content"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [10, 295])
 async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_path: Path) -> None:
     """The message is in view and has the focus, however far up in the conversation it is."""

@@ -19,6 +19,7 @@ def exported(folder: Path) -> str:
     return "".join(path.read_text("utf-8") for path in folder.glob("*.md"))
 
 
+@pytest.mark.slow
 async def test_the_branch_that_a_search_opens_is_exported_and_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ async def test_a_pair_that_does_not_load_says_why() -> None:
         assert "F8" in status(app)
 
 
+@pytest.mark.slow
 async def test_the_panel_leaves_room_on_narrow_terminals() -> None:
     """Below 140 columns it is hidden; a key hides it where it fits."""
     app = chat(Script())
@@ -229,6 +230,7 @@ HARMFUL = {
 }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", HARMFUL)
 async def test_whatever_a_model_writes_is_shown_harmlessly(name: str, tmp_path: Path) -> None:
     """No control character reaches the screen, nothing vanishes, nothing fails."""
@@ -291,6 +293,7 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert not isinstance(app.screen, StepsScreen)
 
 
+@pytest.mark.slow
 async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
     """Arrows and clicks move the cursor; a token after a rejected one was not checked."""
     app = chat(Script(["abcdefghijkl", "abcdefghijkl"], chances=((0.91, 0.82), (0.004, 1.0))))
@@ -312,6 +315,7 @@ async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
         await until(pilot, lambda: "[✔ abcd]" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_steps_stay_when_an_answer_is_shown_again() -> None:
     """Another version takes it off the screen; back again, it can be gone through as before."""
     script = Script(["abcdefghijkl", "second"])
@@ -348,6 +352,7 @@ async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> No
         assert len(app.conversations.store.conversations()) == 1
 
 
+@pytest.mark.slow
 async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path: Path) -> None:
     """The list takes no columns from the conversation; a choice or Esc closes it there."""
     app = chat(Script(["an answer"]), tmp_path / "history.db")
@@ -385,6 +390,7 @@ async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> Non
         await until(pilot, lambda: [view.text for view in views(app)] == ["First", "about llamas"])
 
 
+@pytest.mark.slow
 async def test_a_long_conversation_shows_its_end_first(tmp_path: Path) -> None:
     """Of 5000 messages few are put on the screen; older ones come as the reader goes up."""
     path = tmp_path / "history.db"
@@ -406,6 +412,7 @@ async def test_a_long_conversation_shows_its_end_first(tmp_path: Path) -> None:
         assert views(app)[-1].text == "message 4999"
 
 
+@pytest.mark.slow
 async def test_files_named_in_a_question_go_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,6 +449,7 @@ async def test_help_explains_the_keys() -> None:
         assert not isinstance(app.screen, HelpScreen)
 
 
+@pytest.mark.slow
 async def test_help_opens_every_topic() -> None:
     """Right and Left turn the pages, from the last to the first; a topic is chosen from a list."""
     app = chat(Script())
@@ -501,6 +509,7 @@ async def test_settings_are_changed_from_the_screen(
     assert path.read_text("utf-8") == "# mine\n[screen]\nstatistics = false  # keep this\n"
 
 
+@pytest.mark.slow
 async def test_no_setting_opens_the_panel_over_the_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -565,6 +574,7 @@ async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
         assert last(app).text == "short"
 
 
+@pytest.mark.slow
 async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
     """Only messages of the conversation that is open are offered."""
     app = chat(Script(["about llamas", "more about llamas"]), tmp_path / "history.db")
@@ -578,6 +588,7 @@ async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
         assert app.screen.query_one(OptionList).option_count == 1
 
 
+@pytest.mark.slow
 async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
     """Ctrl+C quits the chat only if it is pressed twice."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
@@ -593,6 +604,7 @@ async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
         assert app.conversations.branch[-1].finish == "cancelled"
 
 
+@pytest.mark.slow
 async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest messages wait above, and come back as they were; here a third as many as usual."""
     assert transcript.MAX_MOUNTED <= 90

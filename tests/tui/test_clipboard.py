@@ -56,6 +56,7 @@ def test_the_program_of_the_display_is_used(
 CODE = "```py\na = 1\n```\ntext\n```sh\nls\n```"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("keys", "copied"), [((), "a = 1\n"), (("down",), "ls\n"), (("up",), "a = 1\n\nls\n")]
 )

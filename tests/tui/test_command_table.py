@@ -70,6 +70,7 @@ async def test_the_footer_comes_from_the_table() -> None:
     assert shown - {"palette"} == {each.title for each in COMMANDS if each.in_footer}
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_footer_stays_behind_a_dialog() -> None:
     """A screen that is covered keeps its keys, also when it is back."""
@@ -96,6 +97,7 @@ def _is_removed(key: weakref.ref[FooterKey]) -> bool:
     return found is None or found.parent is None
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_footer_lets_go_of_its_old_keys() -> None:
     """It is composed again when the focus moves to other keys; what was removed is freed."""
@@ -132,6 +134,7 @@ async def test_the_palette_comes_from_the_table() -> None:
     assert len(ours) == len(EXPORTS) - 1 + sum(each.in_palette for each in COMMANDS)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("typed", "found"),
@@ -159,6 +162,7 @@ async def test_the_palette_finds_titles_help_and_slash_words(typed: str, found: 
         await until(pilot, lambda: "No matches" in screen_text(app))
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_palette_and_the_stop_button_name_the_keys_of_the_settings() -> None:
     """A changed key instead of the default."""
@@ -189,6 +193,7 @@ async def test_f1_comes_from_the_table() -> None:
         assert any(key in line and words in line for line in shown.splitlines()), key
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_f1_shows_the_keys_of_the_settings() -> None:
     """A changed key, or several, instead of the default; the others as they are."""
@@ -242,6 +247,7 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
     assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_composers_keys_come_from_the_table() -> None:
     """Each has an action of the composer or of the app, and stands on the help page."""
@@ -281,6 +287,7 @@ async def test_texts_name_the_keys_of_the_settings() -> None:
         await until(pilot, lambda: "F4, Ctrl+E answers again." in screen_text(app))
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_palette_lists_what_can_be_done_by_use() -> None:
     """New chat first; accepting an offer only while there is one; Textual's own commands last."""

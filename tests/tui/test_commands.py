@@ -62,6 +62,7 @@ async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
         assert app.query_one(Composer).text == ""
 
 
+@pytest.mark.slow
 async def test_a_command_typed_quickly_is_the_one_that_runs() -> None:
     """Enter may arrive before the list is updated."""
     app = chat(Script())
@@ -80,6 +81,7 @@ async def test_a_command_typed_quickly_is_the_one_that_runs() -> None:
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
 
 
+@pytest.mark.slow
 async def test_commands_can_be_clicked() -> None:
     """A click runs the command at once."""
     app = chat(Script())
@@ -102,6 +104,7 @@ async def test_an_unknown_command_can_be_corrected() -> None:
         assert script.asked == []
 
 
+@pytest.mark.slow
 async def test_a_space_before_the_slash_sends_it() -> None:
     """A path that begins with a slash is sent, too."""
     script = Script()
@@ -193,6 +196,7 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
     assert "position   1   2   3" in shown
 
 
+@pytest.mark.slow
 async def test_slash_words_rename_and_regenerate() -> None:
     """/rename asks for a title; /regenerate and /retry answer the last question again."""
     script = Script(["first", "second", "third"])
@@ -207,6 +211,7 @@ async def test_slash_words_rename_and_regenerate() -> None:
     assert len(script.asked) == 3
 
 
+@pytest.mark.slow
 async def test_without_answers_there_are_no_statistics() -> None:
     """A notice says so."""
     app = chat(Script())
@@ -296,6 +301,7 @@ def test_placeholders_inside_pasted_text_stay_as_they_are() -> None:
     assert unfold(first, {}) == first
 
 
+@pytest.mark.slow
 async def test_a_paste_never_takes_the_place_of_another() -> None:
     """Two texts of one length have placeholders of their own, even once the first is forgotten."""
     app = chat(Script())
@@ -311,6 +317,7 @@ async def test_a_paste_never_takes_the_place_of_another() -> None:
         assert composer.text not in {"", kept}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 async def test_a_narrow_screen_leaves_whole_columns_of_statistics_out(
     size: tuple[int, int],

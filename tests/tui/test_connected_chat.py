@@ -193,6 +193,7 @@ async def test_figures_are_those_of_the_server() -> None:
     assert (figures["drafted"], figures["accepted"], figures["steps"]) == (24, 15, 8)
 
 
+@pytest.mark.slow
 async def test_drafts_that_come_at_the_end_are_not_denied_before() -> None:
     """What a server has not reported so far may still come; what it gains never does here."""
     recording, gate = read_recording("vllm"), threading.Event()
@@ -209,6 +210,7 @@ async def test_drafts_that_come_at_the_end_are_not_denied_before() -> None:
             assert verdict(app).endswith("does not report what its drafts gain.")
 
 
+@pytest.mark.slow
 async def test_figures_move_while_the_answer_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that report them with each part show them at once."""
     monkeypatch.setattr("specchat.tui.controllers.answers.FIGURES_INTERVAL", 0.0)
@@ -229,6 +231,7 @@ async def test_figures_move_while_the_answer_is_written(monkeypatch: pytest.Monk
             assert app.answers.figures.statistics.drafted > before[0]
 
 
+@pytest.mark.slow
 async def test_what_is_not_reported_is_said_to_be_so() -> None:
     """No figure is made up: not in the panel, not in the strip, not in the table of answers."""
     async with chat_on("ollama") as (app, pilot, _):
@@ -253,6 +256,7 @@ async def test_what_is_not_reported_is_said_to_be_so() -> None:
         assert cells[-1] == "-"
 
 
+@pytest.mark.slow
 async def test_figures_of_stored_answers_claim_nothing_new(tmp_path: Path) -> None:
     """Opened again, and on no server: only what the server had reported is shown."""
     history, address = tmp_path / "history.db", ""
@@ -280,6 +284,7 @@ async def test_figures_of_stored_answers_claim_nothing_new(tmp_path: Path) -> No
         assert not re.search(r"target +\d", panel_text(app))
 
 
+@pytest.mark.slow
 async def test_a_served_answer_brings_no_advice_for_a_pair_here(tmp_path: Path) -> None:
     """What a server drafted says nothing of the drafts of another model."""
     history = tmp_path / "history.db"
@@ -339,6 +344,7 @@ async def test_a_stopped_answer_is_continued() -> None:
             assert re.search(r"accepted +not reported", panel_text(app))
 
 
+@pytest.mark.slow
 async def test_figures_of_a_continued_answer_are_those_of_both_parts() -> None:
     """Drafts that were reported of one part alone say nothing of the whole."""
     recording, gate = read_recording("vllm"), threading.Event()
@@ -358,6 +364,7 @@ async def test_figures_of_a_continued_answer_are_those_of_both_parts() -> None:
         assert re.search(rf"{figure} +not reported", panel), figure
 
 
+@pytest.mark.slow
 async def test_an_answer_that_cannot_be_continued_stays_as_it_was() -> None:
     """A server of an unknown kind has no way to do so: the reason is one line below it."""
     gate = threading.Event()
@@ -376,6 +383,7 @@ async def test_an_answer_that_cannot_be_continued_stays_as_it_was() -> None:
         gate.set()
 
 
+@pytest.mark.slow
 async def test_versions_and_edits_are_asked_with_the_branch_before_them() -> None:
     """F5 asks again; an edited question is a branch of its own."""
     with ScriptedServer() as server:
@@ -400,6 +408,7 @@ async def test_versions_and_edits_are_asked_with_the_branch_before_them() -> Non
     assert asked[-1][0]["content"] == "Tell me more"
 
 
+@pytest.mark.slow
 async def test_a_named_file_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With @, as to a model on this machine."""
     monkeypatch.chdir(tmp_path)
@@ -410,6 +419,7 @@ async def test_a_named_file_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "The cat is called Ada." in sent["content"]
 
 
+@pytest.mark.slow
 async def test_options_are_asked_for_in_the_words_of_the_server() -> None:
     """Reasoning, a schema, a preset: the frame shows what holds from the next answer."""
     preset = Preset("terse", "Be brief.", {"temperature": 0.25, "repeat_penalty": 1.1}, "")
@@ -452,6 +462,7 @@ async def test_a_server_that_dies_keeps_what_it_had_written(tmp_path: Path) -> N
             assert (stored(app).finish, stored(app).text) == ("stop", ANSWER)
 
 
+@pytest.mark.slow
 async def test_a_server_that_comes_back_may_run_another_model() -> None:
     """After a failure, the next question connects again: name and context are the new ones."""
     recording = read_recording("vllm")
@@ -473,6 +484,7 @@ async def test_a_server_that_comes_back_may_run_another_model() -> None:
             ]
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_gone_at_first_is_connected_to_later() -> None:
     """One line at the start; the next question tries again, and says no more than it must."""
     with socket.socket() as free:
@@ -493,6 +505,7 @@ async def test_a_server_that_is_gone_at_first_is_connected_to_later() -> None:
             assert "cannot be reached" not in status(app)
 
 
+@pytest.mark.slow
 async def test_a_server_that_says_nothing_is_waited_for_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -518,6 +531,7 @@ async def test_a_server_that_says_nothing_is_waited_for_in_words(
         server.wait_until_left("/v1/models")
 
 
+@pytest.mark.slow
 async def test_a_question_to_a_server_that_is_gone_fails_in_one_line() -> None:
     """The reason is below the answer, and the status line says how to go on."""
     recording = read_recording("ollama")
@@ -535,6 +549,7 @@ async def test_a_question_to_a_server_that_is_gone_fails_in_one_line() -> None:
             assert app.pair_controller.facts is not None
 
 
+@pytest.mark.slow
 async def test_a_conversation_that_does_not_fit_is_one_line() -> None:
     """With what the user can do about it."""
     recording = read_recording("vllm")
@@ -574,6 +589,7 @@ async def test_what_needs_the_model_here_is_refused_in_words() -> None:
         assert len(server.asked(CHAT)) == 1
 
 
+@pytest.mark.slow
 async def test_an_unknown_context_is_not_guessed() -> None:
     """/context says so; the header, the start screen and the message's size leave it out."""
     with ScriptedServer() as server:
@@ -615,6 +631,7 @@ async def test_names_of_a_server_are_text() -> None:
             assert server.asked(CHAT)[-1].json()["model"] == HOSTILE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["drafter", "speculation_off_reason", "draft_off_reason"])
 async def test_reasons_of_a_server_are_text(where: str) -> None:
     """What a server says of its drafts is no markup and no control characters either."""
@@ -637,6 +654,7 @@ async def test_reasons_of_a_server_are_text(where: str) -> None:
                 assert not set("\x1b\x07\u202e") & set(screen_text(app))
 
 
+@pytest.mark.slow
 async def test_an_answer_that_comes_at_once_has_no_speed() -> None:
     """Some servers do not stream: nothing says how long its tokens took."""
     whole = {
@@ -658,6 +676,7 @@ async def test_an_answer_that_comes_at_once_has_no_speed() -> None:
             assert stored(app).text == "All of it."
 
 
+@pytest.mark.slow
 async def test_the_server_writes_titles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once nothing else is asked for, without reasoning."""
     monkeypatch.setattr(titles, "QUIET_SECONDS", 0.05)
@@ -674,6 +693,7 @@ async def test_the_server_writes_titles(monkeypatch: pytest.MonkeyPatch) -> None
     assert sent["max_tokens"] < 100
 
 
+@pytest.mark.slow
 async def test_unload_and_restart_mean_the_connection() -> None:
     """Nothing is said of memory, which is that of the server."""
     with read_recording("ollama").server() as server:
@@ -695,6 +715,7 @@ async def test_unload_and_restart_mean_the_connection() -> None:
             assert len(server.asked("/v1/models")) == 3
 
 
+@pytest.mark.slow
 async def test_an_idle_connection_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no memory here to be freed."""
     monkeypatch.setattr(idle, "POLL_SECONDS", 0.01)
@@ -795,6 +816,7 @@ async def test_servers_of_the_settings_are_models_to_switch_to(config: Config) -
     assert from_words().setup.pair.name == "laptop"
 
 
+@pytest.mark.slow
 async def test_a_server_by_its_address_is_listed_and_can_be_the_default(config: Config) -> None:
     """With the model that was chosen; another default drops both."""
     with read_recording("lm_studio").server() as server:
@@ -815,6 +837,7 @@ async def test_a_server_by_its_address_is_listed_and_can_be_the_default(config: 
         assert again.server == app.setup.pair.server
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("config")
 async def test_a_pair_on_this_machine_is_switched_to_from_a_server() -> None:
     """And back."""
@@ -834,6 +857,7 @@ async def test_a_pair_on_this_machine_is_switched_to_from_a_server() -> None:
             await connected(pilot)
 
 
+@pytest.mark.slow
 async def test_a_server_that_may_not_be_used_is_not_switched_to(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -865,6 +889,7 @@ def serve(start_here: StartServer) -> Running:  # noqa: F811  # the fixture
     return start_here()
 
 
+@pytest.mark.slow
 async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> None:
     """Live figures, drafts and their gain; a race decodes there both ways."""
     options = {"max_tokens": 60, "temperature": 0.0, "draft_length": 4}
@@ -888,6 +913,7 @@ async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> N
         await pilot.press("escape")
 
 
+@pytest.mark.slow
 async def test_two_chats_use_one_server_at_once(serve: Running, tmp_path: Path) -> None:
     """Each gets its own answer."""
     first = connect(serve.address, tmp_path / "one.db", {"max_tokens": 400, "temperature": 0.0})

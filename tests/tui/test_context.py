@@ -66,6 +66,7 @@ async def test_a_summary_replaces_what_is_above_it(tmp_path: Path) -> None:
         assert SUMMARY_REQUEST not in store.questions(10)
 
 
+@pytest.mark.slow
 async def test_undo_takes_a_summary_back(tmp_path: Path) -> None:
     """Right after it, with its messages; later it becomes an ordinary message."""
     script = Script(["First", "Second", "SUMMARY", "Third", "SUMMARY", "Fourth", "Fifth"])
@@ -92,6 +93,7 @@ async def test_undo_takes_a_summary_back(tmp_path: Path) -> None:
         assert "pinned" not in script.asked[-1][1]
 
 
+@pytest.mark.slow
 async def test_a_summary_that_was_stopped_replaces_nothing() -> None:
     """Neither its question nor the part that was written is sent."""
     script = Script(["First", "Second", "THE SUMMARY is long", "Third"])
@@ -109,6 +111,7 @@ async def test_a_summary_that_was_stopped_replaces_nothing() -> None:
         assert sent(script) == ["One?", "First", "Two?", "Second", "Three?"]
 
 
+@pytest.mark.slow
 async def test_too_little_is_not_summarised() -> None:
     """One question and its answer are as short as a summary."""
     script = Script()
@@ -152,6 +155,7 @@ async def test_pinned_messages_stay_and_are_marked(tmp_path: Path) -> None:
         await until(pilot, lambda: screen_text(app).count("▪ pinned") == 1)
 
 
+@pytest.mark.slow
 async def test_what_drops_out_next_is_said() -> None:
     """The first turn that is neither pinned nor left out; the last one never is."""
     script = Script(["First", "Second", "Third"])

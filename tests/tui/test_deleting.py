@@ -45,6 +45,7 @@ async def test_undo_leads_back_to_the_conversation_it_belongs_to(tmp_path: Path)
     assert said == [["one", "a", "two", "b", "three", "d"], ["elsewhere", "c"]]
 
 
+@pytest.mark.slow
 async def test_deleting_one_version_of_the_first_question_leaves_the_other(
     tmp_path: Path,
 ) -> None:
@@ -66,6 +67,7 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
         assert app.conversations.version(app.conversations.branch[0].id) == (1, 2)
 
 
+@pytest.mark.slow
 async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
     """While an answer is being written, undo restores nothing and shows the reason."""
     script = Script(["a"])
@@ -82,6 +84,7 @@ async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
         assert texts(app) == ["two", "a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["ctrl+z", "f12"])
 async def test_a_key_brings_back_what_was_deleted(key: str, tmp_path: Path) -> None:
     """Ctrl+Z, or the key of the settings, where nothing is written; it opens what was open."""
@@ -105,6 +108,7 @@ async def test_a_key_brings_back_what_was_deleted(key: str, tmp_path: Path) -> N
         await until(pilot, lambda: "nothing to restore" in notes(app))
 
 
+@pytest.mark.slow
 async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Path) -> None:
     """What was asked can be sent again, and an answer is kept when the other one has ended."""
     path = tmp_path / "history.db"
@@ -141,6 +145,7 @@ def test_a_busy_store_differs_from_a_broken_one(tmp_path: Path) -> None:
         other.close()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("keys", ["dd", "dr", "de"])
 async def test_keys_pressed_after_one_that_deletes_do_nothing(keys: str) -> None:
     """A question is asked, and they do not answer it; the message is still there."""
@@ -158,6 +163,7 @@ async def test_keys_pressed_after_one_that_deletes_do_nothing(keys: str) -> None
         assert len(app.conversations.branch) == 1
 
 
+@pytest.mark.slow
 async def test_ctrl_z_brings_back_what_was_deleted_beside_a_text(tmp_path: Path) -> None:
     """What is being written stays; once it changes, Ctrl+Z is the composer's again."""
     app = chat(Script(), tmp_path / "history.db")

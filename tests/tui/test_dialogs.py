@@ -102,6 +102,7 @@ async def test_every_setting_fits_with_its_keys_and_errors(
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
 
+@pytest.mark.slow
 async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> None:
     """Enter begins another line; Ctrl+S saves."""
     app = chat(Script())
@@ -117,6 +118,7 @@ async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> No
         await until(pilot, lambda: app.conversations.system_prompt.endswith("end\nx"))
 
 
+@pytest.mark.slow
 async def test_wrong_sampling_is_explained_in_the_dialog(size: tuple[int, int]) -> None:
     """The name of a preset is one line, its sampling several."""
     app = chat(Script())
@@ -137,6 +139,7 @@ async def test_wrong_sampling_is_explained_in_the_dialog(size: tuple[int, int]) 
         assert app.conversations.store.presets() == []
 
 
+@pytest.mark.slow
 async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None:
     """The choice is in view also below choices whose lines are wrapped."""
     long = "words that take more than one line of the list, however wide the screen is, " * 2
@@ -149,6 +152,7 @@ async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None
         await until(pilot, lambda: "its end" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_values_are_aligned_by_cells(size: tuple[int, int]) -> None:
     """Characters that take two cells do not move the values beside them."""
     app = chat(Script())
@@ -176,6 +180,7 @@ async def test_no_key_typed_quickly_is_lost(size: tuple[int, int]) -> None:
     assert kept == ["abcd"]
 
 
+@pytest.mark.slow
 async def test_a_question_names_each_key_once(size: tuple[int, int]) -> None:
     """Below the answers; y and n work too."""
     app = chat(Script())

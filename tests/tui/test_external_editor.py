@@ -81,6 +81,7 @@ async def test_what_the_editor_saves_is_the_message(
     assert script.asked[0][0][-1]["content"] == "600 700"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("code", "text", "what"),
     [
@@ -108,6 +109,7 @@ async def test_nothing_is_lost_when_the_editor_fails(
     assert os.listdir(folder) == []  # noqa: PTH208
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "what"),
     [("no-such-editor", "no-such-editor cannot be started"), ("'unclosed", "VISUAL: 'unclosed")],
@@ -127,6 +129,7 @@ async def test_a_missing_editor_is_named(
     assert suspended[-1] == "resumed"
 
 
+@pytest.mark.slow
 async def test_control_characters_of_the_file_do_no_harm(editor: Callable[[str], None]) -> None:
     """They are replaced, and Windows' line ends are newlines."""
     app = chat(Script())
@@ -136,6 +139,7 @@ async def test_control_characters_of_the_file_do_no_harm(editor: Callable[[str],
         await until(pilot, lambda: app.query_one(Composer).text == "one\ntwo\ufffd[2J")
 
 
+@pytest.mark.slow
 async def test_a_terminal_that_cannot_be_given_away_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

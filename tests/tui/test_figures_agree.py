@@ -32,7 +32,8 @@ Texts = Mapping[str, str]
 
 
 PAUSED = "the draft model is paused: about 9 % of its tokens would be accepted"
-NUM_STATES = 10_000
+NUM_SEEDS, NUM_STATES = 10, 1_000
+"""Of random answers, and how many each gives; the quick run takes one seed."""
 WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
 ROWS = (18, 32, 58)
@@ -199,9 +200,11 @@ def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
         yield "another number of tokens per pass below the answer"
 
 
-def test_no_two_figures_contradict_each_other() -> None:
+@pytest.mark.slow(keep=1)
+@pytest.mark.parametrize("seed", range(NUM_SEEDS))
+def test_no_two_figures_contradict_each_other(seed: int) -> None:
     """Over random answers: all that the panel, the strip and the note below an answer say."""
-    chance = random.Random(4)
+    chance = random.Random(seed)
     for number in range(NUM_STATES):
         figures = random_figures(chance)
         width = WIDTHS[number % len(WIDTHS)]
@@ -236,6 +239,7 @@ async def test_widgets_show_the_text_that_was_compared() -> None:
             }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("speedup", "tone"), [(3.56, "-good"), (0.73, "-bad"), (1.01, None)])
 async def test_the_verdict_has_the_colour_of_its_meaning(speedup: float, tone: str | None) -> None:
     """A slow answer is not drawn like a fast one."""
@@ -255,6 +259,7 @@ async def test_the_verdict_has_the_colour_of_its_meaning(speedup: float, tone: s
         assert len(colours) == 3
 
 
+@pytest.mark.slow
 async def test_a_measured_speedup_is_the_same_everywhere() -> None:
     """After a race the panel, the verdict and the line below the answer have one speedup."""
     app = chat(Script(["abcdefghijkl" * 10]))
@@ -269,6 +274,7 @@ async def test_a_measured_speedup_is_the_same_everywhere() -> None:
         assert words in note(app)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("is_same_text", [True, False])
 async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: bool) -> None:
@@ -319,6 +325,7 @@ async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) ->
         assert speedup_text(app.answers.figures.speedup) in note(app)
 
 
+@pytest.mark.slow
 async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
     """The panel and the line below it agree."""
     script = Script(["one two three four five six"], hold=threading.Event())
@@ -334,6 +341,7 @@ async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
         assert f"of {app.conversations.branch[-1].statistics['drafted']} drafted" in panel_text(app)
 
 
+@pytest.mark.slow
 async def test_the_panel_follows_the_focus() -> None:
     """An older answer's figures while it has the focus, without advice; then the newest again."""
     script = Script(["abcdefghijkl" * 10, "abcdefghijkl" * 20])
@@ -357,6 +365,7 @@ async def test_the_panel_follows_the_focus() -> None:
         assert panel_text(app) == newest
 
 
+@pytest.mark.slow
 async def test_an_answer_that_ended_is_not_measured_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -372,6 +381,7 @@ async def test_an_answer_that_ended_is_not_measured_any_more(
         assert app.conversations.branch[-1].statistics["speedup"] == 0.0
 
 
+@pytest.mark.slow
 async def test_the_seconds_saved_are_kept_and_added_up(tmp_path: Path) -> None:
     """Over the answers of all conversations, in this session and the next."""
     saved = 0.0

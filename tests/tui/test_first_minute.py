@@ -97,6 +97,7 @@ async def test_two_pairs_are_offered_with_their_sizes_and_keys(hub: HubServer) -
     assert hub.seen == []
 
 
+@pytest.mark.slow
 async def test_a_small_screen_keeps_its_room_for_the_chat() -> None:
     """The hint takes one row there, and the figures two."""
     script = Script(["words and more words " * 30])
@@ -160,6 +161,7 @@ async def test_a_key_asks_before_it_downloads(hub: HubServer) -> None:
         assert app.pulls.running == {}
 
 
+@pytest.mark.slow
 async def test_both_are_downloaded_at_once(hub: HubServer) -> None:
     """Each has its line; the one that arrives last is offered."""
     gate = threading.Event()
@@ -177,6 +179,7 @@ async def test_both_are_downloaded_at_once(hub: HubServer) -> None:
     assert len(blobs()) == 2
 
 
+@pytest.mark.slow
 async def test_a_download_that_fails_is_offered_again(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +198,7 @@ async def test_a_download_that_fails_is_offered_again(
         await until(pilot, lambda: app.pulls.arrived == "large")
 
 
+@pytest.mark.slow
 async def test_no_switch_in_the_middle_of_an_answer(hub: HubServer) -> None:
     """The key says why, and works once the answer is there."""
     script = Script(["one two three"], hold=threading.Event())
@@ -215,6 +219,7 @@ async def test_no_switch_in_the_middle_of_an_answer(hub: HubServer) -> None:
         await until(pilot, lambda: script.num_loads == 2)
 
 
+@pytest.mark.slow
 async def test_hiding_the_line_takes_the_keys_away(hub: HubServer) -> None:
     """What is downloading goes on, and is offered when it has arrived."""
     gate = threading.Event()
@@ -235,6 +240,7 @@ async def test_hiding_the_line_takes_the_keys_away(hub: HubServer) -> None:
         await until(pilot, lambda: hint(app) == "")
 
 
+@pytest.mark.slow
 async def test_without_an_offer_the_keys_are_the_composers() -> None:
     """Ctrl+Y restores what Ctrl+Z took back, as in other editors."""
     app = chat(Script())
@@ -249,6 +255,7 @@ async def test_without_an_offer_the_keys_are_the_composers() -> None:
         assert app.pulls.running == {}
 
 
+@pytest.mark.slow
 async def test_a_slow_or_failing_search_stops_no_chat() -> None:
     """The line above the composer stays as it was."""
     found = threading.Event()

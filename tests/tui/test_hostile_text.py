@@ -1,7 +1,6 @@
 """No text of a model, a file or a setting reaches the terminal of the chat as it is."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from hostile_text import HOSTILE, IN_FILE_NAME, MARK, OF_CHAT, harm_in
 from hostile_world import World, make_world, write_models
 from tui.test_terminal import ROOT, Tmux
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -105,6 +105,7 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         assert len(layouts) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_folded_reasoning_grows_without_a_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its title is drawn anew; opened, all of it is there."""
@@ -131,6 +132,7 @@ async def test_folded_reasoning_grows_without_a_layout(monkeypatch: pytest.Monke
         await until(pilot, lambda: "lines" in screen_text(app))
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading, looking for pairs and collecting garbage would delay it."""
@@ -160,6 +162,7 @@ async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.M
     assert events.index("drawn") < events.index("begun")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_keys_below_are_drawn_anew_only_if_they_change(
     monkeypatch: pytest.MonkeyPatch,

@@ -46,6 +46,7 @@ async def test_search_results_have_a_date_a_role_and_one_line(tmp_path: Path) ->
             assert words == {"llamas"}
 
 
+@pytest.mark.slow
 async def test_a_long_question_is_folded(tmp_path: Path) -> None:
     """Its ends are shown, all of it on request, and editing brings all of it back."""
     text = "Sum up. " + "\n".join(f"line {number}" for number in range(600)) + " That is all."
@@ -83,6 +84,7 @@ async def test_offline_nothing_is_offered_for_download(monkeypatch: pytest.Monke
         assert not any(isinstance(each, ConfirmScreen) for each in app.screen_stack)
 
 
+@pytest.mark.slow
 async def test_what_is_not_saved_says_so(tmp_path: Path) -> None:
     """Only where nothing is stored."""
     for history in (None, tmp_path / "history.db"):
@@ -91,6 +93,7 @@ async def test_what_is_not_saved_says_so(tmp_path: Path) -> None:
             assert ("not saved" in header_text(app)) == (history is None)
 
 
+@pytest.mark.slow
 async def test_every_answer_names_its_pair(tmp_path: Path) -> None:
     """Also after reopening."""
     app = chat(Script(), tmp_path / "history.db")
@@ -103,6 +106,7 @@ async def test_every_answer_names_its_pair(tmp_path: Path) -> None:
         assert str(app.query(".note").last(Static).render()).startswith("scripted · ")
 
 
+@pytest.mark.slow
 async def test_an_export_is_named_after_the_title(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

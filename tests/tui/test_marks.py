@@ -31,6 +31,7 @@ def notices(app: ChatApp) -> list[str]:
     return [each.message for each in app._notifications]
 
 
+@pytest.mark.slow
 async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
     """Where its chips do not fit the step scrolls, and nothing else leaves the dialog."""
     texts = tuple(f"kept{number}" for number in range(20))
@@ -50,6 +51,7 @@ async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
         await until(pilot, lambda: all(key in screen_text(app) for key in keys))
 
 
+@pytest.mark.slow
 async def test_the_cursor_stays_in_view_in_a_long_draft() -> None:
     """It scrolls the step, down and up again."""
     texts = tuple(f"kept{number}" for number in range(40))
@@ -93,6 +95,7 @@ async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> N
         await until(pilot, lambda: notices(app) == ["No rejected token after this one."])
 
 
+@pytest.mark.slow
 async def test_the_token_that_ends_an_answer_is_named() -> None:
     """It has no text, but it is not a part of a character; an unfinished answer has none."""
     steps = [
@@ -151,6 +154,7 @@ async def test_an_answer_cut_by_a_crash_is_marked(
         assert "interrupted" not in note(app)
 
 
+@pytest.mark.slow
 async def test_an_answer_being_written_is_not_called_interrupted() -> None:
     """Nor is the empty one before its first token."""
     script = Script(["one two three four"], hold=threading.Event())
@@ -164,6 +168,7 @@ async def test_an_answer_being_written_is_not_called_interrupted() -> None:
         await until(pilot, lambda: app.answers.current is None)
 
 
+@pytest.mark.slow
 async def test_a_refused_attachment_leaves_the_cursor_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +202,7 @@ async def test_editing_is_marked_until_it_ends() -> None:
         assert "Editing" not in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_clearing_a_setting_is_not_called_saving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +222,7 @@ async def test_clearing_a_setting_is_not_called_saving(
         assert "Temperature is the default again" in notices(app)[0]
 
 
+@pytest.mark.slow
 async def test_continuing_nothing_says_so() -> None:
     """The chat is empty."""
     app = chat(Script())
@@ -224,6 +231,7 @@ async def test_continuing_nothing_says_so() -> None:
         await until(pilot, lambda: notices(app) == ["There is no answer to continue yet."])
 
 
+@pytest.mark.slow
 async def test_messages_left_out_do_not_make_the_context_full() -> None:
     """The share at the top may be small then: the answer needs room too."""
     script = Script(left_out=2)

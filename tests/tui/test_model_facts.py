@@ -86,6 +86,7 @@ async def test_pairs_are_listed_by_use() -> None:
         assert listed(app) == ["scripted", "new", "old", "never", "away", "open a file"]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
     """Target, draft, quantization, size, memory and context of the highlighted pair."""
@@ -109,6 +110,7 @@ def test_a_download_that_is_too_large_says_so_first() -> None:
     assert "memory" not in question_before_pull(Offer("small", "far", "1 GB"))._details
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", ["big", "away", "coming", "later", "open a file"])
 async def test_no_key_is_cut(name: str, size: tuple[int, int]) -> None:
@@ -155,6 +157,7 @@ def test_no_name_of_the_catalogue_is_cut(width: int) -> None:
     assert columns.heading().cell_length <= width
 
 
+@pytest.mark.slow
 async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:
     """That of the latest stored answers; nothing is said of a pair that never answered."""
     with Store(tmp_path / "history.db") as store:
@@ -178,6 +181,7 @@ async def test_the_speed_measured_here_is_named(tmp_path: Path) -> None:
             assert "Measured here" not in await mark(pilot, name)
 
 
+@pytest.mark.slow
 async def test_quantizations_of_a_model_stand_together() -> None:
     """Each names the others; a search for one finds it."""
     other = replace(FITTING, quantisation="Q8_0")
@@ -192,6 +196,7 @@ async def test_quantizations_of_a_model_stand_together() -> None:
         await until(pilot, lambda: listed(app) == ["b/m-Q8", "open a file"])
 
 
+@pytest.mark.slow
 async def test_the_list_is_there_before_the_files_are_read() -> None:
     """Rows are completed one by one; keys work meanwhile."""
     gate = threading.Event()
@@ -226,6 +231,7 @@ def test_a_pair_that_was_opened_is_offered_again(tmp_path: Path) -> None:
     assert offers["mine"].choose().loading.draft == demo.draft
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_state")
 async def test_a_loaded_pair_is_remembered() -> None:
     """Once it is loaded, not when that was tried."""
@@ -324,6 +330,7 @@ def test_tab_completes_what_all_entries_share() -> None:
     assert completed("x", []) == "x"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("models")
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_a_file_is_found_with_few_keys(size: tuple[int, int]) -> None:
@@ -353,6 +360,7 @@ async def test_a_file_is_found_with_few_keys(size: tuple[int, int]) -> None:
     assert named == ["~/models/big/one.gguf"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("models")
 async def test_a_path_that_leads_nowhere_is_said_to() -> None:
     """`..` leads up; the dialog closes without a file on Esc."""

@@ -65,6 +65,7 @@ async def test_pairs_are_searched_by_name_and_description() -> None:
         await until(pilot, lambda: app.pair_controller.pair.name == "beta")
 
 
+@pytest.mark.slow
 async def test_a_pair_is_used_by_its_name() -> None:
     """What is not installed is listed, to be downloaded."""
     app = chat(Script(), offers=offers)
@@ -77,6 +78,7 @@ async def test_a_pair_is_used_by_its_name() -> None:
         assert app.screen.query_one(Input).value == "gamma"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("keys", [(), ("ctrl+o",), ("up", "enter"), (*"none", "enter")], ids=str)
 async def test_a_gguf_file_is_opened(
     keys: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +108,7 @@ async def test_a_gguf_file_is_opened(
         assert app.view.model_screen is None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("by_key", [False, True])
 async def test_a_name_on_the_hub_is_offered_for_download(by_key: bool) -> None:
     """By /models, or typed where a file's path is."""
@@ -160,6 +163,7 @@ def test_what_is_ambiguous_here_is_not_asked_of_the_hub(
     assert hub.seen == []
 
 
+@pytest.mark.slow
 async def test_a_file_that_does_not_exist_is_a_notice() -> None:
     """The pair stays."""
     app = chat(Script(), offers=offers)
@@ -195,6 +199,7 @@ def test_a_tuned_file_keeps_what_was_chosen_for_it(
     assert tuned.description == ""
 
 
+@pytest.mark.slow
 async def test_an_answer_of_another_chat_is_not_called_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ async def test_dragging_selects_text_to_copy() -> None:
         assert app.screen.get_selected_text() == "question"
 
 
+@pytest.mark.slow
 async def test_no_selection_fails() -> None:
     """From question to answer, upwards, beyond the ends of lines, and by repeated clicks."""
     app = chat(Script([ANSWER]))
@@ -108,6 +109,7 @@ async def test_clicks_switch_versions() -> None:
         assert app.view.transcript.views[-1].query_one(".versions").display
 
 
+@pytest.mark.slow
 async def test_a_click_stops_the_answer() -> None:
     """The stop sign is shown while an answer is being written."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
@@ -123,6 +125,7 @@ async def test_a_click_stops_the_answer() -> None:
         assert "■ stop" not in screen_text(app)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("action", "kind"),
     [
@@ -152,6 +155,7 @@ async def test_clicks_close_dialogs(action: str, kind: type) -> None:
         assert isinstance(app.screen, kind) == (kind is TextScreen)
 
 
+@pytest.mark.slow
 async def test_keys_in_a_footer_can_be_clicked() -> None:
     """The next step of an answer; saving a text."""
     app = chat(Script(["abcdefghijklmnop"]))

@@ -25,6 +25,7 @@ def shown_toasts(app: ChatApp) -> list[Toast]:
     return [each for each in app.screen.query(Toast) if each.region.height]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (110, 34)], ids=str)
 async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
     size: tuple[int, int],
@@ -50,6 +51,7 @@ async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
         assert not toast.region.overlaps(app.screen.query_one(".title").region)
 
 
+@pytest.mark.slow
 async def test_notices_end_with_what_they_are_about() -> None:
     """The next command or question removes them; an error stays to be read."""
     app = chat(Script(["an answer"]))
@@ -77,6 +79,7 @@ async def test_the_wait_for_the_first_token_is_visible() -> None:
         assert "waiting" not in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_never_begins_does_not_wait_on() -> None:
     """Stopped before its first token."""
     script = Script(["an answer"], load_hold=threading.Event())
@@ -90,6 +93,7 @@ async def test_an_answer_that_never_begins_does_not_wait_on() -> None:
         script.load_hold.set()
 
 
+@pytest.mark.slow
 async def test_a_reader_who_scrolls_up_is_led_back() -> None:
     """A click on the cue returns to the newest message."""
     app = chat(Script(["word\n\n" * 80]))
@@ -107,6 +111,7 @@ async def test_a_reader_who_scrolls_up_is_led_back() -> None:
         assert transcript.max_scroll_y - transcript.scroll_y < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 110])
 async def test_a_notice_of_any_length_is_shown_whole(width: int) -> None:
     """Its last word too, where it just needs another line."""

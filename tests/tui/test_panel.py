@@ -31,6 +31,7 @@ def notes(app: ChatApp) -> list[str]:
     return [note.message for note in app._notifications]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draft", "cost", "shown"),
     [
@@ -56,6 +57,7 @@ async def test_the_panel_shows_which_drafts_are_exact(
     assert shown in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["", "a graphics card"])
 async def test_the_panel_names_the_gpu_that_holds_layers(
     monkeypatch: pytest.MonkeyPatch, gpu: str
@@ -70,6 +72,7 @@ async def test_the_panel_names_the_gpu_that_holds_layers(
     assert str(weights.content).splitlines()[1:] == [f"on {gpu}"] * bool(gpu)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
     """The share is shown last, and never cut off, during an answer and with F3."""
@@ -89,6 +92,7 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
             await pilot.pause()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("height", [24, 40])
 async def test_every_figure_can_be_reached_with_keys(height: int) -> None:
     """Tab moves to the panel, PgDn scrolls it, and Esc leaves it."""
@@ -140,6 +144,7 @@ async def test_a_key_explains_the_figure_under_the_cursor() -> None:
         assert str(app.screen.query_one(".title", Static).render()) == "Speedup"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (200, 55)], ids=str)
 async def test_an_explanation_can_be_read_to_its_end(size: tuple[int, int]) -> None:
     """On every screen, with the key that closes it."""
@@ -155,6 +160,7 @@ async def test_an_explanation_can_be_read_to_its_end(size: tuple[int, int]) -> N
         assert "esc Close" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_long_verdict_is_shown_completely() -> None:
     """Its reason takes as many lines as it needs."""
     app = chat(Script(["abc def"]))
@@ -172,6 +178,7 @@ async def test_a_long_verdict_is_shown_completely() -> None:
         assert f"No drafts: {reason}." in words
 
 
+@pytest.mark.slow
 async def test_the_conversation_scrolls_while_writing() -> None:
     """PgUp and PgDn leave the composer as it is."""
     app = chat(Script(["\n\n".join(f"line {number}" for number in range(100))]))
@@ -188,6 +195,7 @@ async def test_the_conversation_scrolls_while_writing() -> None:
         assert app.view.transcript.scroll_y == end
 
 
+@pytest.mark.slow
 async def test_keys_without_effect_explain_why() -> None:
     """The chat is empty."""
     app = chat(Script())
@@ -219,6 +227,7 @@ async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
         assert status(app) == ""
 
 
+@pytest.mark.slow
 async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Path) -> None:
     """A notice explains it, also for a stored answer; the engine is not asked."""
     path = tmp_path / "history.db"
@@ -243,6 +252,7 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
     assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_short_screen_shows_the_verdict_its_reason_and_the_speed() -> None:
     """A bad verdict in 20 rows: why, what would help and how fast it was, without scrolling."""
     app = chat(Script(["abcdefghijkl" * 9]))

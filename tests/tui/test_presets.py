@@ -90,6 +90,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         await until(pilot, lambda: app.conversations.store.presets() == [])
 
 
+@pytest.mark.slow
 async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +150,7 @@ def schema_of(script: Script) -> Any:
     return structure and json.loads(structure.source)
 
 
+@pytest.mark.slow
 async def test_a_preset_has_the_schema_of_the_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_preset_has_the_schema_of_the_chat(
         await until(pilot, lambda: f"schema {file}"[:40] in screen_text(app))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -221,6 +224,7 @@ async def test_a_wrong_schema_in_a_preset_is_one_line(
     assert "top_k" not in options
 
 
+@pytest.mark.slow
 async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
     """The conversation keeps its system prompt."""
     script = Script()
@@ -239,6 +243,7 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
         assert turns[0]["content"] == "Be brief."
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["[A]b", "ends\\", "x[", "[@click=app.quit]here[/]"])
 async def test_a_name_in_the_frame_is_no_markup(name: str) -> None:
     """It is shown as it is, and a click opens the presets."""

@@ -29,6 +29,7 @@ def drafters(script: Script) -> list[Any]:
     return [options.get("drafter") for _, options in script.asked]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("short_races")
 @pytest.mark.parametrize("call", ["f7", "/race", "/compare"])
 async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
@@ -103,6 +104,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
     assert json.loads((tmp_path / "race.json").read_text("utf-8"))["prompt"] == "A question?"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "part"),
     [
@@ -123,6 +125,7 @@ async def test_what_cannot_be_done_is_a_notice(words: str, part: str) -> None:
     assert len(script.asked) == (words != "/race")
 
 
+@pytest.mark.slow
 async def test_an_answer_without_drafts_has_no_race() -> None:
     """There would be two equal answers; one line says so."""
     script = Script(num_drafted=0)
@@ -134,6 +137,7 @@ async def test_an_answer_without_drafts_has_no_race() -> None:
     assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 async def test_an_export_overwrites_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

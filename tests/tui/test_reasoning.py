@@ -56,6 +56,7 @@ async def test_reasoning_is_folded_and_can_be_opened() -> None:
             assert (THOUGHTS in screen_text(app)) == (key == "space")
 
 
+@pytest.mark.slow
 async def test_the_title_counts_while_the_model_reasons() -> None:
     """Then the reasoning is open or folded, as the settings say; what comes stays as it is."""
     for folds in (True, False):
@@ -80,6 +81,7 @@ async def begin_to_think(pilot: Pilot[None], app: ChatApp) -> None:
     await until(pilot, lambda: last(app).query_one(Fold)._body.display)
 
 
+@pytest.mark.slow
 async def test_the_screen_goes_to_the_answer_and_leaves_the_reasoning_open() -> None:
     """Opened while it was written, it stays open above the answer, which is in view."""
     script = Script(["The answer."], reasoning="thought\n\n" * 60, hold=threading.Event())
@@ -94,6 +96,7 @@ async def test_the_screen_goes_to_the_answer_and_leaves_the_reasoning_open() -> 
         assert "▾" in title(app)
 
 
+@pytest.mark.slow
 async def test_a_reader_of_the_reasoning_is_left_there() -> None:
     """Who has scrolled up stays, although the answer begins."""
     script = Script(["The answer."], reasoning="thought\n\n" * 60, pause=0.02)
@@ -138,6 +141,7 @@ async def test_a_stopped_answer_goes_on_with_its_reasoning(tmp_path: Path) -> No
     assert [each.kind for each in answer.pieces] == ["reasoning"] * 8 + ["answer"] * 3
 
 
+@pytest.mark.slow
 async def test_an_answer_stopped_in_its_text_sends_both() -> None:
     """The model then has its reasoning before the text that it continues."""
     script = Script(["The answer."], reasoning="Hmm.", finish="length")
@@ -167,6 +171,7 @@ async def test_a_crash_keeps_reasoning_as_reasoning(tmp_path: Path) -> None:
         assert "the engine process ended" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_growing_reasoning_is_stored_as_such(tmp_path: Path) -> None:
     """A chat that is killed loses a moment of it at most, and can go on."""
     path = tmp_path / "history.db"
@@ -209,6 +214,7 @@ def marks(app: ChatApp, word: str) -> list[tuple[bool, bool]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_reasoning_and_answer_are_tinted_apart(tmp_path: Path, *, is_stored: bool) -> None:
     """The same words in both have the marks of their own tokens."""
@@ -228,6 +234,7 @@ async def test_reasoning_and_answer_are_tinted_apart(tmp_path: Path, *, is_store
         assert marks(app, "mnop") == [target]
 
 
+@pytest.mark.slow
 async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> None:
     """Also of a stored answer, whose tokens without text count too."""
     path = tmp_path / "history.db"
@@ -241,6 +248,7 @@ async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> 
         assert app.answers.figures.origins == before
 
 
+@pytest.mark.slow
 async def test_the_steps_show_reasoning_before_the_answer() -> None:
     """Going through an answer shows all that was written before a step."""
     app = chat(Script(["The answer."], reasoning="One two three."))
@@ -250,6 +258,7 @@ async def test_the_steps_show_reasoning_before_the_answer() -> None:
         await until(pilot, lambda: "One two three.The a" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_the_context_counts_reasoning_while_it_is_there() -> None:
     """After the answer it is what the next question finds: most templates leave reasoning out."""
     script = Script(["x" * 400], reasoning="y" * 4000, hold=threading.Event())
@@ -291,6 +300,7 @@ async def test_a_search_that_finds_reasoning_opens_it(tmp_path: Path) -> None:
         assert title(app).startswith("▾")
 
 
+@pytest.mark.slow
 async def test_a_fold_that_opens_shows_its_beginning() -> None:
     """However long the reasoning is."""
     thoughts = "\n\n".join(f"Thought {number}." for number in range(60))
@@ -303,6 +313,7 @@ async def test_a_fold_that_opens_shows_its_beginning() -> None:
         assert "▾ thought" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
     """They are reported once, and the top line does not show them."""
     script = Script(["The answer."], thinking=("on", "off"))

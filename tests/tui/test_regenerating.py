@@ -70,6 +70,7 @@ async def test_an_answer_with_another_temperature_is_another_version(tmp_path: P
         await until(pilot, lambda: "scripted · temperature 0.2, seed 3 ·" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_stopped_version_is_continued_as_it_was_begun() -> None:
     """With its own options."""
     script = Script(["A long answer in many steps"] * 3)
@@ -110,6 +111,7 @@ async def test_another_pair_answers_again() -> None:
         assert "other · temperature 0.0 ·" in shown
 
 
+@pytest.mark.slow
 async def test_a_mistake_is_one_notice() -> None:
     """Nothing is asked."""
     script = Script()

@@ -31,6 +31,7 @@ KEYS_BY_RANK = ("ctrl+q", "f1", "f8", "f2", "f3", "f4", "f5", "f6", "f7", "f9", 
 SIZE = (110, 34)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 @pytest.mark.parametrize("keys", [("f2", "f3"), ("f3", "f2")], ids=str)
 async def test_a_narrow_screen_shows_the_list_or_the_panel(
@@ -54,6 +55,7 @@ async def test_a_narrow_screen_shows_the_list_or_the_panel(
         assert not panel.display
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("width", [60, 80, 110, 180])
 async def test_the_footer_cuts_no_key_off(width: int) -> None:
     """The least important have no room, and come back on a wider screen; none moves another."""
@@ -79,6 +81,7 @@ async def test_the_footer_cuts_no_key_off(width: int) -> None:
         await until(pilot, lambda: all(name in shown() for name in names.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (79, 24)])
 async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int]) -> None:
     """A strip of the chat beside it could not be read."""
@@ -97,6 +100,7 @@ async def test_a_list_over_the_chat_takes_the_whole_width(size: tuple[int, int])
         await until(pilot, lambda: " A question " in screen_text(app).splitlines()[5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [104, 140, 200])
 async def test_the_composer_is_in_line_with_the_messages(width: int) -> None:
     """Its border stands below the edge of the questions, and its text below theirs."""
@@ -107,6 +111,7 @@ async def test_the_composer_is_in_line_with_the_messages(width: int) -> None:
         assert (question.x, question.right) == (composer.x, composer.right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [104, 120, 140])
 async def test_a_long_title_leaves_the_context_in_sight(width: int) -> None:
     """The title is shortened instead."""
@@ -119,6 +124,7 @@ async def test_a_long_title_leaves_the_context_in_sight(width: int) -> None:
         assert "system prompt" in frame_text(app)
 
 
+@pytest.mark.slow
 async def test_the_first_enter_in_the_list_opens_the_newest(tmp_path: Path) -> None:
     """From a new chat nothing is open that could be highlighted."""
     with Store(tmp_path / "history.db") as store:
@@ -142,6 +148,7 @@ def test_yesterday_is_not_today(monkeypatch: pytest.MonkeyPatch) -> None:
     assert when(midnight - 86400 - 60).endswith(time.strftime("%Y", time.gmtime(midnight)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(40, 12), (59, 20), (6, 5), (3, 3)], ids=str)
 async def test_the_panel_covers_the_chat_where_both_have_no_room(size: tuple[int, int]) -> None:
     """Esc uncovers it; the composer never becomes too narrow to be drawn."""
@@ -200,6 +207,7 @@ def test_a_theme_suits_the_colours_of_the_terminal(
     assert readable_theme(BUILTIN_THEMES[wanted], colours) == found
 
 
+@pytest.mark.slow
 async def test_the_palette_offers_nothing_that_hides_the_chat() -> None:
     """A maximized composer cannot send."""
     app = chat(Script())

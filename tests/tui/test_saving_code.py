@@ -80,6 +80,7 @@ async def test_a_file_is_replaced_only_after_a_question(folder: Path) -> None:
         assert read(folder / "a.py") == CODE
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("name", "what"),
     [
@@ -103,6 +104,7 @@ async def test_what_cannot_be_written_is_said(folder: Path, name: str, what: str
         assert "\n" not in newest(app)
 
 
+@pytest.mark.slow
 async def test_a_link_into_nothing_is_not_followed(folder: Path) -> None:
     """Something else may want to put its file there."""
     (folder / "link.py").symlink_to(folder / "elsewhere.py")
@@ -114,6 +116,7 @@ async def test_a_link_into_nothing_is_not_followed(folder: Path) -> None:
         assert not (folder / "elsewhere.py").exists()
 
 
+@pytest.mark.slow
 async def test_without_a_name_the_block_and_the_name_are_asked_for(folder: Path) -> None:
     """The name has the ending of the language."""
     app = chat(Script([ANSWER]))
@@ -130,6 +133,7 @@ async def test_without_a_name_the_block_and_the_name_are_asked_for(folder: Path)
     assert read(folder / "code.py") == CODE
 
 
+@pytest.mark.slow
 async def test_a_click_on_save_saves_that_block(folder: Path) -> None:
     """Beside "copy", which still copies."""
     app = chat(Script([ANSWER]))

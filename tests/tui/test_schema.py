@@ -83,6 +83,7 @@ async def test_steps_show_what_was_forced(app: ChatApp) -> None:
         assert "forced by the grammar" in chips
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
@@ -112,6 +113,7 @@ LINES = json.dumps({"type": "object", "properties": {"ok": {"type": "boolean"}}}
 MANY_LINES = LINES.replace("\n", "\n\n\n")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("text", [LINES, MANY_LINES])
 async def test_a_schema_of_several_lines_is_pasted(text: str) -> None:
     """It is a command as it is on one line, also where many lines are folded."""
@@ -130,6 +132,7 @@ async def test_a_schema_of_several_lines_is_pasted(text: str) -> None:
         assert script.asked == []
 
 
+@pytest.mark.slow
 async def test_lines_that_are_not_marked_as_pasted_are_one_schema() -> None:
     """Terminals without bracketed paste send an Enter for each of them, at once."""
     script = Script()
@@ -143,6 +146,7 @@ async def test_lines_that_are_not_marked_as_pasted_are_one_schema() -> None:
         assert script.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pets.json", "my pets.json"])
 async def test_the_name_of_a_file_is_completed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,6 +205,7 @@ async def test_a_conversation_is_reopened_with_its_schema(tiny: WriteModel, tmp_
         assert "schema" not in frame_text(app)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["off", "name, age int"])
 async def test_an_answer_goes_on_with_its_own_schema(
     tiny: WriteModel, tmp_path: Path, then: str
@@ -225,6 +230,7 @@ async def test_an_answer_goes_on_with_its_own_schema(
         assert list(json.loads(last_text(again))) == ["ok", "colour"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", [40, None])
 async def test_the_value_that_ran_away_is_named(
     tiny: WriteModel, tmp_path: Path, max_tokens: int | None
@@ -253,6 +259,7 @@ def shows(app: ChatApp, words: str) -> bool:
     return words in " ".join(screen_text(app).split())
 
 
+@pytest.mark.slow
 async def test_without_a_template_an_answer_is_not_continued(
     tiny: WriteModel, tmp_path: Path
 ) -> None:
@@ -267,6 +274,7 @@ async def test_without_a_template_an_answer_is_not_continued(
         assert last_text(app) == begun
 
 
+@pytest.mark.slow
 async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_path: Path) -> None:
     """The steps offer what the model itself would write; one line says why that cannot be."""
     app = opened(tmp_path / "history.db", tiny)
@@ -292,6 +300,7 @@ def structures(script: Script) -> list[Any]:
     return [each and json.loads(each.source)["required"] for each in found]
 
 
+@pytest.mark.slow
 async def test_a_summary_has_no_schema() -> None:
     """Nor has a summary that is written again."""
     script = Script(["One.", "Two.", "Sum.", "Sum again."])
@@ -330,6 +339,7 @@ async def test_a_race_and_a_branch_follow_the_answers_own_schema() -> None:
     assert structures(script) == [["old"]] * (num_raced + 1) + [["new"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "num_left_out"), [("ok bool", 0), ("ok: " + "b " * 1000, 2)])
 async def test_a_schema_counts_as_part_of_the_prompt(
     tiny: WriteModel, tmp_path: Path, typed: str, num_left_out: int

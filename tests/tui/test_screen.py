@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
 
 
+@pytest.mark.slow
 async def test_every_theme_draws_everything() -> None:
     """Markdown, code, token colours and the stats."""
     text = "# Heading\n\n`code` and [link](there)\n\n> said\n\n```py\nx = 1\n```\n\n1. one\n"
@@ -30,6 +31,7 @@ async def test_every_theme_draws_everything() -> None:
         assert "ansi-dark" in app.available_themes
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", ["[/x] [red]name", "a[", "[b]"])
 async def test_names_are_not_markup(name: str, tmp_path: Path) -> None:
     """Notices and commands of the palette show them as they are."""

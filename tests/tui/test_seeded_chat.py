@@ -17,6 +17,7 @@ from tui.driving import race, say, until
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("drafter", ["auto", "suffix"])
 async def test_regenerating_and_f7_reproduce_a_seeds_text(tiny: WriteModel, drafter: str) -> None:
     """F5 and F7 decode what the answer says, with drafts and without."""

@@ -25,6 +25,7 @@ def styles(app: ChatApp, widget: Widget, row: int) -> list[Style]:
     return [style for text, style, _ in line if text.strip() and style is not None]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "ansi-dark"])
 async def test_selected_text_is_legible(theme: str) -> None:
     """Every letter of prose and of code has another colour than the selection behind it."""
@@ -54,6 +55,7 @@ async def test_copied_code_is_the_code() -> None:
         assert app.screen.get_selected_text() == "y = 2"
 
 
+@pytest.mark.slow
 async def test_wrapped_code_is_copied_as_it_was_written() -> None:
     """Without the signs, and with all spaces: the lines that were wrapped are one again."""
     code = "call(first,  " + "second_argument, " * 12 + "last)"
@@ -64,6 +66,7 @@ async def test_wrapped_code_is_copied_as_it_was_written() -> None:
         assert text.rstrip("\n") == f"{code}\n    next()"
 
 
+@pytest.mark.slow
 async def test_carriage_returns_before_newlines_are_not_shown() -> None:
     """Even if they arrive in separate tokens; copying gives what was written."""
     app = chat(Script(["one\r\ntwo\r\n\r\n- three\r\n"]))

@@ -57,6 +57,7 @@ async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
         await until(pilot, lambda: says(file, "animations = true"))
 
 
+@pytest.mark.slow
 async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
     """The current one is highlighted, and the default can be restored."""
     app = chat(Script())
@@ -88,6 +89,7 @@ async def test_a_wrong_value_keeps_the_dialog_open(file: Path) -> None:
         await until(pilot, lambda: says(file, "temperature = 0.85"))
 
 
+@pytest.mark.slow
 async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
     """Every other one-line dialog works the same way."""
     app = chat(Script())
@@ -99,6 +101,7 @@ async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
         await until(pilot, lambda: says(file, "top_k = 41"))
 
 
+@pytest.mark.slow
 async def test_settings_are_grouped_by_use(file: Path) -> None:
     """Theme, model, thinking and context come first, samplers late; groups are found by name."""
     app = chat(Script())
@@ -131,6 +134,7 @@ def test_settings_have_names_that_people_use() -> None:
     assert sorted(map(id, settings_in_order())) == sorted(map(id, SETTINGS))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("file")
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
 async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
@@ -183,6 +187,7 @@ async def test_a_theme_shows_while_the_cursor_is_on_it(file: Path) -> None:
             assert says(file, 'theme = "nord"') == (last == "enter")
 
 
+@pytest.mark.slow
 async def test_the_idle_minutes_change_at_once(file: Path) -> None:
     """The running chat follows its settings."""
     app = chat(Script())

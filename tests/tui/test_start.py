@@ -25,6 +25,7 @@ SIZE = (120, 36)
 DAY = 24 * 3600.0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
 async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int]) -> None:
     """While it loads and after it; the first question takes their place."""
@@ -41,6 +42,7 @@ async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int])
         await until(pilot, lambda: QUESTIONS[0] in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `list` and `show` do, and below a name that leaves no room for them."""
     name = "Draft-with-a-name-of-forty-characters-q8"
@@ -57,6 +59,7 @@ async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPat
         await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("uses_mouse", [True, False])
 async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> None:
     """By a click, or by Shift+Up and Enter."""
@@ -119,6 +122,7 @@ async def test_conversations_are_grouped_by_age_and_filtered(tmp_path: Path) -> 
         assert len(listed(app)) == 8
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_renamed_in_the_list(tmp_path: Path) -> None:
     """Whether it is open or not."""
     fill(tmp_path / "history.db")

@@ -56,6 +56,7 @@ async def test_steps_are_there_after_a_restart(tmp_path: Path) -> None:
         assert "2 ·other  ████          30 %" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_the_first_draft_is_shown_first() -> None:
     """Plain steps before it are skipped; without drafts the first step is shown."""
     plain = Chunk("a", (1,), ("target",), ("a",))
@@ -69,6 +70,7 @@ async def test_the_first_draft_is_shown_first() -> None:
         await until(pilot, lambda: "step 1 of 2" in screen_text(app))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_clicked", [False, True])
 async def test_another_token_begins_a_version_of_its_own(is_clicked: bool) -> None:
     """What came before it is kept by its tokens; the answer before stays beside it."""
@@ -96,6 +98,7 @@ async def test_another_token_begins_a_version_of_its_own(is_clicked: bool) -> No
         await until(pilot, lambda: "2/2" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_number_without_an_alternative_says_so() -> None:
     """A rejected token after the first one has no place in the answer."""
     steps = [
@@ -115,6 +118,7 @@ async def test_a_number_without_an_alternative_says_so() -> None:
         assert "2 ·other" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_another_targets_answer_is_not_continued(tmp_path: Path) -> None:
     """Its tokens mean something else to this one; the notice names who wrote it."""
     script = Script(["abcdefghijkl"], alternatives=OTHERS)
@@ -143,6 +147,7 @@ FORCED = Chunk(
 )  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
 async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -> None:
     """What a step is, where it stands, what the colours mean, and what 1 to 6 do, at one look."""
@@ -331,6 +336,7 @@ def test_tokens_of_a_tree_say_what_became_of_them() -> None:
     assert story(TREE) == "A tree of 10 tokens: the target kept 3 (1 on a branch) and added 1."
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(40, 20), (120, 36)], ids=str)
 async def test_a_tree_can_be_walked_and_left_at_a_branch(size: tuple[int, int]) -> None:
     """The tokens before the chosen one stay, with what is known of them."""
@@ -354,6 +360,7 @@ async def test_a_tree_can_be_walked_and_left_at_a_branch(size: tuple[int, int]) 
     assert last.tree == ()
 
 
+@pytest.mark.slow
 async def test_trees_are_drawn_after_a_restart(tmp_path: Path) -> None:
     """As they were stored with their answer; texts that control a terminal are not shown."""
     path = tmp_path / "history.db"

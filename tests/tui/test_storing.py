@@ -25,6 +25,7 @@ def set_disk_full(app: ChatApp, *, is_full: bool) -> None:
     database.execute(f"PRAGMA max_page_count = {pages if is_full else 2**30}")
 
 
+@pytest.mark.slow
 async def test_an_answer_on_a_full_disk_is_stored_when_there_is_space(tmp_path: Path) -> None:
     """One line says that it is not saved yet; no notice covers the screen."""
     path = tmp_path / "history.db"

@@ -62,6 +62,7 @@ def test_the_strip_says_why_there_is_no_gain(width: int) -> None:
     assert rows(Figures(unsure, is_counted=True), width)[0].startswith("too short to tell")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36), (139, 50)], ids=str)
 async def test_the_strip_does_not_move(size: tuple[int, int]) -> None:
     """It has at most three rows between the messages and the composer, during an answer too."""
@@ -81,6 +82,7 @@ async def test_the_strip_does_not_move(size: tuple[int, int]) -> None:
         assert "67 %" in screen_text(app).splitlines()[place.bottom - 2]
 
 
+@pytest.mark.slow
 async def test_a_wide_screen_has_the_panel_instead() -> None:
     """F3 swaps them; with the list of conversations open there is room for the strip alone."""
     app = chat(Script(["abcdefghijkl"]))
@@ -100,6 +102,7 @@ async def test_a_wide_screen_has_the_panel_instead() -> None:
         assert not strip.display
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "expected"), [(60, 60), (99, 99), (100, 60), (139, 60)])
 async def test_all_figures_leave_no_scraps_of_the_chat(width: int, expected: int) -> None:
     """They cover it wholly unless enough of it stays in sight."""

@@ -16,14 +16,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = pytest.mark.slow
 
 
 class Tmux:
     """A terminal of 110 x 32 that is typed to and read from."""
 
     def __init__(self, socket: Path, command: list[str]) -> None:
-        """Start a program in it."""
+        """Start a program in it, or skip the test where there is no tmux."""
+        if shutil.which("tmux") is None:
+            pytest.skip("there is no tmux")
         self._socket = socket
         line = f"{shlex.join(command)}; echo ended with $?; sleep 100"
         self._do("new-session", "-d", "-x", "110", "-y", "32", line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from scripts.support.processes import still_running
 from specchat.chat.store import Store
 from tui.test_terminal import ROOT, Tmux
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tui.test_terminal import Tmux, start
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+pytestmark = pytest.mark.slow
 
 FOREGROUNDS = {*range(30, 38), *range(90, 98)}
 BACKGROUNDS = {*range(40, 48), *range(100, 108)}

@@ -80,6 +80,7 @@ async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
         assert app.options.thinking == "auto"
 
 
+@pytest.mark.slow
 async def test_a_model_may_take_a_number_of_tokens() -> None:
     """Chosen from the list, the number is to be written."""
     app = chat(Script(thinking=("on", "off", "NUMBER")))
@@ -96,6 +97,7 @@ async def test_a_model_may_take_a_number_of_tokens() -> None:
         await until(pilot, lambda: app.query_one(Composer).text == "/think ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["/think", "/think off"])
 async def test_a_model_without_a_switch_says_so(command: str) -> None:
     """In one line; a word chosen for another model can be taken back."""
@@ -109,6 +111,7 @@ async def test_a_model_without_a_switch_says_so(command: str) -> None:
         assert app.options.thinking == "auto"
 
 
+@pytest.mark.slow
 async def test_before_a_model_is_loaded_its_words_are_unknown() -> None:
     """A notice says to wait."""
     script = Script(load_hold=threading.Event(), thinking=("on", "off"))
@@ -121,6 +124,7 @@ async def test_before_a_model_is_loaded_its_words_are_unknown() -> None:
         await load(pilot, app)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("thinking", "word"), [(("low", "high"), "high"), ((), "high"), (("NUMBER",), "512")]
 )
@@ -150,6 +154,7 @@ async def test_f9_offers_the_words_of_the_model(
     assert script.asked[-1][1]["think"] == word
 
 
+@pytest.mark.slow
 async def test_an_argument_typed_quickly_is_sent() -> None:
     """Enter may follow it before the list of commands does."""
     app = chat(Script(thinking=("low", "high")))
@@ -163,6 +168,7 @@ async def test_an_argument_typed_quickly_is_sent() -> None:
         await until(pilot, lambda: "thinking high" in frame_text(app))
 
 
+@pytest.mark.slow
 async def test_what_the_engine_could_not_do_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -56,6 +56,7 @@ async def test_a_conversation_is_titled_after_the_first_answer(tmp_path: Path) -
         assert len(store.tree(conversation.id)) == 4
 
 
+@pytest.mark.slow
 async def test_a_title_of_the_user_stays() -> None:
     """Also one that is the first question, kept on purpose."""
     script = Script(["An answer.", "A Title"])
@@ -93,6 +94,7 @@ async def test_a_question_interrupts_a_title(monkeypatch: pytest.MonkeyPatch) ->
         assert asked_for(script) == ["One?", REQUEST, "Two?", REQUEST]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["<b>Title</b>", "", "word " * 20])
 async def test_what_is_no_title_changes_nothing(text: str) -> None:
     """And the model is not asked again."""
@@ -107,6 +109,7 @@ async def test_what_is_no_title_changes_nothing(text: str) -> None:
         assert header_text(app).startswith("One?")
 
 
+@pytest.mark.slow
 async def test_a_title_that_is_cut_off_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it ended at the limit."""
     script = Script(["An answer.", "A Title that goes"], finish="length")
@@ -118,6 +121,7 @@ async def test_a_title_that_is_cut_off_is_none(monkeypatch: pytest.MonkeyPatch) 
         assert header_text(app).startswith("One?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("thinking", "think"), [((), "auto"), (("on", "off"), "off"), (("low", "high"), None)]
 )
@@ -137,6 +141,7 @@ async def test_the_model_does_not_reason_about_a_title(
         assert script.asked[1][1]["think"] == think
 
 
+@pytest.mark.slow
 async def test_a_setting_switches_titles_off() -> None:
     """And a failure shows nothing."""
     script = Script(["An answer.", "A Title"])

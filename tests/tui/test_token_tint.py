@@ -87,6 +87,7 @@ def drawn(app: ChatApp, word: str) -> set[Style]:
     return {style for _, style, _ in line.crop(start, start + len(word)) if style is not None}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_monochrome", [False, True])
 async def test_markdown_stays_rendered_under_the_tint(
@@ -124,6 +125,7 @@ async def click_copy(pilot: Pilot[None], app: ChatApp, language: str) -> None:
     await pilot.click(text, offset=offset)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.anyio
 @pytest.mark.parametrize(("language", "code"), [("python", "first = 1\n"), ("sh", "second\n")])
 async def test_a_click_copies_the_code_below_it(language: str, code: str) -> None:
@@ -135,6 +137,7 @@ async def test_a_click_copies_the_code_below_it(language: str, code: str) -> Non
         await until(pilot, lambda: app.clipboard == code)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_long_code_has_one_language_and_no_gaps() -> None:
     """It is laid out in parts, which cannot be seen."""

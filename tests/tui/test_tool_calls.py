@@ -57,6 +57,7 @@ async def test_calls_stand_below_the_answer(tmp_path: Path) -> None:
         assert store.tree(1).branch(2)[-1].tool_calls == (WEATHER, TIME)
 
 
+@pytest.mark.slow
 async def test_a_call_is_shown_while_it_is_written() -> None:
     """As it is; then its block takes its place, also without any answer."""
     script = Script([""], calls=(WEATHER,), hold=threading.Event())
@@ -80,6 +81,7 @@ async def copied_with(pilot: Pilot[None], app: ChatApp, key: str) -> str:
     return app.clipboard
 
 
+@pytest.mark.slow
 async def test_copying_leaves_calls_out() -> None:
     """The text alone is copied, and only its code; a click copies the arguments."""
     app = chat(Script(["Here: \n```py\n1\n```"], calls=(WEATHER,)))
@@ -223,6 +225,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_calls_are_shown_harmlessly(name: str) -> None:
     """Names and arguments are the model's: nothing in them reaches the terminal or the layout."""

@@ -74,6 +74,7 @@ async def test_the_reader_scrolls_on_in_both_directions(history: Path) -> None:
         assert numbers == list(range(numbers[0], numbers[0] + 3 * NUM_AT_ONCE))
 
 
+@pytest.mark.slow
 async def test_the_end_is_reached_by_scrolling(history: Path) -> None:
     """At the end the newest message is followed again."""
     app = chat(Script(["An answer"]), history)
@@ -89,6 +90,7 @@ async def test_the_end_is_reached_by_scrolling(history: Path) -> None:
         assert app.view.transcript._newer == []
 
 
+@pytest.mark.slow
 async def test_asking_scrolls_to_the_end(history: Path) -> None:
     """The question follows the newest message and is in sight."""
     app = chat(Script(["An answer"]), history)
@@ -101,6 +103,7 @@ async def test_asking_scrolls_to_the_end(history: Path) -> None:
         assert len(texts(app)) == NUM_AT_ONCE + 2
 
 
+@pytest.mark.slow
 async def test_the_edges_can_be_clicked(history: Path) -> None:
     """On a screen too tall to scroll they show how many messages are beyond."""
     app = chat(Script(["An answer"]), history)
@@ -119,6 +122,7 @@ async def test_the_edges_can_be_clicked(history: Path) -> None:
             await pilot.pause()
 
 
+@pytest.mark.slow
 async def test_another_version_far_from_the_end_stays_in_sight(history: Path) -> None:
     """Switching versions does not scroll to the end of the conversation."""
     with Store(history) as store:

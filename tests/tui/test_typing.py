@@ -38,6 +38,7 @@ async def test_letters_after_a_click_are_text() -> None:
         assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 async def test_letters_after_a_search_are_text(tmp_path: Path) -> None:
     """The message that was found has the focus, and is read, not changed."""
     script = Script()
@@ -52,6 +53,7 @@ async def test_letters_after_a_search_are_text(tmp_path: Path) -> None:
         assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_paste_after_a_click_is_text() -> None:
     """So is what is typed where nothing has the focus."""
     app = chat(Script())
@@ -65,6 +67,7 @@ async def test_a_paste_after_a_click_is_text() -> None:
         await until(pilot, lambda: app.view.composer.text == "pastedx")
 
 
+@pytest.mark.slow
 async def test_letters_act_once_the_keyboard_chose_a_message() -> None:
     """Until the focus is elsewhere."""
     app = chat(Script())
@@ -79,6 +82,7 @@ async def test_letters_act_once_the_keyboard_chose_a_message() -> None:
         await until(pilot, lambda: app.view.composer.text == "c")
 
 
+@pytest.mark.slow
 async def test_lines_that_are_not_marked_as_pasted_are_one_message() -> None:
     """They arrive as keys, one right after the other, each line with an Enter."""
     script = Script()

@@ -98,6 +98,7 @@ async def test_an_idle_pair_is_unloaded_once_its_minutes_are_over(clock: Clock) 
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_a_long_answer_is_not_idle(clock: Clock) -> None:
     """The minutes begin when it ends."""
     script = Script(["one two three four"], hold=threading.Event())
@@ -117,6 +118,7 @@ async def test_a_long_answer_is_not_idle(clock: Clock) -> None:
         await until(pilot, lambda: script.num_closed == 1)
 
 
+@pytest.mark.slow
 async def test_a_served_pair_is_not_idle(clock: Clock) -> None:
     """Other programs use it; the minutes begin when the port is closed."""
     script = Script(["one"])
@@ -135,6 +137,7 @@ async def test_a_served_pair_is_not_idle(clock: Clock) -> None:
         await until(pilot, lambda: script.num_closed == 1)
 
 
+@pytest.mark.slow
 async def test_a_chat_keeps_its_model_until_the_setting_says_otherwise(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +155,7 @@ async def test_a_chat_keeps_its_model_until_the_setting_says_otherwise(
         await until(pilot, lambda: script.num_closed == 1)
 
 
+@pytest.mark.slow
 async def test_what_needs_the_model_loads_it_again() -> None:
     """What cannot wait for it says so, and it is there for the next try."""
     script = Script(["one"], thinking=("on", "off"))
@@ -166,6 +170,7 @@ async def test_what_needs_the_model_loads_it_again() -> None:
         await until(pilot, lambda: app.options.thinking == "off")
 
 
+@pytest.mark.slow
 async def test_unloading_waits_for_no_answer_and_says_when_there_is_nothing() -> None:
     """An answer is never cut off by it."""
     script = Script(["one two three four"], hold=threading.Event())
