@@ -230,24 +230,24 @@ HARMFUL = {
 }
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("name", HARMFUL)
-async def test_whatever_a_model_writes_is_shown_harmlessly(name: str, tmp_path: Path) -> None:
+async def test_whatever_a_model_writes_is_shown_harmlessly(tmp_path: Path) -> None:
     """No control character reaches the screen, nothing vanishes, nothing fails."""
-    app = chat(Script([HARMFUL[name]]), tmp_path / "history.db")
+    app = chat(Script(list(HARMFUL.values())), tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Do harm")
-        shown = ""
-        for key in ("f4", "f4"):
-            shown = screen_text(app)
-            assert not any(ord(c) < 32 and c != "\n" for c in shown)
-            assert not set(shown) & set("\u202e\u202c\u2067\u2069\x7f\x9b")
-            await pilot.press(key)
-            await pilot.pause()
-        if name == "HTML":
-            assert "<script>alert(1)</script>" in shown
-        if name == "markup":
-            assert "[bold red]not markup[/]" in shown
+        for name in HARMFUL:
+            await app.actions.conversations.new()
+            await say(pilot, "Do harm")
+            shown = ""
+            for key in ("f4", "f4"):
+                shown = screen_text(app)
+                assert not any(ord(c) < 32 and c != "\n" for c in shown), name
+                assert not set(shown) & set("\u202e\u202c\u2067\u2069\x7f\x9b"), name
+                await pilot.press(key)
+                await pilot.pause()
+            if name == "HTML":
+                assert "<script>alert(1)</script>" in shown
+            if name == "markup":
+                assert "[bold red]not markup[/]" in shown
 
 
 async def test_tokens_are_told_apart_by_where_they_came_from() -> None:

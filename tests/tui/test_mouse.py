@@ -125,34 +125,34 @@ async def test_a_click_stops_the_answer() -> None:
         assert "■ stop" not in screen_text(app)
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
-    ("action", "kind"),
-    [
-        ("help", HelpScreen),
-        ("steps", StepsScreen),
-        ("models", ModelScreen),
-        ("statistics", StatisticsScreen),
-        ("settings", ChoiceScreen),
-        ("system", TextScreen),
-    ],
-)
-async def test_clicks_close_dialogs(action: str, kind: type) -> None:
+DIALOGS = {
+    "help": HelpScreen,
+    "steps": StepsScreen,
+    "models": ModelScreen,
+    "statistics": StatisticsScreen,
+    "settings": ChoiceScreen,
+    "system": TextScreen,
+}
+"""What opens each dialog, and its class."""
+
+
+async def test_clicks_close_dialogs() -> None:
     """A click on the key in the footer, or beside the dialog if nothing can be lost."""
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Dialogs")
-        await app.run_action(action)
-        await until(pilot, lambda: isinstance(app.screen, kind))
-        await pilot.pause()
-        words = "Cancel" if kind is TextScreen else "Close"
-        await pilot.click(offset=place_of(app, words))
-        await until(pilot, lambda: not isinstance(app.screen, kind))
-        await app.run_action(action)
-        await until(pilot, lambda: isinstance(app.screen, kind))
-        await pilot.click(offset=(1, 1))
-        await pilot.pause()
-        assert isinstance(app.screen, kind) == (kind is TextScreen)
+        for action, kind in DIALOGS.items():
+            await app.run_action(action)
+            await until(pilot, lambda kind=kind: isinstance(app.screen, kind))  # type: ignore[misc]
+            await pilot.pause()
+            words = "Cancel" if kind is TextScreen else "Close"
+            await pilot.click(offset=place_of(app, words))
+            await until(pilot, lambda kind=kind: not isinstance(app.screen, kind))  # type: ignore[misc]
+            await app.run_action(action)
+            await until(pilot, lambda kind=kind: isinstance(app.screen, kind))  # type: ignore[misc]
+            await pilot.click(offset=(1, 1))
+            await pilot.pause()
+            assert isinstance(app.screen, kind) == (kind is TextScreen)
 
 
 @pytest.mark.slow

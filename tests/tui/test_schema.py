@@ -83,30 +83,32 @@ async def test_steps_show_what_was_forced(app: ChatApp) -> None:
         assert "forced by the grammar" in chips
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
-    ("typed", "reason"),
-    [
-        ("{broken", "not valid JSON"),
-        ("missing.json", "no file missing.json"),
-        ("~nobody-here/a.json", "no file ~nobody-here/a.json"),
-        ("age nonsense", "nonsense"),
-        (
-            '{"not": {"type": "string"}}',
-            '"not" cannot be enforced: leave it out, or use specchat ask --schema-check relaxed',
-        ),
-        ('{"properties": {"a": {"pattern": "("}}}', '"pattern"'),
-        ("[" * 9, "is not a name"),
-    ],
+NO_SCHEMAS = (
+    ("{broken", "not valid JSON"),
+    ("missing.json", "no file missing.json"),
+    ("~nobody-here/a.json", "no file ~nobody-here/a.json"),
+    ("age nonsense", "nonsense"),
+    (
+        '{"not": {"type": "string"}}',
+        '"not" cannot be enforced: leave it out, or use specchat ask --schema-check relaxed',
+    ),
+    ('{"properties": {"a": {"pattern": "("}}}', '"pattern"'),
+    ("[" * 9, "is not a name"),
 )
-async def test_what_is_no_schema_is_put_back(app: ChatApp, typed: str, reason: str) -> None:
+"""What may be typed as a schema, and why it is none."""
+
+
+async def test_what_is_no_schema_is_put_back() -> None:
     """With the reason; nothing is set."""
+    app = chat(Script())
     async with app.run_test(size=(120, 40)) as pilot:
-        await say(pilot, f"/schema {typed}", wait=False)
-        await until(pilot, lambda: bool(notices(app)))
-        assert app.conversations.schema is None
-        assert reason in notices(app)
-        assert app.query_one(Composer).text == f"/schema {typed}"
+        for typed, reason in NO_SCHEMAS:
+            app.clear_notifications()
+            await say(pilot, f"/schema {typed}", wait=False)
+            await until(pilot, lambda: bool(notices(app)))
+            assert app.conversations.schema is None
+            assert reason in notices(app)
+            assert app.query_one(Composer).text == f"/schema {typed}"
 
 
 LINES = json.dumps({"type": "object", "properties": {"ok": {"type": "boolean"}}}, indent=1)
