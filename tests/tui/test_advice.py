@@ -130,7 +130,7 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         script.hold.set()  # type: ignore[union-attr]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("drafter", ["suffix+model", "suffix"])
 async def test_an_installed_draft_model_is_loaded(drafter: str) -> None:
     """Both where the present one is slow and where there is none."""

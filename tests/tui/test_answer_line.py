@@ -77,7 +77,7 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
         assert "Ctrl+G" not in screen_text(app)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("finish", "words"), [("context", "without older messages"), ("length", "limit")]
 )

@@ -109,6 +109,7 @@ async def test_names_that_no_file_can_have_are_sent_as_they_are() -> None:
             assert len(script.asked) == number, name
 
 
+@pytest.mark.slow
 async def test_a_file_goes_once_whatever_becomes_of_its_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +310,7 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
         assert "reading" not in status(app)
 
 
+@pytest.mark.slow
 async def test_what_was_asked_before_is_there_by_key(tmp_path: Path) -> None:
     """Earlier questions of all conversations are offered, newest first."""
     path = tmp_path / "history.db"

@@ -70,6 +70,7 @@ def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
     assert laid_out(pieces) == laid_out([TEXT])
 
 
+@pytest.mark.slow
 def test_every_cut_in_two_gives_the_same_lines() -> None:
     """Wherever a step ends."""
     whole = laid_out([TEXT])
@@ -89,6 +90,7 @@ def test_finished_blocks_are_not_laid_out_again() -> None:
     assert longest < 200
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", ["fence", "list", "numbers", "words"])
 def test_long_blocks_are_cut(kind: str) -> None:
     """Code, lists and paragraphs of a thousand lines stay cheap and complete."""
@@ -154,6 +156,7 @@ MARKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_lists_tasks_links_and_code_in_lists_look_right() -> None:
     """Numbers have dots, tasks boxes, an autolink is shown once, code one background."""

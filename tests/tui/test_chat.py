@@ -159,6 +159,7 @@ async def test_a_question_can_be_asked_in_another_way() -> None:
         assert [view.text for view in views(app)] == ["Old words", "first"]
 
 
+@pytest.mark.slow
 async def test_deleting_can_be_undone() -> None:
     """A message goes with all that follows it, and comes back."""
     app = chat(Script(["first", "second"]))
@@ -250,6 +251,7 @@ async def test_whatever_a_model_writes_is_shown_harmlessly(tmp_path: Path) -> No
                 assert "[bold red]not markup[/]" in shown
 
 
+@pytest.mark.slow
 async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
     """In that view draft and suffix tokens are underlined, so that it works without colours."""
     app = chat(Script(["abcdefghijkl"]))
@@ -376,6 +378,7 @@ async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path
         assert sidebar.display
 
 
+@pytest.mark.slow
 async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> None:
     """Any conversation is found by its words."""
     app = chat(Script(["about llamas", "about whales"]), tmp_path / "history.db")
@@ -434,6 +437,7 @@ async def test_files_named_in_a_question_go_with_it(
     )
 
 
+@pytest.mark.slow
 async def test_help_explains_the_keys() -> None:
     """The first page lists all; it is closed by a click on its key."""
     app = chat(Script())
@@ -530,6 +534,7 @@ async def test_no_setting_opens_the_panel_over_the_chat(
         assert not app.query_one(Panel).display
 
 
+@pytest.mark.slow
 async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
     """Choosing the preset restores its system prompt."""
     script = Script()

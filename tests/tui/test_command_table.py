@@ -134,7 +134,7 @@ async def test_the_palette_comes_from_the_table() -> None:
     assert len(ours) == len(EXPORTS) - 1 + sum(each.in_palette for each in COMMANDS)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("typed", "found"),
@@ -264,6 +264,7 @@ async def test_the_composers_keys_come_from_the_table() -> None:
             assert f"| {keys} | {words} |" in read("chat")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_texts_name_the_keys_of_the_settings() -> None:
     """The advice, the explanations, the line below a stopped answer, the legend and notices."""

@@ -118,6 +118,7 @@ async def test_a_space_before_the_slash_sends_it() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversation is exported in the format given."""
     monkeypatch.chdir(tmp_path)
@@ -258,6 +259,7 @@ def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
     assert pasted_files(str(tmp_path), tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_a_dropped_file_is_attached(tmp_path: Path) -> None:
     """Its contents are sent with the question."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")

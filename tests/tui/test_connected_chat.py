@@ -325,6 +325,7 @@ async def test_escape_stops_the_answer_and_the_server_sees_it(tmp_path: Path) ->
             assert roles == ["user", "assistant", "user"]
 
 
+@pytest.mark.slow
 async def test_a_stopped_answer_is_continued() -> None:
     """Where the server can: it gets the beginning, and one that it repeats is not shown twice."""
     recording, gate = read_recording("lm_studio"), threading.Event()

@@ -125,6 +125,7 @@ async def test_too_little_is_not_summarised() -> None:
         assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 async def test_pinned_messages_stay_and_are_marked(tmp_path: Path) -> None:
     """By p on a message or /pin, also through a summary; undo and the same key unpin."""
     script = Script(["First", "Second", "SUMMARY", "Third"])

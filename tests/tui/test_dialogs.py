@@ -81,6 +81,7 @@ async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     await pilot.pause()
 
 
+@pytest.mark.slow
 async def test_every_setting_fits_with_its_keys_and_errors(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +103,6 @@ async def test_every_setting_fits_with_its_keys_and_errors(
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
 
-@pytest.mark.slow
 async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> None:
     """Enter begins another line; Ctrl+S saves."""
     app = chat(Script())

@@ -81,7 +81,7 @@ async def test_what_the_editor_saves_is_the_message(
     assert script.asked[0][0][-1]["content"] == "600 700"
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "text", "what"),
     [

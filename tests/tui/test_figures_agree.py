@@ -239,6 +239,7 @@ async def test_widgets_show_the_text_that_was_compared() -> None:
             }
 
 
+@pytest.mark.slow
 async def test_the_verdict_has_the_colour_of_its_meaning() -> None:
     """A slow answer is not drawn like a fast one."""
     app = chat(Script(["abcdefghijkl"]))
@@ -299,6 +300,7 @@ async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: boo
         assert (app.answers.figures.speedup == before[0]) != is_same_text
 
 
+@pytest.mark.slow
 async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) -> None:
     """After reopening, and of the version that is shown."""
     script = Script(["abcdefghijkl" * 10, "abcdefghijkl" * 20])

@@ -145,6 +145,7 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
     assert len(blobs()) == 1
 
 
+@pytest.mark.slow
 async def test_a_key_asks_before_it_downloads(hub: HubServer) -> None:
     """With the size and the folder; nothing is fetched unless the user agrees."""
     del hub

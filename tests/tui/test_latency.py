@@ -73,6 +73,7 @@ async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPat
         await until(pilot, lambda: app.answers.current is None)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers(
     monkeypatch: pytest.MonkeyPatch,

@@ -22,6 +22,7 @@ SIZE = (120, 40)
 OFFERS = (Offer("big", "Everyday questions", "3.14 GB", is_recommended=True),)
 
 
+@pytest.mark.slow
 async def test_search_results_have_a_date_a_role_and_one_line(tmp_path: Path) -> None:
     """What was typed is highlighted in them."""
     with Store(tmp_path / "history.db") as store:

@@ -116,6 +116,7 @@ async def test_the_token_that_ends_an_answer_is_named() -> None:
         assert "end of answer" not in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_stopped_answer_stays_marked(tmp_path: Path) -> None:
     """After a switch of versions and after reopening."""
     script = Script(["one two three four five six"], hold=threading.Event())
@@ -183,6 +184,7 @@ async def test_a_refused_attachment_leaves_the_cursor_at_the_end(
         assert composer.cursor_location == (0, len(composer.text))
 
 
+@pytest.mark.slow
 async def test_editing_is_marked_until_it_ends() -> None:
     """The border of the composer says so, whatever notices come and go."""
     script = Script(["first", "second"])

@@ -86,7 +86,7 @@ async def test_pairs_are_listed_by_use() -> None:
         assert listed(app) == ["scripted", "new", "old", "never", "away", "open a file"]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_all_facts_are_on_every_screen(size: tuple[int, int]) -> None:
     """Target, draft, quantization, size, memory and context of the highlighted pair."""
@@ -330,7 +330,7 @@ def test_tab_completes_what_all_entries_share() -> None:
     assert completed("x", []) == "x"
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("models")
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_a_file_is_found_with_few_keys(size: tuple[int, int]) -> None:

@@ -108,7 +108,7 @@ async def test_a_gguf_file_is_opened(
         assert app.view.model_screen is None
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("by_key", [False, True])
 async def test_a_name_on_the_hub_is_offered_for_download(by_key: bool) -> None:
     """By /models, or typed where a file's path is."""

@@ -96,6 +96,7 @@ def place_of(app: ChatApp, words: str) -> tuple[int, int]:
     raise AssertionError(words)
 
 
+@pytest.mark.slow
 async def test_clicks_switch_versions() -> None:
     """The left end leads to the previous version, the right end to the next."""
     script = Script(["first", "second"])
@@ -109,7 +110,6 @@ async def test_clicks_switch_versions() -> None:
         assert app.view.transcript.views[-1].query_one(".versions").display
 
 
-@pytest.mark.slow
 async def test_a_click_stops_the_answer() -> None:
     """The stop sign is shown while an answer is being written."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
@@ -136,6 +136,7 @@ DIALOGS = {
 """What opens each dialog, and its class."""
 
 
+@pytest.mark.slow
 async def test_clicks_close_dialogs() -> None:
     """A click on the key in the footer, or beside the dialog if nothing can be lost."""
     app = chat(Script(["abcdefghijkl"]))

@@ -64,6 +64,7 @@ async def test_notices_end_with_what_they_are_about() -> None:
         assert [each.message for each in app._notifications] == ["The disk is full."]
 
 
+@pytest.mark.slow
 async def test_the_wait_for_the_first_token_is_visible() -> None:
     """The seconds count up until it arrives."""
     script = Script(["an answer"], load_hold=threading.Event())

@@ -92,7 +92,7 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
             await pilot.pause()
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("height", [24, 40])
 async def test_every_figure_can_be_reached_with_keys(height: int) -> None:
     """Tab moves to the panel, PgDn scrolls it, and Esc leaves it."""
@@ -206,6 +206,7 @@ async def test_keys_without_effect_explain_why() -> None:
             await until(pilot, lambda: len(notes(app)) == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_races")
 async def test_a_stored_answer_is_raced(tmp_path: Path) -> None:
     """The panel then shows what was measured; a failure is a notice and clears the status line."""

@@ -243,6 +243,7 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
         assert turns[0]["content"] == "Be brief."
 
 
+@pytest.mark.slow
 async def test_a_name_in_the_frame_is_no_markup() -> None:
     """It is shown as it is, and a click opens the presets."""
     app = chat(Script())

@@ -76,6 +76,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert len(script.asked) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_races")
 async def test_a_race_is_replayed_run_again_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

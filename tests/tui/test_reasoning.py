@@ -157,6 +157,7 @@ async def test_an_answer_stopped_in_its_text_sends_both() -> None:
     assert app.conversations.branch[-1].text == "The answer. More."
 
 
+@pytest.mark.slow
 async def test_a_crash_keeps_reasoning_as_reasoning(tmp_path: Path) -> None:
     """What was written when the engine died, and what is stored before that."""
     path = tmp_path / "history.db"
@@ -186,6 +187,7 @@ async def test_growing_reasoning_is_stored_as_such(tmp_path: Path) -> None:
     assert (growing.text, growing.reasoning, growing.finish) == ("", THOUGHTS[:12], None)
 
 
+@pytest.mark.slow
 async def test_a_stored_answer_shows_its_reasoning_again(tmp_path: Path) -> None:
     """Folded, with the same title; the copied text is the answer's alone."""
     path = tmp_path / "history.db"
@@ -280,6 +282,7 @@ async def test_the_context_counts_reasoning_while_it_is_there() -> None:
             assert f" {round(100 * used / facts.context)} %" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_search_that_finds_reasoning_opens_it(tmp_path: Path) -> None:
     """The word is then on the screen, and the result says where it was found."""
     with Store(tmp_path / "history.db") as store:

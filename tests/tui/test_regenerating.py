@@ -42,6 +42,7 @@ def test_wrong_options_are_refused(words: str) -> None:
         read_words(words)
 
 
+@pytest.mark.slow
 async def test_an_answer_with_another_temperature_is_another_version(tmp_path: Path) -> None:
     """Both stay, and each says how it was sampled; the next question is asked as before."""
     script = Script(["An answer of some length", "Another answer", "A third", "A fourth"])

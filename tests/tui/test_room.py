@@ -55,7 +55,7 @@ async def test_a_narrow_screen_shows_the_list_or_the_panel(
         assert not panel.display
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80, 110, 180])
 async def test_the_footer_cuts_no_key_off(width: int) -> None:
     """The least important have no room, and come back on a wider screen; none moves another."""

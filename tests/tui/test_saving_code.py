@@ -62,6 +62,7 @@ async def test_the_last_block_is_saved_under_a_name(folder: Path) -> None:
     assert (folder / "my code.py").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.slow
 async def test_a_file_is_replaced_only_after_a_question(folder: Path) -> None:
     """Its size is named; Esc keeps it."""
     (folder / "a.py").write_text("mine")

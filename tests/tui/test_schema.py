@@ -68,6 +68,7 @@ async def test_answers_follow_the_schema(app: ChatApp) -> None:
         assert not last_text(app).startswith('{"ok"')
 
 
+@pytest.mark.slow
 async def test_steps_show_what_was_forced(app: ChatApp) -> None:
     """As chips with a mark of their own, with a sentence that says so."""
     async with app.run_test(size=(120, 40)) as pilot:
@@ -175,6 +176,7 @@ def opened(
     return ChatApp(setup, load=LocalEngine)
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_reopened_with_its_schema(tiny: WriteModel, tmp_path: Path) -> None:
     """Shown and ended as before; a file it came from may be gone. Other chats have none."""
     path, file = tmp_path / "history.db", tmp_path / "pets.json"
@@ -318,6 +320,7 @@ async def test_a_summary_has_no_schema() -> None:
     assert structures(script) == [["ok"], ["ok"], None, None]
 
 
+@pytest.mark.slow
 async def test_a_race_and_a_branch_follow_the_answers_own_schema() -> None:
     """They are about that answer; one that is written again follows the schema of now."""
     script = Script(["one two three four five six seven eight"], alternatives=((9, " six", 0.4),))

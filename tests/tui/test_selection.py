@@ -25,7 +25,7 @@ def styles(app: ChatApp, widget: Widget, row: int) -> list[Style]:
     return [style for text, style, _ in line if text.strip() and style is not None]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "ansi-dark"])
 async def test_selected_text_is_legible(theme: str) -> None:
     """Every letter of prose and of code has another colour than the selection behind it."""

@@ -44,6 +44,7 @@ async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
     await pilot.pause()
 
 
+@pytest.mark.slow
 async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
     """The switch stays highlighted: Enter flips it back."""
     app = chat(Script())
@@ -168,6 +169,7 @@ def is_theme(app: ChatApp, name: str) -> bool:
     return app.theme == name
 
 
+@pytest.mark.slow
 async def test_a_theme_shows_while_the_cursor_is_on_it(file: Path) -> None:
     """Esc brings the former one back and saves nothing; Enter keeps it."""
     app = chat(Script())

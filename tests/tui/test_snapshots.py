@@ -170,7 +170,7 @@ async def drawn(
         yield pilot
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     ("screen", "size"),
     [
@@ -193,7 +193,7 @@ async def test_screens_look_as_before(
     assert WRITE or picture == expected
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", ["chat", "origins", "models"])
 async def test_a_light_theme_changes_colours_only(
     screen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

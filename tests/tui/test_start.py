@@ -59,7 +59,7 @@ async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPat
         await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("uses_mouse", [True, False])
 async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> None:
     """By a click, or by Shift+Up and Enter."""
@@ -101,6 +101,7 @@ def listed(app: ChatApp) -> list[str]:
     return [str(each.prompt).strip() for each in options]
 
 
+@pytest.mark.slow
 async def test_conversations_are_grouped_by_age_and_filtered(tmp_path: Path) -> None:
     """The filter is typed after a slash; Enter leads back to what it found."""
     fill(tmp_path / "history.db")

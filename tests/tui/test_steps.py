@@ -147,7 +147,7 @@ FORCED = Chunk(
 )  # fmt: skip
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
 async def test_steps_explain_themselves_on_every_screen(size: tuple[int, int]) -> None:
     """What a step is, where it stands, what the colours mean, and what 1 to 6 do, at one look."""
@@ -336,7 +336,7 @@ def test_tokens_of_a_tree_say_what_became_of_them() -> None:
     assert story(TREE) == "A tree of 10 tokens: the target kept 3 (1 on a branch) and added 1."
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(40, 20), (120, 36)], ids=str)
 async def test_a_tree_can_be_walked_and_left_at_a_branch(size: tuple[int, int]) -> None:
     """The tokens before the chosen one stay, with what is known of them."""

@@ -65,6 +65,7 @@ async def test_what_stays_unsaved_is_reported_at_the_end(tmp_path: Path) -> None
     assert "disk is full" in app.failure
 
 
+@pytest.mark.slow
 async def test_damage_found_while_chatting_is_recovered_and_reported(tmp_path: Path) -> None:
     """The chat goes on with what could be read."""
     path = tmp_path / "history.db"

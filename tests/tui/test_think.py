@@ -70,6 +70,7 @@ async def test_without_a_word_the_models_own_levels_are_offered() -> None:
         await until(pilot, lambda: "thinking high" in frame_text(app))
 
 
+@pytest.mark.slow
 async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
     """One line names those it knows."""
     app = chat(Script(thinking=("low", "high")))
@@ -124,7 +125,7 @@ async def test_before_a_model_is_loaded_its_words_are_unknown() -> None:
         await load(pilot, app)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("thinking", "word"), [(("low", "high"), "high"), ((), "high"), (("NUMBER",), "512")]
 )

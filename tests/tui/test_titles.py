@@ -77,6 +77,7 @@ async def test_a_title_of_the_user_stays() -> None:
         assert header_text(app).startswith("One?")
 
 
+@pytest.mark.slow
 async def test_a_question_interrupts_a_title(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is answered at once, and the title is written after that answer."""
     monkeypatch.setattr(titles, "QUIET_SECONDS", 1.0)

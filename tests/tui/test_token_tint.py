@@ -125,7 +125,7 @@ async def click_copy(pilot: Pilot[None], app: ChatApp, language: str) -> None:
     await pilot.click(text, offset=offset)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(("language", "code"), [("python", "first = 1\n"), ("sh", "second\n")])
 async def test_a_click_copies_the_code_below_it(language: str, code: str) -> None:

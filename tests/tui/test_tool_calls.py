@@ -97,6 +97,7 @@ async def test_copying_leaves_calls_out() -> None:
         await until(pilot, lambda: app.clipboard == '{\n  "city": "Paris"\n}\n')
 
 
+@pytest.mark.slow
 async def test_a_stopped_call_is_shown_and_written_anew() -> None:
     """Continued, the model is sent what is before the call, and writes that again."""
     script = Script(["Let me see. "], calls=(WEATHER,), hold=threading.Event())

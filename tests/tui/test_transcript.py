@@ -57,6 +57,7 @@ async def test_a_found_message_is_mounted_with_its_neighbours_only(history: Path
         assert app.focused.text == f"message {FAR}"
 
 
+@pytest.mark.slow
 async def test_the_reader_scrolls_on_in_both_directions(history: Path) -> None:
     """The top mounts older messages, the end newer ones; the others keep their place."""
     app = chat(Script(["An answer"]), history)

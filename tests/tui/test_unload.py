@@ -75,6 +75,7 @@ async def test_unloading_frees_the_memory_and_the_next_question_is_answered() ->
         assert engine_of(app)._process.pid != pid
 
 
+@pytest.mark.slow
 async def test_an_idle_pair_is_unloaded_once_its_minutes_are_over(clock: Clock) -> None:
     """Each question begins them anew; the next one loads the pair and sees the conversation."""
     script = Script(["one", "two", "three"])
