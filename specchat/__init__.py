@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from specchat.connection.opening import connect
-    from specchat.engine import Engine
+    from specchat.sharing.loading import Engine
 
 __all__ = ["Engine", "__version__", "connect"]
 
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     """Import the engine only when it is used."""
     if name == "Engine":
-        from specchat.engine import Engine
+        from specchat.sharing.loading import Engine
 
         return Engine
     if name == "connect":

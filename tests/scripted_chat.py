@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from time import sleep
@@ -16,6 +16,7 @@ from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, Stage
 from specchat.requests.prompt_size import PromptSize
+from specchat.requests.update import Update
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
 
@@ -120,11 +121,14 @@ class ScriptedEngine(Engine):
         self._stopped = threading.Event()
         self._drafts = True
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Answer a conversation."""
         assert isinstance(request, ChatRequest)
+        usual = ChatRequest(messages=request.messages)
         given = {each.name: getattr(request, each.name) for each in fields(request)}
-        return self.chat(given.pop("messages"), **given)
+        given = {name: value for name, value in given.items() if value != getattr(usual, name)}
+        chunks = self.chat(request.messages, **given)
+        return (Update((chunk,), self.stats, finish=chunk.finish) for chunk in chunks)
 
     def chat(
         self,

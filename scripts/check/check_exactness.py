@@ -20,7 +20,7 @@ from pathlib import Path
 from scripts.support.documentation_prompts import prompts
 from scripts.support.quantised_model import quantised
 from specchat.bench.measurement import machine_record
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, check_prompt
 

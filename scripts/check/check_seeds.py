@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.support.documentation_prompts import prompts
 from specchat.bench.measurement import machine_record
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 
 TEMPERATURES, DRAFTERS = (0.3, 0.8, 1.5), ("model", "suffix", "auto")

@@ -15,11 +15,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from specchat import Engine
 from specchat.bench.race_picture import animate, draw
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
-from specchat.engine import Engine
 from specchat.formats.chat_message import ChatMessage
 
 ROUNDS = 3

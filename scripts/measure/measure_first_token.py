@@ -18,8 +18,8 @@ from pathlib import Path
 
 from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
+from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.engine import Engine
 
 QUESTION = "Name three rivers."
 

@@ -13,7 +13,7 @@ import asyncio
 import statistics
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, process_time, sleep
@@ -28,6 +28,7 @@ from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.progress import Stage
+from specchat.requests.update import Update
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 
@@ -60,14 +61,17 @@ class Reciter(Engine):
     num_tokens: int
     rate: float
     facts: EngineFacts = FACTS
-    stats: Statistics = field(default_factory=Statistics)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Recite."""
         del request
         self._stopped.clear()
-        self.stats = Statistics(drafter="none", pass_costs={1: 1 / self.rate})
+        statistics = Statistics(drafter="none", pass_costs={1: 1 / self.rate})
+        for chunk in self._chunks_with(statistics):
+            yield Update((chunk,), statistics, finish=chunk.finish)
+
+    def _chunks_with(self, statistics: Statistics) -> Iterator[Chunk]:
         text = PASSAGE * (1 + self.num_tokens * 4 // len(PASSAGE))
         begun = perf_counter()
         for place in range(0, self.num_tokens, STEP_TOKENS):
@@ -78,8 +82,8 @@ class Reciter(Engine):
             pieces = tuple(
                 text[start : start + 4] for start in range(4 * place, 4 * (place + STEP_TOKENS), 4)
             )
-            self.stats.count_step(0, 0, STEP_TOKENS)
-            self.stats.decode_s = perf_counter() - begun
+            statistics.count_step(0, 0, STEP_TOKENS)
+            statistics.decode_s = perf_counter() - begun
             finish: Finish | None = "stop" if place + STEP_TOKENS >= self.num_tokens else None
             origins: list[Origin] = ["target"] * STEP_TOKENS
             yield Chunk("".join(pieces), (1,) * STEP_TOKENS, tuple(origins), pieces, (), (), finish)

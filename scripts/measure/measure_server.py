@@ -28,8 +28,8 @@ import psutil
 from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from scripts.support.server_process import ServerProcess
+from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.engine import Engine
 
 QUESTIONS = (
     "What is speculative decoding?",

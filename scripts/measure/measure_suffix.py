@@ -22,7 +22,7 @@ from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
 from specchat.decoding.ports import Rows
 from specchat.drafting.suffix import SuffixAutomaton
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.context import Context
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.support.pacing_ablations import ablated
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer

@@ -39,7 +39,7 @@ from specchat.cli.terminal import (
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
-from specchat.engine import Engine
+from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
 from specchat.safe_text import harmless

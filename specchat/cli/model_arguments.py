@@ -29,8 +29,7 @@ from specchat.cli.server_argument import (
 from specchat.cli.terminal import say, show_line
 from specchat.connection.address import ServerAddress
 from specchat.drafter_registry import AUTO, MODELS, may_use
-from specchat.engine import Engine
-from specchat.engine.api import EngineFacts, Loading
+from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.formats.chat_message import ChatMessage
 from specchat.gguf.draft_kinds import kind_of_file

@@ -19,7 +19,6 @@ from specchat.cli.serve_screen import ServeScreen, can_draw
 from specchat.cli.terminal import DONE, say
 from specchat.hub.client import is_offline
 from specchat.options.declarations import ServerOptions
-from specchat.requests.progress import ProgressCallback
 from specchat.server.client_setups import SETUPS, Served, setup_text
 from specchat.server.packages import require_packages
 from specchat.sharing.process_engine import ProcessEngine
@@ -44,14 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     from specchat.server.port import Port
     from specchat.server.service import Service
 
-    def load(on_progress: ProgressCallback) -> ProcessEngine:
-        return ProcessEngine(loading, on_progress)
-
     with ExitStack() as stack:
         port = stack.enter_context(Port(options))
         if arguments.client:  # before the pair is loaded for nothing
             setup_text(arguments.client, Served(port.address, port.key, pair.name, 0))
-        engine = SharedEngine(load, on_progress=show_loading)
+        loaded = ProcessEngine(loading, show_loading)  # here, where Ctrl+C ends it
+        engine = SharedEngine(partial(ProcessEngine, loading), engine=loaded)
         stack.callback(engine.close)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
         service = Service(engine, pair.name, defaults)

@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
@@ -27,6 +27,7 @@ from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback
 from specchat.requests.prompt_size import PromptSize
+from specchat.requests.update import Update
 from specchat.structured.structure import NAMES, Structure
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -57,7 +58,7 @@ class ConnectedEngine(Engine):
         Raises ServerFailed, or Cancelled if the callback returns False meanwhile.
         """
         self.address = address
-        self.stats = Statistics()
+        self._statistics = Statistics()  # of the answer in progress
         self._session = HttpSession(address)
         self._stream: ServerEvents | None = None
         self._is_stopped = False
@@ -90,8 +91,8 @@ class ConnectedEngine(Engine):
                     on_progress("target", 1.0)
                 return found
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Check a request and yield its answer, a chunk for each part of the stream."""
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
+        """Check a request and yield its answer, an update for each part of the stream."""
         self._require_idle()
         self._is_stopped = False
         dialect, model = self.server.dialect, self.server.model
@@ -101,19 +102,20 @@ class ConnectedEngine(Engine):
             body = text_body(request, model, dialect)
         return self._answer(request, body)
 
-    def _answer(self, request: AnswerRequest, body: Mapping[str, Any]) -> Iterator[Chunk]:
+    def _answer(self, request: AnswerRequest, body: Mapping[str, Any]) -> Generator[Update]:
         self._is_busy = True
         dialect = self.server.dialect
         figures = ReportedFigures(
             self.facts.served_by, perf_counter(), reports_gain=dialect.reports_gain
         )
-        self.stats = figures.statistics
-        self.stats.speculation_off_reason = self.server.speculation_off_reason
+        self._statistics = figures.statistics
+        self._statistics.speculation_off_reason = self.server.speculation_off_reason
         watch = CounterWatch(self._session, self.server)
         try:
             for attempt in range(MOST_ATTEMPTS):
                 try:
-                    yield from self._streamed(request, body, figures, watch)
+                    for chunk in self._streamed(request, body, figures, watch):
+                        yield Update((chunk,), self._statistics, finish=chunk.finish)
                 except ContextFull as error:
                     if attempt == MOST_ATTEMPTS - 1 or figures.statistics.generated_tokens:
                         raise
@@ -196,13 +198,13 @@ class ConnectedEngine(Engine):
     def _check(self, structure: Structure, answer: str, finish: str) -> None:
         """Set whether an answer is what its structure asks for, as far as that is known here."""
         if finish != "stop":
-            self.stats.is_valid = False
+            self._statistics.is_valid = False
             return
         reason = why_not(structure, answer, self.facts.served_by)
         if reason is None:
             name = NAMES[structure.kind]
-            self.stats.notices += (f"{name} was sent to the server; it is not checked here",)
-        self.stats.is_valid, self.stats.invalid_reason = not reason, reason or ""
+            self._statistics.notices += (f"{name} was sent to the server; it is not checked here",)
+        self._statistics.is_valid, self._statistics.invalid_reason = not reason, reason or ""
 
     def _require_room(self, stats: Statistics) -> None:
         """Raise ContextFull for an empty answer to a prompt that is too long.
@@ -262,7 +264,7 @@ class ConnectedEngine(Engine):
         )
         if len(kept) >= len(sent):
             raise error
-        self.stats.left_out = len(request.messages) - len(kept)
+        self._statistics.left_out = len(request.messages) - len(kept)
         return chat_body(request, kept, self.server.model, self.server.dialect)
 
     def stop(self) -> None:

@@ -1,14 +1,15 @@
 """The interface of engines: what is loaded, what is known of it, and what it can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import EngineFailed, InvalidOption
+from specchat.errors import EngineFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import (
     AUTO_THINK,
@@ -16,9 +17,15 @@ from specchat.options.declarations import (
     LoadOptions,
 )
 from specchat.options.option_fields import takes
-from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
+from specchat.requests.answer_request import (
+    AnswerRequest,
+    ChatRequest,
+    GenerateRequest,
+    request_for,
+)
 from specchat.requests.progress import ProgressCallback
 from specchat.requests.prompt_size import PromptSize
+from specchat.requests.update import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +122,12 @@ class Engine(ABC):
     """
 
     facts: EngineFacts
-    stats: Statistics
-    """The statistics of the answer in progress, or of the last one."""
+    stats: Statistics = Statistics()
+    """The statistics of the answer of `generate`, `chat` or `answer` in progress, or of the last
+    one."""
 
     opener: ClassVar[Callable[[LoadRequest], "Engine"]]
-    """Opens an engine for `load`; set by `specchat.engine`, so that this module imports none."""
+    """Opens an engine for `load`; set by `sharing.loading`, which knows all kinds of engines."""
 
     _is_closed = _is_busy = False
 
@@ -139,34 +147,42 @@ class Engine(ABC):
         The options are those of `GenerateOptions`. Closing the iterator stops the answer. Raises
         ContextFull, InvalidOption or EngineFailed.
         """
-        return self.begin(request)
+        return self._chunks(request)
 
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation, rendered by the target's own chat template."""
-        return self.begin(request)
+        return self._chunks(request)
 
     @abstractmethod
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
-        """Check a request and yield its answer; later stops apply to it."""
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
+        """Check a request and yield what comes of its answer; later stops apply to it.
+
+        Every update has chunks, the last one the finish; an error is raised. What precedes the
+        first one, such as reading the prompt, is reported to the request's `on_progress`. Closing
+        the generator stops the answer.
+        """
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
         """Answer as `chat` does; without a chat template, continue the text of the messages.
 
-        Raises InvalidOption for an answer with a structure that is to be continued without a
-        template: where it begins in the text is not known.
+        Raises as `request_for` does.
         """
-        if self.facts.has_chat_template:
-            return self.chat(messages, **options)
-        is_begun = bool(messages) and messages[-1]["role"] == "assistant"
-        if is_begun and options.get("structure") is not None:
-            raise InvalidOption(
-                "an answer that follows a schema or grammar cannot be continued, as this model has"
-                " no chat template: answer the question again"
-            )
-        options.pop("pinned", None)  # a text has no messages to leave out
-        text = "\n\n".join(each["content"] for each in messages)
-        return self.generate(text, special=False, **options)
+        has_template = self.facts.has_chat_template
+        return self._chunks(request_for(messages, has_template=has_template, **options))
+
+    def _chunks(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Check a request and yield the chunks of its answer, whose statistics become `stats`."""
+        updates = self.begin(request)
+
+        def follow() -> Iterator[Chunk]:
+            self.stats = Statistics()
+            with closing(updates):
+                for update in updates:
+                    self.stats = update.statistics
+                    yield from update.chunks
+
+        return follow()
 
     def answer_as(self, kind: Any, messages: Sequence[ChatMessage], **options: Any) -> Any:
         """Answer as `answer` does, and return the answer as a value of a type.

@@ -1,6 +1,6 @@
 """The engine in this process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -37,6 +37,7 @@ from specchat.prompts.prompt import Prompt
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.progress import ProgressCallback, ProgressReport, stopping_report
 from specchat.requests.prompt_size import PromptSize
+from specchat.requests.update import Update
 from specchat.workers.worker_watch import LostCallback, end_process
 
 MIB = 2**20
@@ -62,7 +63,7 @@ class LocalEngine(Engine):
         `on_lost` is called from another thread if a worker stops answering: llama.cpp cannot go on
         then, so it must end the process: `Engine.load` uses another process with workers.
         """
-        self.stats = Statistics()
+        self._statistics = Statistics()  # of the answer in progress
         self._abort = AbortFlag()
         self._drafters: dict[str, Drafter] = {}
         self._is_unfinished = False  # the last answer, which may go on
@@ -88,7 +89,7 @@ class LocalEngine(Engine):
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Prepare an answer; later stops apply to it."""
         self._require_idle()
         prompt = self.prompts.prepare(request)
@@ -96,7 +97,7 @@ class LocalEngine(Engine):
             self._protect_memory(prompt, prompt.after_aside)
         self._abort.clear()
         notices = (*prompt.notices, *self._tree_notices(request))
-        self.stats = Statistics(left_out=prompt.num_left_out, notices=notices)
+        self._statistics = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
             if request.on_progress:
@@ -106,13 +107,13 @@ class LocalEngine(Engine):
         name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
         pacer = self.pacing.pacer(name, request)
         self._describe(name, request)
-        self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
+        self._statistics.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
         decoded = self._request(prompt, request)
         self._switch_memory(prompt)
         drafter = self._with_prediction(prompt, self._drafter(name))
         padding = None if request.is_exact else self.pacing.padding(pacer)
-        chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer, padding)
-        return self._answer(prompt.read(chunks, self.stats), drafter, pacer)
+        chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer, padding)
+        return self._answer(prompt.read(chunks, self._statistics), drafter, pacer)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -203,7 +204,7 @@ class LocalEngine(Engine):
         )
         if drafters is not None:
             self._drafters = dict(drafters)
-        self.stats.prompt_s = perf_counter() - began
+        self._statistics.prompt_s = perf_counter() - began
 
     def _protect_memory(self, prompt: Prompt, after_aside: Sequence[int]) -> None:
         """Save the state of the memory before an aside.
@@ -219,46 +220,48 @@ class LocalEngine(Engine):
 
     def _describe(self, name: str, options: AnswerRequest) -> None:
         """Record in the statistics what drafts, and why nothing else does."""
-        self.stats.drafter = name
+        self._statistics.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
-        self.stats.draft_length = options.draft_length if origins else 0
+        self._statistics.draft_length = options.draft_length if origins else 0
         if not origins:
             is_chosen = options.drafter == name
             reason = "switched off" if is_chosen else self.facts.speculation_off_reason
-            self.stats.speculation_off_reason = reason
+            self._statistics.speculation_off_reason = reason
         elif options.draft_length == 0:
-            self.stats.speculation_off_reason = "switched off: the draft length is 0"
+            self._statistics.speculation_off_reason = "switched off: the draft length is 0"
         elif not self._longest_draft(options):
-            self.stats.speculation_off_reason = NO_EXACT_DRAFT
+            self._statistics.speculation_off_reason = NO_EXACT_DRAFT
         if not drafter_registry.DRAFTERS[name].needs:
-            self.stats.draft_off_reason = (
+            self._statistics.draft_off_reason = (
                 self.facts.draft_off_reason or f"the {self._draft_label} is switched off"
             )
 
     def _answer(
         self, chunks: Iterator[Chunk], drafter: Drafter, pacer: LearningPacer | None
-    ) -> Iterator[Chunk]:
-        """Yield the chunks of an answer, during which the engine is busy."""
+    ) -> Generator[Update]:
+        """Yield an answer step by step; meanwhile the engine is busy."""
         self._require_idle()
         self._is_busy = True
-        uses_model = bool(drafter_registry.DRAFTERS[self.stats.drafter].needs)
+        uses_model = bool(drafter_registry.DRAFTERS[self._statistics.drafter].needs)
         draft = self._draft_context
         before = draft.prompt_seconds if draft else 0.0
         try:
             self._waits.begin()
             for number, chunk in enumerate(chunks):
                 self._waits.follow()
-                self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
+                self._statistics.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
                 is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
                 if uses_model and is_due:
                     reason = pacer.why_not() if pacer else None
                     paused = f"the {self._draft_label} is paused: {reason}" if reason else None
-                    self.stats.draft_off_reason = getattr(drafter, "unfit_reason", None) or paused
+                    self._statistics.draft_off_reason = (
+                        getattr(drafter, "unfit_reason", None) or paused
+                    )
                 if chunk.finish:
                     self._is_unfinished = chunk.finish == "cancelled"
-                    self.stats.pass_costs = self.pacing.pass_costs(self.context.length)
+                    self._statistics.pass_costs = self.pacing.pass_costs(self.context.length)
                     self.pacing.save()
-                yield chunk
+                yield Update((chunk,), self._statistics, finish=chunk.finish)
                 self._require_open()
         finally:
             self._waits.close()
@@ -295,7 +298,7 @@ class LocalEngine(Engine):
 
         Plain decoding stays plain.
         """
-        if not prompt.predicted or self.stats.speculation_off_reason:
+        if not prompt.predicted or self._statistics.speculation_off_reason:
             return drafter
         return PredictionDrafter(prompt.predicted, prompt.begun, drafter)
 

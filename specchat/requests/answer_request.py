@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from specchat.decoding.chunk import Chunk
+from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import GenerateOptions
 from specchat.requests.progress import ProgressCallback
@@ -89,3 +90,25 @@ class ChatRequest(GenerateOptions):
 
 
 AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
+
+
+def request_for(
+    messages: Sequence[ChatMessage], *, has_template: bool, **options: Any
+) -> AnswerRequest:
+    """Return the request for an answer; without a chat template, to continue the messages' text.
+
+    Raises InvalidOption for an answer with a structure that is to be continued without a template:
+    where it begins in the text is not known.
+    """
+    if has_template:
+        return ChatRequest(messages=messages, **options)
+    is_begun = bool(messages) and messages[-1]["role"] == "assistant"
+    if is_begun and options.get("structure") is not None:
+        raise InvalidOption(
+            "an answer that follows a schema or grammar cannot be continued, as this model has no"
+            " chat template: answer the question again"
+        )
+    chat_only = {"pinned", "is_aside"}  # a text has no messages to leave out
+    given = {name: value for name, value in options.items() if name not in chat_only}
+    text = "\n\n".join(message["content"] for message in messages)
+    return GenerateRequest(prompt=text, special=False, **given)

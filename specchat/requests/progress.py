@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from specchat.errors import Cancelled
 
@@ -20,6 +20,14 @@ STAGES: dict[Stage, str] = {
     "worker": "waiting for the worker",
 }
 """The stages in words."""
+
+
+class Progress(NamedTuple):
+    """How far a stage of work is, as a share from 0 to 1."""
+
+    stage: Stage
+    share: float
+
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with the stage and the share done; return False to stop loading or measuring."""

@@ -11,13 +11,13 @@ from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.update import Update
 from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of
-from specchat.sharing.tickets import Update
 
 Asked = TypeVar("Asked", bound=AnswerRequest)
 QUIET_SECONDS = 2.0
@@ -137,4 +137,5 @@ def progress_text(update: Update) -> str:
         return f"writing, {update.statistics.generated_tokens} tokens"
     if update.place:
         return f"queued, {update.place} before this"
-    return f"reading the prompt, {update.share:.0%}"
+    share = update.progress.share if update.progress else 0.0
+    return f"reading the prompt, {share:.0%}"

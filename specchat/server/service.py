@@ -17,9 +17,10 @@ from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled
 from specchat.formats.call_syntax import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.sharing.shared_engine import SharedEngine
-from specchat.sharing.tickets import Ticket, Update
+from specchat.sharing.tickets import Ticket
 
 Result = TypeVar("Result")
 ENDING = "the answer was stopped: the server is shutting down"
@@ -134,7 +135,8 @@ class ServedAnswer:
         progress = self.progress
         self.chunks += update.chunks
         progress.statistics = update.statistics
-        progress.place, progress.share = update.place, update.share
+        progress.place = update.place
+        progress.share = update.progress.share if update.progress else 0.0
         progress.waited_s = self.ticket.waited_s
         if update.is_over:
             self.finish = update.finish
@@ -225,7 +227,8 @@ class Service:
 
         if self._is_ending:
             raise Cancelled(ENDING)
-        ticket = self.engine.submit(request, client, on_change)
+        ticket = Ticket(request, client, on_change)
+        self.engine.submit(ticket)
         self._tickets.add(ticket)
         self._number += 1
         progress = ServedRequest(self._number, client, api, model, time(), place=ticket.place)

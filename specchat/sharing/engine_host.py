@@ -16,14 +16,15 @@ from time import perf_counter
 from typing import Any, Literal
 
 from specchat import drafter_registry
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.template import TEMPLATES
 from specchat.gguf import draft_kinds
 from specchat.requests.answer_request import AnswerRequest
-from specchat.requests.progress import Stage
+from specchat.requests.progress import Progress, Stage
+from specchat.requests.update import Update
 from specchat.system.logs import log_internal_error, open_log
 
 LOG = "engine.log"
@@ -84,11 +85,11 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """From the process: progress of loading, of measuring, or of an answer's prompt."""
+class Sent:
+    """From the process: what is new of the request with a number, 0 while the pair is loaded."""
 
-    stage: Stage
-    share: float
+    number: int
+    update: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +97,6 @@ class Lost:
     """From the process, its last message: why it ends, in one line that names a worker."""
 
     line: str
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """From the process: the chunks of some steps and the statistics after them.
-
-    The last part of an answer has the error it failed with, if any.
-    """
-
-    number: int
-    stats: Statistics
-    chunks: tuple[Chunk, ...] = ()
-    is_last: bool = False
-    error: Exception | None = None
 
 
 def run(
@@ -151,7 +138,7 @@ class _Host:
         self._stopped = 0
         self._current = 0
         self._waiting: list[Chunk] = []
-        self._stats = Statistics()
+        self._statistics = Statistics()
 
     def serve(self, engine: Engine) -> None:
         """Answer requests until the client closes the engine."""
@@ -169,7 +156,7 @@ class _Host:
 
     def report(self, stage: Stage, share: float) -> bool:
         """Send progress."""
-        return self.send(Progress(stage, share))
+        return self.send(Sent(self._current, Update(progress=Progress(stage, share))))
 
     def send(self, message: object) -> bool:
         """Send a message; return False if the client is gone."""
@@ -188,41 +175,40 @@ class _Host:
         if self._sending.acquire(timeout=LOSE_SECONDS):  # else the client does not read
             with suppress(OSError):
                 if self._waiting:
-                    self._connection.send(Part(self._current, self._stats, tuple(self._waiting)))
+                    self._connection.send(Sent(self._current, self._gathered()))
                 self._connection.send(Lost(line))
         os._exit(1)
 
     def _answer(self, engine: Engine, asked: Decode) -> None:
-        """Send an answer's chunks, several at a time if steps are fast."""
+        """Send an answer's updates, several as one if steps are fast."""
         self._current = number = asked.number
-        last, error = 0.0, None
+        self._statistics, sent_at = Statistics(), 0.0
         try:
-            chunks = engine.begin(replace(asked.request, on_progress=self.report))
-            self._stats = engine.stats
+            updates = engine.begin(replace(asked.request, on_progress=self.report))
             if number == self._stopped:  # stopped before it began
                 engine.stop()
-            for chunk in chunks:
+            for update in updates:
                 with self._sending:
-                    self._waiting.append(chunk)
-                if perf_counter() - last >= LEAST_INTERVAL:
-                    self._send_steps(number, engine.stats)
-                    last = perf_counter()
-        except Exception as raised:  # noqa: BLE001  # the client must receive every error
-            error = _readable(raised)
-        self._send_steps(number, engine.stats, is_last=True, error=error)
+                    self._waiting += update.chunks
+                    self._statistics = update.statistics
+                if update.is_over or perf_counter() - sent_at >= LEAST_INTERVAL:
+                    self._send_gathered(update.finish)
+                    sent_at = perf_counter()
+        except Exception as error:  # noqa: BLE001  # the client must receive every error
+            self._send_gathered(error=_readable(error))
 
-    def _send_steps(
-        self,
-        number: int,
-        stats: Statistics,
-        *,
-        is_last: bool = False,
-        error: Exception | None = None,
+    def _send_gathered(
+        self, finish: Finish | None = None, error: SpecchatError | None = None
     ) -> None:
         """Send the steps that wait, which `lose` must neither send again nor miss."""
         with self._sending, suppress(OSError):
-            self._connection.send(Part(number, stats, tuple(self._waiting), is_last, error))
+            update = replace(self._gathered(), finish=finish, error=error)
+            self._connection.send(Sent(self._current, update))
             self._waiting.clear()
+
+    def _gathered(self) -> Update:
+        """Return the steps that wait as one update."""
+        return Update(tuple(self._waiting), self._statistics)
 
     def _prepare(self, engine: Engine, number: int) -> None:
         """Measure until that is done, or stopped like an answer."""

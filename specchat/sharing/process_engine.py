@@ -5,15 +5,14 @@ A crash in native code ends that process only, and ending it frees all memory.
 
 import multiprocessing
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.decoding.chunk import Alternative, Chunk
-from specchat.decoding.statistics import Statistics
+from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError, WorkerUnavailable
 from specchat.gguf import draft_kinds
@@ -21,8 +20,15 @@ from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
-from specchat.requests.progress import ProgressCallback, ProgressReport, Stage, stopping_report
+from specchat.requests.progress import (
+    Progress,
+    ProgressCallback,
+    ProgressReport,
+    Stage,
+    stopping_report,
+)
 from specchat.requests.prompt_size import PromptSize
+from specchat.requests.update import Update
 from specchat.sharing import engine_host
 from specchat.sharing.engine_process import start_process
 from specchat.system.logs import failed_assertion, latest_log, log_path, log_size
@@ -54,7 +60,6 @@ class ProcessEngine(Engine):
 
     def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
         """Start the process and wait until the pair is loaded; clean up on failure."""
-        self.stats = Statistics()
         self._loading = loading
         self._current = 0  # the request in progress
         self._latest = 0  # the last request, which may not have begun yet
@@ -88,7 +93,7 @@ class ProcessEngine(Engine):
             self._kill()
             raise
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Check a request; later stops apply to it."""
         self._require_idle()
         self._latest += 1
@@ -123,18 +128,17 @@ class ProcessEngine(Engine):
     def _wait_until_prepared(
         self, number: int, on_progress: ProgressCallback | None
     ) -> engine_host.Prepared:
-        latest, is_stopped = engine_host.Progress("comparing", 0.0), False
+        latest, is_stopped = Progress("comparing", 0.0), False
         while True:
-            message = self._receive() if self._has_message(STOP_POLL_SECONDS) else latest
+            message = self._receive() if self._has_message(STOP_POLL_SECONDS) else None
             if isinstance(message, engine_host.Prepared) and message.number == number:
                 return message
-            if isinstance(message, engine_host.Progress):
-                latest = message
-                stage = self._stage_now(latest.stage)
-                is_wanted = on_progress is None or on_progress(stage, latest.share)
-                if is_wanted is False and not is_stopped:
-                    is_stopped = True
-                    self.stop()
+            latest = _progress_in(message) or latest
+            stage = self._stage_now(latest.stage)
+            is_wanted = on_progress is None or on_progress(stage, latest.share)
+            if is_wanted is False and not is_stopped:
+                is_stopped = True
+                self.stop()
 
     def size(self, request: ChatRequest) -> PromptSize | None:
         """Ask the process how much of the context a conversation would take."""
@@ -216,12 +220,11 @@ class ProcessEngine(Engine):
 
     def _answer(
         self, request: engine_host.Decode, on_progress: ProgressCallback | None
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Update]:
         self._require_idle()
         self._is_busy, self._current = True, request.number
-        self.stats = Statistics()
         is_over = True
-        latest: engine_host.Progress | None = None  # of the prompt, while it is read
+        latest: Progress | None = None  # of the prompt, while it is read
         report = on_progress or (lambda *_: None)
         try:
             self._send(request)
@@ -237,15 +240,18 @@ class ProcessEngine(Engine):
                 if is_waiting:
                     report("worker", 1.0)
                     is_waiting = False
-                if isinstance(message, engine_host.Part) and message.number == request.number:
-                    is_over = message.is_last
-                    if message.error is not None:
-                        raise message.error
-                    self.stats, latest = message.stats, None
-                    yield from message.chunks
-                elif isinstance(message, engine_host.Progress) and on_progress:
-                    report(message.stage, message.share)
-                    latest = message if message.share < 1 else None
+                if not isinstance(message, engine_host.Sent) or message.number != request.number:
+                    continue
+                update = message.update
+                is_over = update.is_over
+                if update.chunks or update.finish:
+                    latest = None
+                    yield update if update.error is None else replace(update, error=None)
+                if update.error is not None:
+                    raise update.error
+                if update.progress is not None:
+                    report(*update.progress)
+                    latest = update.progress if update.progress.share < 1 else None
         finally:
             self._end_request(is_over=is_over)
 
@@ -267,24 +273,23 @@ class ProcessEngine(Engine):
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
             is_end = isinstance(message, engine_host.Prepared) and message.number == number
-            if isinstance(message, engine_host.Part) and message.number == number:
-                is_end = message.is_last
+            if isinstance(message, engine_host.Sent) and message.number == number:
+                is_end = message.update.is_over
             if is_end:
                 return
         self._kill()
 
     def _wait_until_ready(self, report: ProgressReport) -> None:
-        latest = engine_host.Progress("target", 0.0)
+        latest = Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
-            message = self._receive() if self._has_message(POLL_SECONDS) else latest
+            message = self._receive() if self._has_message(POLL_SECONDS) else None
             if isinstance(message, EngineFacts):
                 self.facts = message
                 return
             if isinstance(message, SpecchatError):
                 raise message
-            if isinstance(message, engine_host.Progress):
-                latest = message
-                report(self._stage_now(latest.stage), latest.share)
+            latest = _progress_in(message) or latest
+            report(self._stage_now(latest.stage), latest.share)
 
     def _has_message(self, seconds: float) -> bool:
         """Wait some seconds for a message; return whether there is one.
@@ -381,6 +386,11 @@ def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> No
         engine.prepare(on_progress)
         for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):
             pass
+
+
+def _progress_in(message: object) -> Progress | None:
+    """Return the progress that a message reports, if any."""
+    return message.update.progress if isinstance(message, engine_host.Sent) else None
 
 
 def _ending(code: int | None) -> str:

@@ -1,9 +1,10 @@
-"""One engine for several clients: a thread owns it, and requests take turns.
+"""The owner of an engine: a thread loads it, and answers the requests of all clients in turn.
 
-Clients are served in turn, however many requests each has waiting. An answer that takes long lets
-others in: it is stopped between two steps and goes on later from the tokens it has, so with a seed
-its text is the same as without the others. The engine keeps what it read of each, so nothing is
-read twice. If the engine dies, its answers fail and it is loaded again.
+The chat is one client, programs that use `/serve` or `specchat serve` are others. Clients are
+served in turn, however many requests each has waiting. An answer that takes long lets others in: it
+is stopped between two steps and goes on later from the tokens it has, so with a seed its text is
+the same as without the others. The engine keeps what it read of each, so nothing is read twice.
+While nothing is asked for, the thread measures the pair and keeps what was read on disk.
 """
 
 import gc
@@ -11,19 +12,23 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
-from specchat.requests.answer_request import AnswerRequest
-from specchat.requests.progress import ProgressCallback
+from specchat.requests.answer_request import ChatRequest
+from specchat.requests.progress import Progress, ProgressCallback, Stage
+from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
 from specchat.sharing.tickets import QueueFull, Ticket
 from specchat.system.logs import log_internal_error
 
 LOG = "server.log"
+MOST_WAITING = 32
+"""Requests that may wait; more are refused."""
 MOST_SECONDS_PASSED_OVER = 2.0
 """How long new requests may go before an answer that waits for a turn."""
 MOST_IN_TURN = 4
@@ -34,28 +39,82 @@ IDLE_SECONDS = 0.5
 """How often an idle thread checks that its engine is alive."""
 SECONDS_TO_MEASURE = 2.0
 """After how long without a request the pair's passes are measured, if they are not known."""
+SECONDS_TO_KEEP = 10.0
+"""After how long without a request what was read is kept on disk."""
+SECONDS_TO_END = 3.0
+"""How long an engine may take to end before it is killed."""
 
 Result = TypeVar("Result")
-Load = Callable[[ProgressCallback], Engine]
+Load: TypeAlias = Callable[[Callable[[Stage, float], bool]], Engine]
 """Loads the engine; it gives up when the callback returns False."""
 
 
+class EngineEvents(Protocol):
+    """Gets what happens to a shared engine as a whole, on the thread that owns it."""
+
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Note the progress of loading, from 0 to 1."""
+
+    def loaded(self, facts: EngineFacts) -> None:
+        """Note that the engine is loaded."""
+
+    def measured(self, facts: EngineFacts) -> None:
+        """Note that more is known of the pair."""
+
+    def lost(self, error: SpecchatError) -> None:
+        """Note that the engine could not be loaded, or that it has ended by itself."""
+
+
+class NoEvents:
+    """Ignores what happens to the engine."""
+
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Ignore the progress."""
+
+    def loaded(self, facts: EngineFacts) -> None:
+        """Ignore that the engine is loaded."""
+
+    def measured(self, facts: EngineFacts) -> None:
+        """Ignore what is known."""
+
+    def lost(self, error: SpecchatError) -> None:
+        """Ignore the loss: each request fails with its reason."""
+
+
 class SharedEngine:
-    """An engine whose requests come from several clients, and the thread that owns it."""
+    """An engine with several clients, and the thread that owns it.
+
+    If the engine's process ends by itself, its answers fail. With `reloads` it is loaded again, as
+    a server needs; else it is lost, and so are all requests.
+    """
 
     def __init__(
         self,
         load: Load,
         *,
-        most_waiting: int = 32,
-        on_progress: ProgressCallback | None = None,
+        engine: Engine | None = None,
+        events: EngineEvents | None = None,
+        before: "SharedEngine | None" = None,
+        reloads: bool = True,
+        most_waiting: int = MOST_WAITING,
+        log: str = LOG,
     ) -> None:
-        """Load the engine. Raises as `Engine.load` does."""
-        self._load = load
+        """Start the thread: it loads the engine unless `engine` is one already.
+
+        Loading begins once the engine that was there `before` has freed its memory.
+        """
+        self._load, self._engine = load, engine
+        self._events: EngineEvents = events or NoEvents()
+        self._before, self._log = before, log
+        self.reloads = reloads
+        self.before_end: Callable[[], object] = lambda: None
+        """Called on the owning thread before the engine ends."""
         self._most_waiting = most_waiting
         self._lock = threading.Condition()
         self._waiting: list[Ticket] = []
         self._active: deque[Ticket] = deque()
+        self._aside: Ticket | None = None
+        self._sizing: Sizing | None = None
         self._calls: deque[Call] = deque()
         self._served: dict[str, int] = {}
         self._number = 0
@@ -63,27 +122,74 @@ class SharedEngine:
         """The requests refused because too many were waiting."""
         self.num_restarts = 0
         """How often the engine died and was loaded again."""
+        self.last_error: SpecchatError | None = None
+        """What the last answer that failed has failed with."""
         self._current: Ticket | None = None
-        self._is_closing = False
-        self._engine: Engine | None = load(on_progress or (lambda *_: None))
-        self.facts: EngineFacts = self._engine.facts
-        self._thread = threading.Thread(target=self._run, name="shared engine", daemon=True)
+        self._is_keeping = self._is_closing = False
+        self._facts = engine.facts if engine else None
+        self._lost: SpecchatError | None = None
+        self._is_settled = threading.Event()  # it is loaded, or never will be
+        self._thread = threading.Thread(target=self._run, name="engine owner", daemon=True)
         self._thread.start()
 
-    def submit(self, request: AnswerRequest, client: str, on_change: Callable[[], None]) -> Ticket:
+    # --- clients, from any thread
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The facts about the engine, once it is loaded. Raises EngineFailed before."""
+        if self._facts is None:
+            raise EngineFailed("the engine is not loaded")
+        return self._facts
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the engine has been loaded."""
+        return self._facts is not None
+
+    def wait_until_loaded(self) -> EngineFacts:
+        """Return the facts once the engine is loaded. Raises the error that loading failed with."""
+        self._is_settled.wait()
+        if self._facts is None:
+            raise self._lost or Cancelled("the engine is shutting down")
+        return self._facts
+
+    def submit(self, ticket: Ticket) -> None:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
         with self._lock:
             self._require_open()
             if len(self._waiting) >= self._most_waiting:
                 self.num_refused += 1
                 raise QueueFull(f"{len(self._waiting)} requests are waiting: try again later")
-            self._number += 1
-            ticket = Ticket(request, client, on_change, number=self._number)
-            ticket.on_cancel = lambda: self._cancel(ticket)  # type: ignore[method-assign]
+            self._take_over(ticket)
             self._waiting.append(ticket)
             self._tell_places()
-            self._lock.notify_all()
-        return ticket
+            self._wake()
+
+    def submit_aside(self, ticket: Ticket) -> None:
+        """Queue a request that is answered while nothing else is asked for, which ends it."""
+        with self._lock:
+            self._require_open()
+            self._take_over(ticket)
+            ticket.may_be_interrupted = False
+            if self._has_requests():
+                ticket.end("cancelled")
+            else:
+                self._wake()
+                self._aside = ticket
+
+    def size(
+        self,
+        asked: Callable[[EngineFacts], ChatRequest],
+        on_size: Callable[[PromptSize | None], None],
+    ) -> None:
+        """Report how much of the context a conversation would take, once nothing else is asked for.
+
+        None if that is not known. A newer question of this kind replaces one that waits.
+        """
+        with self._lock:
+            self._require_open()
+            self._wake()
+            self._sizing = Sizing(asked, on_size)
 
     def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between two answers' turns, and wait for the result."""
@@ -91,7 +197,7 @@ class SharedEngine:
         with self._lock:
             self._require_open()
             self._calls.append(made)
-            self._lock.notify_all()
+            self._wake()
         return cast(Result, made.result())
 
     @property
@@ -104,47 +210,83 @@ class SharedEngine:
         """The answers that have begun and take turns."""
         return len(self._active)
 
-    def close(self) -> None:
-        """End all answers and the engine."""
-        self._end_thread()
-        if self._engine is not None:
-            self._engine.close()
-
-    def release(self) -> Engine:
-        """End all answers, and return the engine. Raises EngineFailed if it has ended by itself."""
-        self._end_thread()
-        if self._engine is None:
-            raise EngineFailed("the engine has ended by itself")
-        return self._engine
-
-    def kill(self) -> None:
-        """End all answers and kill the engine's own process, from any thread."""
-        self._is_closing = True
-        if self._engine is not None:
-            self._engine.kill()
-
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
         return self._engine.held_bytes() if self._engine is not None else 0
 
-    def _end_thread(self) -> None:
-        with self._lock:
-            self._is_closing = True
-        self.cancel_all()
-        self._thread.join()
+    def has_ended(self) -> bool:
+        """Return True if the engine has ended, or its process has and is not started again."""
+        if self._is_closing:
+            return True
+        try:
+            if self._engine is not None and not self.reloads:
+                self._engine.check()
+        except EngineFailed:
+            return True
+        return False
 
     def cancel_all(self) -> None:
         """End all answers."""
         with self._lock:
-            for ticket in (*self._active, *self._waiting):
+            for ticket in self._tickets():
                 ticket.is_cancelled = True
             if self._engine is not None:
                 self._engine.stop()
             self._lock.notify_all()
 
+    def end(self) -> None:
+        """End all answers and then the engine, without waiting for that."""
+        self._is_closing = True
+        self.cancel_all()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the engine has ended; kill it if that takes longer than some seconds."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self.kill()
+            self._thread.join(seconds)
+
+    def close(self) -> None:
+        """End all answers and the engine, and wait for that."""
+        self.end()
+        self._thread.join()
+
+    def kill(self) -> None:
+        """End all answers and kill the engine's own process."""
+        self._is_closing = True
+        if self._engine is not None:
+            self._engine.kill()
+
+    def _take_over(self, ticket: Ticket) -> None:
+        self._number += 1
+        ticket.number = self._number
+        ticket.on_cancel = lambda: self._cancel(ticket)  # type: ignore[method-assign]
+
+    def _tickets(self) -> list[Ticket]:
+        aside = [self._aside] if self._aside else []
+        return [*self._active, *self._waiting, *aside]
+
+    def _has_requests(self) -> bool:
+        """Return True if anything but a text beside the conversations is asked for."""
+        return bool(self._waiting or self._active or self._calls or self._sizing)
+
+    def _wake(self) -> None:
+        """End what is only done while nothing is asked for, and wake the thread."""
+        self._sizing = None
+        if self._aside is not None:
+            aside, self._aside = self._aside, None
+            aside.is_cancelled = True
+            if self._current is not aside:
+                aside.end("cancelled")
+            elif self._engine is not None:
+                self._engine.stop()
+        if self._is_keeping and self._engine is not None:
+            self._engine.stop()
+        self._lock.notify_all()
+
     def _require_open(self) -> None:
         if self._is_closing:
-            raise EngineFailed("the engine is shutting down")
+            raise self._lost or EngineFailed("the engine is shutting down")
 
     def _cancel(self, ticket: Ticket) -> None:
         """Stop an answer in progress; one that has no turn now leaves its place at once."""
@@ -156,46 +298,109 @@ class SharedEngine:
                 self._engine.stop()
             self._lock.notify_all()
 
-    # --- the owning thread ---
+    # --- the owning thread
 
     def _run(self) -> None:
-        since, is_measured = monotonic(), False
+        error: SpecchatError = Cancelled("the engine is shutting down")
+        try:
+            if self._before is not None:
+                self._before.wait(SECONDS_TO_END)
+                self._before = None
+            self._open()
+            self._serve()
+        except Cancelled:
+            pass
+        except Exception as raised:  # noqa: BLE001  # a thread that ends silently is worse
+            error = self._readable(raised)
+        is_lost = not self._is_closing
+        self._is_closing = True
+        if is_lost:
+            self._lost = error
+        self._is_settled.set()
+        self.before_end()
+        if self._engine is not None:
+            self._engine.close()
+        for ticket in self._tickets():
+            ticket.end(None, error) if is_lost else ticket.end("cancelled")
+        for made in self._calls:
+            made.fail(error)
+        if is_lost:
+            self._events.lost(error)
+
+    def _open(self) -> None:
+        """Load the engine, unless there is one."""
+        if self._engine is None:
+            self._engine = self._load(self._on_loading)
+        self._facts = self._engine.facts
+        self._is_settled.set()
+        self._events.loaded(self._engine.facts)
+
+    def _on_loading(self, stage: Stage, share: float) -> bool:
+        self._events.progressed(stage, share)
+        return not self._is_closing
+
+    def _serve(self) -> None:
+        """Do what is asked for until the engine is closed. Raises EngineFailed if it is lost."""
+        idle = IdleTime()
         while not self._is_closing:
-            made, ticket = self._next(IDLE_SECONDS)
-            if made is None and ticket is None:
-                is_due = not is_measured and monotonic() - since >= SECONDS_TO_MEASURE
-                is_measured = is_measured or is_due
-                self._while_idle(is_due=is_due)
+            made, ticket, sizing = self._next(IDLE_SECONDS)
+            if made or ticket or sizing:
+                self._do(made, ticket, sizing)
+                idle = IdleTime()
                 continue
             try:
-                engine = self._loaded()
-            except Exception as error:  # noqa: BLE001  # the client must receive every error
-                if made is not None:
-                    made.fail(_readable(error))
-                elif ticket is not None:
-                    self._end(ticket, None, _readable(error))
-                continue
-            if made is not None:
-                made.run(engine)
-            elif ticket is not None:
-                self._take_turn(engine, ticket)
-            since, is_measured = monotonic(), False
-        for ticket in (*self._active, *self._waiting):
-            ticket.end("cancelled")
-        for made in self._calls:
-            made.fail(Cancelled("the engine is shutting down"))
+                self._while_idle(self._loaded(), idle)
+            except SpecchatError:
+                if not self.reloads:
+                    raise
 
-    def _next(self, seconds: float) -> "tuple[Call | None, Ticket | None]":
+    def _do(self, made: "Call | None", ticket: Ticket | None, sizing: "Sizing | None") -> None:
+        """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""
+        try:
+            engine = self._loaded()
+        except Exception as error:
+            if made is not None:
+                made.fail(self._readable(error))
+            elif ticket is not None:
+                self._end(ticket, None, self._readable(error))
+            if not self.reloads:
+                raise
+            return
+        if made is not None:
+            made.run(engine, self._readable)
+        elif ticket is not None:
+            self._take_turn(engine, ticket)
+        elif sizing is not None:
+            sizing.run(engine, self._readable)
+
+    def _while_idle(self, engine: Engine, idle: "IdleTime") -> None:
+        """Measure the pair and keep what was read, each once until the next request."""
+        seconds = monotonic() - idle.since
+        if not idle.is_measured and seconds >= SECONDS_TO_MEASURE:
+            idle.is_measured = True  # what did not work now may after the next answer
+            self._measure(engine, lambda *_: not self._is_wanted_now())
+        if not idle.is_kept and seconds >= SECONDS_TO_KEEP:
+            idle.is_kept = True
+            self._keep(engine)
+
+    def _next(self, seconds: float) -> "tuple[Call | None, Ticket | None, Sizing | None]":
         """Return what to do next: a call first, then the answer whose turn it is."""
         with self._lock:
-            if not (self._calls or self._active or self._waiting or self._is_closing):
+            if not (self._has_requests() or self._aside or self._is_closing):
                 self._lock.wait(seconds)
             self._drop_cancelled()
             if self._calls:
-                return self._calls.popleft(), None
+                return self._calls.popleft(), None, None
             self._let_in()
             self._tell_places()
-            return None, self._active[0] if self._active else None
+            if self._active:
+                return None, self._active[0], None
+            sizing, self._sizing = self._sizing, None
+            return None, None if sizing else self._aside, sizing
+
+    def _is_wanted_now(self) -> bool:
+        """Return True if something is asked for while the thread is idle."""
+        return bool(self._has_requests() or self._aside or self._is_closing)
 
     def _let_in(self) -> None:
         """Let waiting requests take turns, before those that have had one.
@@ -222,12 +427,17 @@ class SharedEngine:
             self._active.appendleft(oldest)
 
     def _drop_cancelled(self) -> None:
-        for ticket in [each for each in (*self._active, *self._waiting) if each.is_cancelled]:
-            with suppress(ValueError):
-                self._active.remove(ticket)
-            with suppress(ValueError):
-                self._waiting.remove(ticket)
+        for ticket in [each for each in self._tickets() if each.is_cancelled]:
+            self._remove(ticket)
             ticket.end("cancelled")
+
+    def _remove(self, ticket: Ticket) -> None:
+        with suppress(ValueError):
+            self._active.remove(ticket)
+        with suppress(ValueError):
+            self._waiting.remove(ticket)
+        if self._aside is ticket:
+            self._aside = None
 
     def _in_order(self) -> list[Ticket]:
         """Return the waiting requests, one of each client in turn, the least recent one first."""
@@ -240,7 +450,7 @@ class SharedEngine:
 
     def _tell_places(self) -> None:
         for place, ticket in enumerate(self._in_order(), max(1, len(self._active))):
-            ticket.report(place, 0.0)
+            ticket.set_place(place)
 
     def _take_turn(self, engine: Engine, ticket: Ticket) -> None:
         """Answer for a while; an answer that is not over goes to the end of the line."""
@@ -250,10 +460,13 @@ class SharedEngine:
             self._current = ticket
             ticket.num_turns += 1
         try:
+            is_ready = not ticket.is_timed or self._measure_for(engine, ticket)
             turn = Turn(engine, ticket, self._is_wanted)
-            finish = turn.take()
-        except Exception as error:  # noqa: BLE001  # the client must receive every error
-            self._end(ticket, None, _readable(error))
+            finish: Finish | None = turn.take() if is_ready else "cancelled"
+        except Exception as error:
+            self._end(ticket, None, self._readable(error))
+            if isinstance(error, EngineFailed) and not self.reloads:
+                raise
         else:
             if finish is not None:
                 self._end(ticket, finish)
@@ -264,7 +477,7 @@ class SharedEngine:
         finally:
             with self._lock:
                 self._current = None
-        self.facts = engine.facts
+        self._facts = engine.facts
 
     def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
@@ -276,32 +489,96 @@ class SharedEngine:
     def _end(
         self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None
     ) -> None:
-        with self._lock, suppress(ValueError):
-            self._active.remove(ticket)
+        with self._lock:
+            self._remove(ticket)
+        if error is not None:
+            self.last_error = error
         ticket.end(finish, error)
 
     def _loaded(self) -> Engine:
-        """Return the engine, loaded again if its process has died."""
+        """Return the engine, loaded again if its process has died. Raises EngineFailed if lost."""
         if self._engine is not None:
             try:
                 self._engine.check()
             except EngineFailed:
+                if not self.reloads:
+                    raise
                 self._engine.close()
                 self._engine = None
         if self._engine is None:
             self._engine = self._load(lambda *_: not self._is_closing)
             gc.collect()  # errors hold the dead engine in cycles, and it holds descriptors
             self.num_restarts += 1
-            self.facts = self._engine.facts
+            self._facts = self._engine.facts
         return self._engine
 
-    def _while_idle(self, *, is_due: bool) -> None:
-        """Load a dead engine again; measure what is not known of the pair."""
-        with suppress(SpecchatError):
-            engine = self._loaded()
-            if is_due:
-                engine.prepare(lambda *_: not (self._waiting or self._calls or self._is_closing))
-                self.facts = engine.facts
+    def _measure_for(self, engine: Engine, ticket: Ticket) -> bool:
+        """Measure the pair before an answer; return False if that is given up meanwhile."""
+
+        def report(stage: Stage, share: float) -> bool:
+            ticket.report(Progress(stage, share))
+            return not ticket.is_cancelled
+
+        self._measure(engine, report)
+        return not ticket.is_cancelled
+
+    def _measure(self, engine: Engine, on_progress: ProgressCallback) -> None:
+        """Let the engine measure the pair while the callback allows it; report what it found."""
+        before = engine.facts
+        engine.prepare(on_progress)
+        if engine.facts != before:
+            self._facts = engine.facts
+            self._events.measured(engine.facts)
+
+    def _keep(self, engine: Engine) -> None:
+        """Keep what was read on disk, unless something is asked for."""
+        with self._lock:
+            self._is_keeping = not self._is_wanted_now()
+        try:
+            if self._is_keeping:
+                engine.keep()
+        except EngineFailed:
+            raise
+        except SpecchatError as error:  # the conversation is only read again
+            self._readable(error)
+        finally:
+            self._is_keeping = False
+
+    def _readable(self, error: Exception) -> SpecchatError:
+        """Return an error of this package for any error; others are bugs, and are logged."""
+        if isinstance(error, SpecchatError):
+            return error
+        return SpecchatError(log_internal_error(error, self._log))
+
+
+@dataclass(slots=True)
+class IdleTime:
+    """A time without requests: since when, and what has been done in it."""
+
+    since: float = field(default_factory=monotonic)
+    is_measured: bool = False
+    is_kept: bool = False
+
+
+class Sizing:
+    """A question for the size of a conversation."""
+
+    def __init__(
+        self,
+        asked: Callable[[EngineFacts], ChatRequest],
+        on_size: Callable[[PromptSize | None], None],
+    ) -> None:
+        """Prepare to ask it."""
+        self._asked, self._on_size = asked, on_size
+
+    def run(self, engine: Engine, readable: Callable[[Exception], object]) -> None:
+        """Ask the engine and report what it says; None if it fails: the next answer says why."""
+        size = None
+        try:
+            size = engine.size(self._asked(engine.facts))
+        except Exception as error:  # noqa: BLE001  # as above
+            readable(error)
+        self._on_size(size)
 
 
 class Call:
@@ -314,12 +591,12 @@ class Call:
         self._result: Any = None
         self._error: SpecchatError | None = None
 
-    def run(self, engine: Engine) -> None:
-        """Do it."""
+    def run(self, engine: Engine, readable: Callable[[Exception], SpecchatError]) -> None:
+        """Do it; `readable` turns any error into one for the caller."""
         try:
             self._result = self._act(engine)
         except Exception as error:  # noqa: BLE001  # the caller must receive every error
-            self._error = _readable(error)
+            self._error = readable(error)
         self._done.set()
 
     def fail(self, error: SpecchatError) -> None:
@@ -333,10 +610,3 @@ class Call:
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def _readable(error: Exception) -> SpecchatError:
-    """Return an error of this package for any error."""
-    if isinstance(error, SpecchatError):
-        return error
-    return EngineFailed(log_internal_error(error, LOG))

@@ -1,50 +1,49 @@
 """Requests to a shared engine, and how their clients follow them."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import TypeAlias
 
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
+from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.progress import Progress
+from specchat.requests.update import Update
+
+Asked: TypeAlias = AnswerRequest | Callable[[EngineFacts], AnswerRequest]
+"""A request, or a function that makes it once the engine is loaded and its facts are known."""
 
 
 class QueueFull(SpecchatError):
     """Raised when too many requests are waiting; trying again later may work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What is new of a request since the last look.
-
-    `place` counts the answers before it, 0 once it is being answered; `share` is how much of its
-    prompt is read. `chunks` are the new steps, `statistics` those of all steps so far. `is_over`
-    comes with the `finish`, or with the `error` it failed with.
-    """
-
-    place: int
-    share: float
-    chunks: tuple[Chunk, ...]
-    statistics: Statistics
-    is_over: bool = False
-    finish: Finish | None = None
-    error: SpecchatError | None = None
-
-
 class Ticket:
     """A request to a shared engine. `take` may be called from any thread, and so may `cancel`."""
 
     def __init__(
-        self, request: AnswerRequest, client: str, on_change: Callable[[], None], *, number: int = 0
+        self,
+        asked: Asked,
+        client: str,
+        on_change: Callable[[], None],
+        *,
+        is_timed: bool = False,
     ) -> None:
-        """Make the ticket of a request; `on_change` is called on the engine's thread."""
-        self.number, self.client, self.request = number, client, request
+        """Make the ticket of a request, to submit; `on_change` is called on the engine's thread.
+
+        With `is_timed` the answer is compared with another: the pair is measured before it, and
+        no other answer interrupts it.
+        """
+        self.number, self.client, self.is_timed = 0, client, is_timed
+        self._asked = asked
         self.place = 0
-        self.share = 0.0
+        self.share_read = 0.0
+        """How much of the prompt is read."""
         self.begun: list[Chunk] = []
-        self.may_be_interrupted = True
+        self.may_be_interrupted = not is_timed
         self._earlier, self._latest = Statistics(), Statistics()
         self.is_cancelled = self.is_over = False
         self.queued_at = monotonic()
@@ -52,11 +51,18 @@ class Ticket:
         self.idle_since = self.queued_at
         self.num_turns = 0
         self._on_change = on_change
+        self._progress: Progress | None = None
         self._finish: Finish | None = None
         self._error: SpecchatError | None = None
         self._chunks: list[Chunk] = []
         self._is_announced = False
         self._lock = threading.Lock()
+
+    def request(self, facts: EngineFacts) -> AnswerRequest:
+        """Return the request to an engine of these facts. Raises InvalidOption."""
+        if callable(self._asked):
+            self._asked = self._asked(facts)
+        return self._asked
 
     def take(self) -> Update:
         """Return what is new, and forget it."""
@@ -64,9 +70,8 @@ class Ticket:
             chunks, self._chunks = tuple(self._chunks), []
             self._is_announced = False
             return Update(
-                self.place, self.share, chunks, self.statistics,
-                self.is_over, self._finish, self._error,
-            )  # fmt: skip
+                chunks, self.statistics, self._progress, self.place, self._finish, self._error
+            )
 
     def cancel(self) -> None:
         """Give the request up; an answer in progress ends within a step."""
@@ -76,11 +81,18 @@ class Ticket:
     def on_cancel(self) -> None:
         """Called when the request is given up; set by the engine that has it."""
 
-    def report(self, place: int, share: float) -> None:
-        """Note its place in the queue and how much of its prompt is read."""
-        if (place, share) != (self.place, self.share):
-            self.place, self.share = place, share
+    def set_place(self, place: int) -> None:
+        """Note how many answers come before it."""
+        if place != self.place:
+            self.place = place
             self._announce()
+
+    def report(self, progress: Progress) -> None:
+        """Note how far the work is that precedes its first step; the same again shows time."""
+        if progress.stage == "prompt":
+            self.share_read = progress.share
+        self._progress = progress
+        self._announce()
 
     @property
     def statistics(self) -> Statistics:
@@ -91,17 +103,20 @@ class Ticket:
         """Add the statistics of a turn that is over."""
         self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
 
-    def add(self, chunk: Chunk, statistics: Statistics) -> None:
-        """Add a step."""
+    def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
+        """Add steps, with the statistics of this turn so far."""
         with self._lock:
-            self._chunks.append(chunk)
+            self._chunks += chunks
             self._latest = statistics
-            self.begun.append(chunk)
+            self.begun += chunks
+            self._progress = None
         self._announce()
 
     def end(self, finish: Finish | None, error: SpecchatError | None = None) -> None:
-        """End the request."""
+        """End the request; ending it again does nothing."""
         with self._lock:
+            if self.is_over:
+                return
             self.is_over, self._finish, self._error = True, finish, error
             self._is_announced = False
         self._announce()

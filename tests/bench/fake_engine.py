@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine import Engine
-from specchat.engine.api import EngineFacts
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import ContextFull
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.progress import ProgressCallback
+from specchat.requests.update import Update
 
 
 class FakeEngine(Engine):
@@ -31,7 +31,7 @@ class FakeEngine(Engine):
         self._too_long = too_long
         self._stopped_from = stopped_from
 
-    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Do nothing: the methods that call this are replaced."""
         raise NotImplementedError
 

@@ -12,11 +12,11 @@ import pytest
 
 from bench.fake_engine import FakeEngine
 from conftest import WriteModel
+from specchat import Engine
 from specchat.bench.measurement import BenchmarkPlan, MeasuringCallback, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, speedup_of
 from specchat.bench.tasks import TASKS, TEXTS, Task
-from specchat.engine import Engine
 
 AUTO = Arm()
 TWO = (Task("one", ("first", "second")), Task("two", ("third",)))

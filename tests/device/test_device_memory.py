@@ -13,7 +13,8 @@ from device_options import ALL, EXACT, SHORT_PASS, WritePair
 from llama_log import listening
 from memory_bench import bench
 from scripts.support.tiny_gguf import Shape, write_hollow
-from specchat.engine import Loading, loader, pair_pacing
+from specchat.engine import loader, pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
@@ -68,7 +69,8 @@ SHORT_OF_MEMORY = """
 import resource, sys
 from contextlib import ExitStack
 from pathlib import Path
-from specchat.engine import Loading, loader, pair_pacing
+from specchat.engine import loader, pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama.library import AbortFlag
 
@@ -127,7 +129,8 @@ HOLDS_MEMORY = """
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from specchat.engine import Loading, loader
+from specchat.engine import loader
+from specchat.engine.api import Loading
 from specchat.llama.library import AbortFlag
 
 with ExitStack() as stack:

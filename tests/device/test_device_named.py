@@ -12,7 +12,7 @@ from device_options import EXACT, WritePair
 from specchat.cli.arguments import parse
 from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.planning.device import Device, keep_gpus
 from specchat.tui.cards import figure_texts

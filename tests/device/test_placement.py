@@ -11,7 +11,7 @@ import pytest
 from conftest import WriteModel
 from device_options import ALL, EXACT, PROMPT, WritePair
 from llama_log import listening
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import PromptCheck, check_prompt
 from specchat.planning.device import Device

@@ -11,7 +11,7 @@ import pytest
 
 from device_options import ALL, EXACT, PROMPT, WritePair
 from specchat.decoding.ports import Rows
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama import context as passes
 from specchat.llama.context import Context

@@ -11,7 +11,7 @@ from conftest import WriteModel
 from engine.conftest import shallow  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT
 from specchat.drafting.prediction import LOST, NEAR_TOKENS, PredictionCursor
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from tables import table
 

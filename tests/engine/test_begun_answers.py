@@ -9,8 +9,8 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT
+from specchat import Engine
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from tables import table
 

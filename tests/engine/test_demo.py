@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from specchat import Engine
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine
 
 QUESTIONS = {
     "What is speculative decoding?": ["draft", "target"],

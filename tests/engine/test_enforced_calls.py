@@ -14,11 +14,11 @@ import pytest
 from real_templates import needs_templates, template_of
 from scripts.support.template_cases import BOS, QUESTION, families
 from scripts.support.tiny_gguf import Words, write_parrot
+from specchat import Engine
 from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstraints
 from specchat.constraints.answer_start import AnswerStart
 from specchat.constraints.call_grammars import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
-from specchat.engine import Engine
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.prompts.chat_text import chat_format

@@ -17,7 +17,8 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.processes import is_running
-from specchat.engine import Engine, Loading
+from specchat import Engine
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import (
     ContextFull,

@@ -12,7 +12,8 @@ import pytest
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.decoding.ports import Rows
-from specchat.engine import Loading, exact_drafts
+from specchat.engine import exact_drafts
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.llama import context, tinyblas

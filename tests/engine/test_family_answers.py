@@ -23,8 +23,8 @@ from scripts.support.template_cases import (
     tools,
 )
 from scripts.support.template_record import load
+from specchat import Engine
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine
 from specchat.structured.structure import Structure
 
 NAMES = {id(family): name for name, family in families().items()}

@@ -24,7 +24,8 @@ from scripts.support.tiny_gguf import Vocabulary, write_with_head
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_drafter import TRIAL_INTERVAL
 from specchat.drafting.head_fit import HeadFit
-from specchat.engine import Engine, Loading, pair_pacing
+from specchat.engine import pair_pacing
+from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
 from specchat.gguf.draft_kinds import why_no_head

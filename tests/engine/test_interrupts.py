@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine
+from specchat import Engine
 
 
 def test_an_interrupt_while_a_process_starts_is_not_lost(

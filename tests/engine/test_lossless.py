@@ -13,10 +13,11 @@ from scipy import stats
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat import Engine
 from specchat.decoding import loop, request
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.pacing import pacer

@@ -15,7 +15,7 @@ from engine.test_lossless import EXACT
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.chat.memory_folder import delete_memories, memory_folder
 from specchat.chat.store import Store
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 
 TEXT = [3 + (7 * place + place // 9) % 240 for place in range(600)]

@@ -14,8 +14,8 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import Vocabulary
+from specchat import Engine
 from specchat.cli import main
-from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
 from specchat.gguf.header import Header, Value
 from specchat.gguf.reader import read_header

@@ -11,8 +11,9 @@ from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, WHOLE, first_tokens, homogeneity, tokens_of
 from other_vocabulary import write_copy
 from scripts.support.tiny_gguf import Vocabulary
+from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.errors import IncompatibleDraft

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat.cli import main
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft
 from specchat.gguf import draft_kinds

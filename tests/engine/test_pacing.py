@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine, Loading, pair_pacing
+from specchat import Engine
+from specchat.engine import pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.pacing.knowledge import Knowledge
 from specchat.passes import learned_cache

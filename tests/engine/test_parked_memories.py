@@ -11,8 +11,9 @@ from conftest import WriteModel
 from engine.test_heads import KINDS, LAYERS, WriteHead, heads, opened  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat import Engine
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from tables import table
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine
+from specchat import Engine
 from specchat.errors import ContextFull
 
 FIXED: dict[str, Any] = {"threads": 1, "learn": False}

@@ -10,7 +10,9 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.engine import Engine, Loading, exact_drafts, local_engine, pair_pacing
+from specchat import Engine
+from specchat.engine import exact_drafts, local_engine, pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, OutOfMemory

@@ -11,7 +11,7 @@ from conftest import WriteModel
 from engine.test_heads import WriteHead, heads, opened  # noqa: F401  # a fixture
 from engine.test_lossless import EXACT, PROMPT, tokens_of
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from tables import table

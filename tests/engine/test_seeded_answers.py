@@ -8,9 +8,10 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, slow_down, tokens_of
+from specchat import Engine
 from specchat.decoding.request import Request
 from specchat.decoding.verification import verify_by_block
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 

@@ -14,8 +14,9 @@ from engine.test_heads import ALMOST_RIGHT, KINDS, LAYERS, WriteHead, heads, ope
 from engine.test_lossless import EXACT, PROMPT
 from llama.test_trees import num_lines_beyond
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat import Engine
 from specchat.decoding.draft_tree import DraftTree
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import Parting, check_prompt
 

@@ -16,7 +16,9 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import write_with_head
-from specchat.engine import Engine, Loading, remote_workers
+from specchat import Engine
+from specchat.engine import remote_workers
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import EngineFailed, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc

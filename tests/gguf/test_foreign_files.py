@@ -15,12 +15,12 @@ from textual.widgets import Input
 from conftest import WriteModel
 from foreign_files import FILES, PARTS, SHOWN, Foreign, unwritten_end
 from scripted_chat import Script, chat
+from specchat import Engine
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.cli import main
 from specchat.cli.arguments import parse
 from specchat.cli.offers import open_file
 from specchat.cli.option_arguments import complete
-from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
 from specchat.gguf.foreign_file import describe
 from specchat.gguf.model_files import read_whole_model

@@ -11,8 +11,8 @@ import pytest
 from conftest import WriteModel
 from foreign_files import write_header
 from local_folders import put_in_hub
+from specchat import Engine
 from specchat.cli import main
-from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
 from specchat.gguf.model_files import require_text
 from specchat.gguf.purpose import purpose_of, purpose_text

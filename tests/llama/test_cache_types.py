@@ -10,7 +10,7 @@ import pytest
 
 from conftest import WriteModel
 from scripts.support.tiny_gguf import write_with_head
-from specchat.engine import Engine
+from specchat import Engine
 from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context

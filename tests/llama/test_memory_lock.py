@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine
+from specchat import Engine
 from specchat.llama import memory_lock
 from specchat.llama.memory_lock import lock_notice
 

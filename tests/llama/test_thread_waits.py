@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama import thread_waits
 from specchat.llama.thread_waits import WINDOW_SECONDS, ThreadWaits

@@ -14,7 +14,7 @@ import pytest
 from llama_log import listening
 from scripts.support.tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
 from scripts.support.tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.loader import load_pair
 from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.reader import read_header

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from specchat.engine import Loading, pair_pacing
+from specchat.engine import pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 
 RECORDING = Path(__file__).with_name("llama_server.json")

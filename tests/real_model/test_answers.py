@@ -17,7 +17,7 @@ from real_model.near_ties import logits, require_near_tie
 from specchat.chat.store import Store, default_path
 from specchat.cli import main
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
 from specchat.prompts.chat_text import tokenize_chat

@@ -17,7 +17,7 @@ import pytest
 from real_model.near_ties import NEAR_TIE, distances, logits, require_near_tie
 from scripts.support.tool_record import ANSWER_TOKENS, record
 from specchat.decoding.text_assembler import TextAssembler
-from specchat.engine import Loading
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.prompts.chat_text import tokenize_chat
 

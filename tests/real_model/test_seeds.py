@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from specchat.engine import Loading, pair_pacing
+from specchat.engine import pair_pacing
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
 from specchat.passes import exactness

@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
+from specchat import Engine
 from specchat.catalogue.pairs import find_pair
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Loading
 from specchat.server.endpoints import make_app
 from specchat.server.guard import Access
 from specchat.server.running import Server, listen, run
@@ -111,6 +112,7 @@ def starting() -> Iterator[StartServer]:
                 most_waiting=most_waiting,
             )
             stack.callback(engine.close)
+            engine.wait_until_loaded()
             return Service(engine, pair)
 
         def start(

@@ -68,8 +68,8 @@ def watching(server: Running) -> Iterator[Watch]:
     made, service = Watch(), server.service
     submit = service.engine.submit
 
-    def watched(*arguments: Any) -> Ticket:
-        ticket = submit(*arguments)
+    def watched(ticket: Ticket) -> None:
+        submit(ticket)
         made.tickets.append(ticket)
         cancel = ticket.cancel
 
@@ -78,7 +78,6 @@ def watching(server: Running) -> Iterator[Watch]:
             cancel()
 
         ticket.cancel = counted  # type: ignore[method-assign]
-        return ticket
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.engine, "submit", watched)

@@ -8,10 +8,11 @@ import pytest
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
+from specchat.requests.progress import Progress
+from specchat.requests.update import Update
 from specchat.server import api_reply
 from specchat.server.api_reply import Quiet, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
-from specchat.sharing.tickets import Update
 from tables import table
 
 CALL = ToolCall("look", '{"at": 1}', "c1")
@@ -83,7 +84,8 @@ def test_what_was_open_at_the_limit_is_cut() -> None:
 
 def update(*chunks: Chunk, place: int = 0, share: float = 0.0, tokens: int = 0) -> Update:
     """Return what is new of a request."""
-    return Update(place, share, chunks, Statistics(generated_tokens=tokens))
+    statistics, progress = Statistics(generated_tokens=tokens), Progress("prompt", share)
+    return Update(chunks, statistics, progress, place)
 
 
 def test_a_stream_without_events_shows_now_and_then_that_it_goes_on(

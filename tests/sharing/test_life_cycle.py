@@ -21,8 +21,8 @@ import pytest
 from conftest import WriteModel
 from scripts.support.processes import still_running
 from scripts.support.tiny_gguf import ARCHITECTURES
+from specchat import Engine
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.pair_pacing import PairPacing
@@ -367,7 +367,7 @@ def test_a_script_needs_no_main_guard(tiny: WriteModel, tmp_path: Path, is_file:
 
 FIRST_PROCESS = """
 import sys
-from specchat.engine import Engine
+from specchat import Engine
 if __name__ == "__main__":
     with Engine.load(sys.argv[1], process=True, ctx=64, threads=1) as engine:
         print(open(f"/proc/{engine._process.pid}/status").read())

@@ -13,7 +13,7 @@ import pytest
 from conftest import WriteModel
 from engine.test_lossless import EXACT
 from scripts.support.tiny_gguf import ARCHITECTURES
-from specchat.engine import Engine, Loading
+from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.requests.answer_request import GenerateRequest
@@ -33,7 +33,8 @@ class Waiter:
         """Submit a request."""
         self._changed = threading.Event()
         request = GenerateRequest(prompt=prompt, **SEEDED | options)
-        self.ticket: Ticket = engine.submit(request, client, self._changed.set)
+        self.ticket = Ticket(request, client, self._changed.set)
+        engine.submit(self.ticket)
         self.tokens: list[int] = []
         self.update = self.ticket.take()
 
@@ -52,6 +53,7 @@ def shared(loading: Loading, **options: Any) -> Iterator[SharedEngine]:
     """Share an engine in this process."""
     engine = SharedEngine(lambda _: LocalEngine(loading), **options)
     try:
+        engine.wait_until_loaded()
         yield engine
     finally:
         engine.close()

@@ -14,10 +14,11 @@ from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
 from specchat.errors import SettingsError
+from specchat.sharing import shared_engine
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.system.logs import log_path
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers import answers, session
+from specchat.tui.controllers import answers
 from specchat.tui.setup import PairChoice, Setup
 from tui.driving import PATIENCE, say, status, until
 
@@ -35,7 +36,7 @@ def demo_chat() -> ChatApp:
 def engine_of(app: ChatApp) -> ProcessEngine:
     """Return the engine that is loaded."""
     assert app.pair_controller.session is not None
-    engine = app.pair_controller.session._engine
+    engine = app.pair_controller.session.engine._engine
     assert isinstance(engine, ProcessEngine)
     return engine
 
@@ -85,15 +86,14 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Esc names the key that restarts it; the question is kept, and the chat can be quit."""
-    monkeypatch.setattr(session, "SECONDS_TO_END", 0.1)
+    monkeypatch.setattr(shared_engine, "SECONDS_TO_END", 0.1)
     monkeypatch.setattr(answers, "SECONDS_TO_END", 0.1)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(
             pilot,
             lambda: (
-                app.pair_controller.session is not None
-                and app.pair_controller.session._engine is not None
+                app.pair_controller.session is not None and app.pair_controller.session.is_loaded
             ),
         )
         first = engine_of(app)
@@ -106,8 +106,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
         await until(
             pilot,
             lambda: (
-                app.pair_controller.session is not None
-                and app.pair_controller.session._engine is not None
+                app.pair_controller.session is not None and app.pair_controller.session.is_loaded
             ),
         )
         second = engine_of(app)
@@ -177,7 +176,7 @@ async def test_a_question_just_after_the_engine_died_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Even before the death was noticed."""
-    monkeypatch.setattr(session, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 60.0)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(pilot, lambda: app.pair_controller.facts is not None)

@@ -118,6 +118,17 @@ def sizes_of(engine: ScriptedEngine, use: Callable[[Session, Any], None]) -> lis
     return found
 
 
+def ask(session: Session, events: Any) -> None:
+    """Ask a question, and put how its answer ends among the events."""
+
+    def take() -> None:
+        if finish := question.take(lambda *_: None).finish:
+            events.put(finish)
+
+    question = Question([{"role": "user", "content": "abc"}], {}, take)
+    session.ask(question)
+
+
 def test_only_the_newest_size_is_told_and_a_question_goes_first() -> None:
     """Older ones would only make the user wait."""
     counted: list[str] = []
@@ -130,8 +141,7 @@ def test_only_the_newest_size_is_told_and_a_question_goes_first() -> None:
     def use(session: Session, events: Any) -> None:
         for text in ("a", "ab"):
             session.size(Sizing([{"role": "user", "content": text}], {}, events.put))
-        turns: Any = [{"role": "user", "content": "abc"}]
-        session.ask(Question(turns, {}, lambda: None, lambda finish, *_: events.put(finish)))
+        ask(session, events)
 
     assert sizes_of(Counting(Script()), use) == ["stop"]
     assert counted == []
@@ -149,10 +159,10 @@ def test_a_size_that_cannot_be_told_ends_nothing() -> None:
     def use(session: Session, events: Any) -> None:
         turns: Any = [{"role": "user", "content": "abc"}]
 
-        def ask(size: PromptSize | None) -> None:
+        def then_ask(size: PromptSize | None) -> None:
             events.put(size)
-            session.ask(Question(turns, {}, lambda: None, lambda finish, *_: events.put(finish)))
+            ask(session, events)
 
-        session.size(Sizing([*turns, *turns], {}, ask))
+        session.size(Sizing([*turns, *turns], {}, then_ask))
 
     assert sizes_of(Failing(Script()), use) == [None, "stop"]

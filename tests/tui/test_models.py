@@ -147,7 +147,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
         assert first is not None
-        await until(pilot, lambda: not first._thread.is_alive())
+        await until(pilot, lambda: script.num_closed == 1)
         assert not isinstance(app.screen, ModelScreen)
         assert app.pair_controller.pair.name == "demo"
 

@@ -18,11 +18,10 @@ import httpx2
 import pytest
 from textual.pilot import Pilot
 
-from scripted_chat import Script, ScriptedEngine, chat
+from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.options.declarations import ServerOptions
 from specchat.server import packages
-from specchat.sharing.queued_engine import QueuedEngine
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import header_text, say, until
@@ -98,8 +97,6 @@ async def test_the_port_opens_on_the_loaded_pair_and_closes_again() -> None:
         assert f"{address} is closed." in notices(app)
         await say(pilot, "Alone again")
         assert app.conversations.branch[-1].text == "three"
-        assert app.pair_controller.session is not None
-        assert isinstance(app.pair_controller.session._engine, ScriptedEngine)
     assert (script.num_loads, script.num_closed) == (1, 1)
 
 
@@ -114,10 +111,6 @@ async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> No
         assert script.load_hold is not None
         script.load_hold.set()
         await until(pilot, lambda: app.serving.is_open)
-        session = app.pair_controller.session
-        assert session is not None
-        # the port is shown a moment before the session goes on with the shared engine
-        await until(pilot, lambda: isinstance(session._engine, QueuedEngine))
 
 
 async def test_a_clients_set_up_is_copied() -> None:
@@ -137,7 +130,7 @@ async def test_a_clients_set_up_is_copied() -> None:
         assert app.serving.is_open
 
 
-async def test_a_port_that_is_wanted_during_an_answer_opens_after_it() -> None:
+async def test_a_port_can_be_opened_during_an_answer() -> None:
     """The answer is not disturbed."""
     script = Script(["one two three four"], hold=threading.Event())
     app = chat(script, server=ANY_PORT)
@@ -146,11 +139,11 @@ async def test_a_port_that_is_wanted_during_an_answer_opens_after_it() -> None:
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: bool(script.asked))
         await say(pilot, "/serve", wait=False)
-        await until(pilot, lambda: "The port opens after this answer." in notices(app))
-        assert not app.serving.is_open
+        await until(pilot, lambda: app.serving.is_open)
+        assert app.answers.current is not None
         assert script.hold is not None
         script.hold.set()
-        await until(pilot, lambda: app.serving.is_open)
+        await until(pilot, lambda: app.answers.current is None)
         assert app.conversations.branch[-1].text == "one two three four"
 
 
@@ -278,10 +271,9 @@ async def test_an_engine_that_dies_is_loaded_again_with_the_port_open() -> None:
         address = await opened(pilot, app)
         session = app.pair_controller.session
         assert session is not None
-        engine = session._engine
-        assert isinstance(engine, QueuedEngine)
-        os.kill(engine.shared._engine._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
-        await until(pilot, lambda: engine.shared.num_restarts == 1)
+        engine = session.engine
+        os.kill(engine._engine._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        await until(pilot, lambda: engine.num_restarts == 1)
         await say(pilot, "Hello?")
         assert app.conversations.branch[-1].finish in {"stop", "length"}
         assert (await asked(address, "Hello?", max_tokens=5))["usage"]["completion_tokens"] == 5

@@ -16,6 +16,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.progress import ProgressCallback, Stage
+from specchat.sharing import shared_engine
 from specchat.tui.controllers import session
 from specchat.tui.controllers.session import Question, Session
 
@@ -62,21 +63,35 @@ class Reading(ScriptedEngine):
         return super().chat(messages, on_progress=on_progress, **options)
 
 
+def post(act: Callable[..., object], *arguments: object) -> None:
+    """Call at once, on the engine's thread, what the chat would call on its own."""
+    act(*arguments)
+
+
+def send(session: Session, listener: Listener, *, is_timed: bool = False) -> SimpleQueue[str]:
+    """Ask a question; return a queue that gets how its answer ends."""
+    ends = SimpleQueue[str]()
+
+    def take() -> None:
+        update = question.take(listener.progressed)
+        if update.is_over:
+            ends.put(update.finish or str(update.error))
+
+    turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
+    question = Question(turns, {}, take, is_timed=is_timed)
+    session.ask(question)
+    return ends
+
+
 def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     """Return the progress reports of two prompts whose fifths take `seconds` each."""
     engine = Reading(Script(["An answer"]))
     engine.seconds = seconds
     monkeypatch.setattr(session, "monotonic", lambda: engine.now)
-    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
-
-    def post(act: Callable[..., object], *arguments: object) -> None:
-        act(*arguments)
-
+    listener = Listener()
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
     for _ in range(2):
-        turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
-        asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end)))
-        assert ends.get(timeout=10)[0] == "stop"
+        assert send(asked, listener).get(timeout=10) == "stop"
     asked.close()
     asked.wait(5)
     return listener.shares
@@ -112,22 +127,16 @@ class Unmeasured(ScriptedEngine):
 
 def test_an_idle_session_measures_until_a_question_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on once it is idle again, and the facts that it found are reported."""
-    monkeypatch.setattr(session, "IDLE_SECONDS", 0.01)
-    monkeypatch.setattr(session, "SECONDS_TO_MEASURE", 0.02)
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(shared_engine, "SECONDS_TO_MEASURE", 0.02)
     engine, facts = Unmeasured(Script(["An answer"])), SimpleQueue[EngineFacts]()
-    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
+    listener = Listener()
     monkeypatch.setattr(listener, "measured", facts.put)
-
-    def post(act: Callable[..., object], *arguments: object) -> None:
-        act(*arguments)
-
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
     for number in (1, 2):
         while engine.num_asked < number:
             sleep(0.001)
-        turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
-        asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end)))
-        assert ends.get(timeout=10)[0] == "stop"
+        assert send(asked, listener).get(timeout=10) == "stop"
         assert facts.empty()
     assert facts.get(timeout=10).exact_draft == 6
     asked.close()
@@ -136,27 +145,20 @@ def test_an_idle_session_measures_until_a_question_comes(monkeypatch: pytest.Mon
 
 def test_a_timed_question_waits_for_the_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """A race needs it; its progress is shown, and stopping the question stops it."""
-    monkeypatch.setattr(session, "SECONDS_TO_MEASURE", 1e9)
+    monkeypatch.setattr(shared_engine, "SECONDS_TO_MEASURE", 1e9)
     engine = Unmeasured(Script(["An answer"]))
     engine.num_asked = 2
-    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
-
-    def post(act: Callable[..., object], *arguments: object) -> None:
-        act(*arguments)
-
+    listener = Listener()
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
-    turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
-    asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end), is_timed=True))
-    assert ends.get(timeout=10)[0] == "stop"
+    assert send(asked, listener, is_timed=True).get(timeout=10) == "stop"
     assert engine.num_asked == 3
 
     engine.num_asked = 0
-    question = Question(turns, {}, lambda: None, lambda *end: ends.put(end), is_timed=True)
-    asked.ask(question)
+    ends = send(asked, listener, is_timed=True)
     while engine.num_asked < 1:
         sleep(0.001)
     asked.stop()
-    assert ends.get(timeout=10)[0] == "cancelled"
+    assert ends.get(timeout=10) == "cancelled"
     assert listener.shares[-1] == 0.5
     asked.close()
     asked.wait(5)

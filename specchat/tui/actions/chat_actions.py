@@ -54,7 +54,7 @@ class ChatActions:
         self.settings = SettingsDialogs(view, chat, options, pair, idle)
         self.think = ThinkSwitch(view, options, pair)
         self.schema = SchemaSwitch(view, chat)
-        self.serving = ServeActions(view, state.serving, answers)
+        self.serving = ServeActions(view, state.serving)
         self.code_saver = CodeSaver(view, chat)
         self.editor = ExternalEditor(view)
         self.calls: Mapping[str, Callable[..., Any]] = {

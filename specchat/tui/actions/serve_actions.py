@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from specchat.safe_text import in_one_line
 from specchat.server.client_setups import SETUPS, Served, setup_text
-from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.serving import Serving
 from specchat.tui.main_view import MainView
 
@@ -15,15 +14,12 @@ class ServeActions:
 
     view: MainView
     serving: Serving
-    answers: Answers
 
     def act(self, client: str = "") -> None:
         """Open the port or close it; with a client's name, copy its set-up."""
         if client:
             self._copy_setup(client.lower())
             return
-        if self.answers.current is not None and not self.serving.is_open:
-            self.view.notify("The port opens after this answer.")
         self.serving.toggle()
 
     def _copy_setup(self, client: str) -> None:

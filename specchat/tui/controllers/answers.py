@@ -10,8 +10,8 @@ from typing import Any
 from specchat.chat.conversation import Message
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, InvalidOption, SpecchatError
+from specchat.requests.update import Update
 from specchat.safe_text import harmless
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.answer_parts import AnswerParts
@@ -319,18 +319,17 @@ class Answers:
         options = {"make_room": True, **self._options.current, **options}
         if pinned := self._conversations.pinned_turns(leaf):
             options["pinned"] = pinned
-        arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
-        explain = partial(self._explain, writing)
-        asked = Question(turns, options, arrived, ended, explain, writing.is_lane)
-        session.ask(asked)
+        arrived = partial(self._arrived, writing)
+        writing.question = Question(turns, options, arrived, is_timed=writing.is_lane)
+        session.ask(writing.question)
         self._view.show_state()
 
-    def _steps_arrived(self, writing: Writing) -> None:
-        """Show the new steps, at the next update if the last one was too recent."""
+    def _arrived(self, writing: Writing) -> None:
+        """Show what is new: at the next update if the last one was too recent, the end at once."""
         interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
         wait = self._shown_at + interval - monotonic()
-        show = partial(self._show_steps, writing)
-        self._view.later(wait, show) if wait > 0 else show()
+        show = partial(self._show_new, writing)
+        self._view.later(wait, show) if wait > 0 and not writing.is_over else show()
 
     def _warn(self, writing: Writing) -> None:
         if self.current is writing:
@@ -344,7 +343,8 @@ class Answers:
             # the steps show what the model itself would write there
             return f"The schema does not allow that token there. {self._key_of('steps')} has others"
         if not isinstance(error, ContextFull):
-            return str(error)
+            session = self._pair_controller.session
+            return session.explain(error) if session else str(error)
         ways = (
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
         )
@@ -353,11 +353,18 @@ class Answers:
         unpin = ", p on a pinned message unpins it" if is_pinned else ""
         return f"{error}. {ways}{larger}{unpin}."
 
-    def _show_steps(self, writing: Writing) -> None:
-        """Show the steps that have arrived since the last update, and store the text so far."""
-        if writing is not self.current:
+    def _show_new(self, writing: Writing) -> None:
+        """Show what is new of an answer, and store the text so far; or end it."""
+        if writing is not self.current or writing.question is None:
             return
-        self._take_steps(writing)
+        update = writing.question.take(self._pair_controller.progressed)
+        if update.chunks:
+            self._add(writing, update)
+        if update.is_over:
+            self._ended(writing, update)
+            return
+        if not update.chunks:
+            return
         if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
             self._figures_at = self._shown_at
             self._view.show_state()
@@ -365,13 +372,9 @@ class Answers:
             self._conversations.write(writing.message, writing.parts)
             self._view.say(self._conversations.trouble, "history")
 
-    def _take_steps(self, writing: Writing) -> None:
-        session = self._pair_controller.session
-        if session is None:
-            return
-        chunks, statistics = session.take_steps()
-        if not chunks:
-            return
+    def _add(self, writing: Writing, update: Update) -> None:
+        """Add the steps of an update to an answer, with the notices of its statistics."""
+        chunks, statistics = list(update.chunks), update.statistics
         self._shown_at = monotonic()
         if writing.message is None or writing.display is None:
             count = statistics.generated_tokens
@@ -400,14 +403,12 @@ class Answers:
             self._noticed.add(known)
             self._view.notify(notice, severity="warning")
 
-    def _ended(self, writing: Writing, finish: str, statistics: Statistics, reason: str) -> None:
-        if writing is not self.current:
-            return
-        self._take_steps(writing)
+    def _ended(self, writing: Writing, last: Update) -> None:
+        reason = self._explain(writing, last.error) if last.error else ""
         if not writing.is_lane and not reason:
-            self.figures.statistics = statistics
-        self.end(finish, reason)
+            self.figures.statistics = last.statistics
+        self.end(last.finish or "failed", reason)
         if writing.is_lane and reason:
             self._view.report(f"The race failed: {reason}")
-        elif writing.then is not None and finish != "cancelled":
-            writing.then(writing, statistics)
+        elif writing.then is not None and last.finish != "cancelled":
+            writing.then(writing, last.statistics)

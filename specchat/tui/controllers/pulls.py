@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from specchat.errors import Cancelled
+from specchat.errors import Cancelled, SpecchatError
 from specchat.hub.download import download
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
+from specchat.system.logs import log_internal_error
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import Post, reason_of
+from specchat.tui.controllers.session import LOG, Post
 from specchat.tui.setup import Offer
 from specchat.wording import progress_percent
 
@@ -54,7 +55,9 @@ class Pull(threading.Thread):
         except Cancelled:
             end = PullState("cancelled")
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
-            end = PullState("failed", words=reason_of(error))
+            is_own = isinstance(error, SpecchatError)
+            reason = str(error) if is_own else log_internal_error(error, LOG)
+            end = PullState("failed", words=reason)
         self._report(end)
 
     def _progressed(self, progress: DownloadProgress) -> None:

@@ -1,25 +1,22 @@
 """Serving the loaded pair to other programs while the chat goes on; no Textual here."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING
 
-from specchat.engine.api import Engine
+from specchat.errors import Cancelled, SpecchatError
 from specchat.options.declarations import AUTO_THINK, ServerOptions
-from specchat.requests.progress import ProgressCallback
 from specchat.server.packages import require_packages
-from specchat.sharing.queued_engine import QueuedEngine
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.session import Exchange, Post, Session
+from specchat.tui.controllers.session import Post, Session
 from specchat.tui.setup import PairChoice
 
 if TYPE_CHECKING:
     from specchat.server.port import Port
     from specchat.server.service import Service
 
-CLIENT = "the chat"
-"""What the chat is called among the clients that take turns."""
 USUAL_HOST = "127.0.0.1"
 """Goes without saying in the header."""
 POLL_SECONDS = 0.5
@@ -32,15 +29,14 @@ class OpenPort:
 
     port: "Port"
     service: "Service"
-    engine: QueuedEngine
-    is_closing: bool = False
 
 
 @dataclass(slots=True)
 class Serving:
     """Opens a port on the loaded pair, and closes it when the pair goes or the user says so.
 
-    Meanwhile a shared engine answers the chat and the clients in turn.
+    Programs that use the port are clients of the engine like the chat; the engine answers all in
+    turn, and is loaded again if it ends by itself.
     """
 
     view: ChatView
@@ -49,7 +45,7 @@ class Serving:
     options: ServerOptions
     open_port: OpenPort | None = None
     _opening_in: Session | None = None
-    """The session that was asked to open the port, and has not answered yet."""
+    """The session on whose engine a port is being opened."""
     _shown: str = field(default="", init=False)
 
     @property
@@ -71,48 +67,55 @@ class Serving:
         if (server := pair.pair.server) is not None:
             self.view.notify(f"{server.shown} runs the model: other programs can use it there.")
             return
-        if self.open_port is not None:
-            self._close(self.open_port)
+        if (opened := self.open_port) is not None:
+            opened.service.engine.reloads = False
+            opened.service.engine.before_end = lambda: None
+            Thread(target=self._close, args=(opened.port,), daemon=True).start()
             return
         require_packages()
         session = pair.require_session()
         if self._opening_in is not session:
             self._opening_in = session
-            session.exchange(Exchange(self._opening(pair.pair), self._opened))
+            opening = Thread(target=self._open, args=(session, pair.pair), daemon=True)
+            opening.start()  # the model may still be loading, and imports take long
         if pair.facts is None:
             self.view.notify("The port opens once the model is loaded.")
 
-    def _opening(self, pair: PairChoice) -> Callable[[Engine], Engine]:
-        """Return what opens the port, on the session's thread, where imports may take long."""
-
-        def make(engine: Engine) -> Engine:
+    def _open(self, session: Session, pair: PairChoice) -> None:
+        """Open the port, on a thread of its own."""
+        try:
             from specchat.server.port import Port
             from specchat.server.service import Service
 
-            def load(report: ProgressCallback) -> Engine:
-                return self.pair_controller.load(
-                    pair.loading, lambda stage, share: report(stage, share) is not False
-                )
-
+            engine = session.engine
+            facts = engine.wait_until_loaded()
             port = Port(self.options)
-            queued = QueuedEngine(
-                engine,
-                load,
-                client=CLIENT,
-                before_end=lambda: self._before_end(port),
-            )
             defaults = dict(pair.options)
-            if not engine.facts.takes_think(defaults.get("think", AUTO_THINK)):
+            if not facts.takes_think(defaults.get("think", AUTO_THINK)):
                 defaults["think"] = AUTO_THINK
-            service = Service(queued.shared, pair.name, defaults)
+            service = Service(engine, pair.name, defaults)
+            engine.before_end = partial(self._close, port)
+            engine.reloads = True
             port.start(service)
-            self.post(self._show, OpenPort(port, service, queued))
-            return queued
+        except Cancelled:  # the pair was switched meanwhile
+            self.post(self._failed, session, "")
+        except SpecchatError as error:
+            self.post(self._failed, session, str(error))
+        else:
+            self.post(self._show, session, OpenPort(port, service))
+            if engine.has_ended():  # perhaps before it knew of the port
+                self._close(port)
 
-        return make
+    def _failed(self, session: Session, reason: str) -> None:
+        if self._opening_in is session:
+            self._opening_in = None
+            if reason:
+                self.view.report(reason)
 
-    def _show(self, opened: OpenPort) -> None:
+    def _show(self, session: Session, opened: OpenPort) -> None:
         """Show the open port."""
+        if self._opening_in is session:
+            self._opening_in = None
         self.open_port = opened
         port = opened.port
         key = f"The key is {port.key}" if port.key else "No key is needed"
@@ -120,11 +123,6 @@ class Serving:
         words = f"Serving {opened.service.name} at {address}. {key}. /serve closes it."
         self.view.notify(words, timeout=15)
         self._watch()
-
-    def _opened(self, reason: str) -> None:
-        self._opening_in = None
-        if reason:
-            self.view.report(reason)
 
     def _watch(self) -> None:
         """Show the number of requests in progress while the port is open."""
@@ -134,21 +132,8 @@ class Serving:
         if self.is_open:
             self.view.later(POLL_SECONDS, self._watch)
 
-    def _close(self, opened: OpenPort) -> None:
-        """Close the port; the session gets its engine back after the questions before that."""
-        session = self.pair_controller.session
-        if opened.is_closing or session is None:
-            return
-        opened.is_closing = True
-        opened.port.end()
-        session.exchange(Exchange(lambda _: opened.engine.release(), self._closed))
-
-    def _closed(self, reason: str) -> None:
-        if reason:
-            self.view.report(reason)
-
-    def _before_end(self, port: "Port") -> None:
-        """Close a port before its engine goes, on the session's thread."""
+    def _close(self, port: "Port") -> None:
+        """Close a port, on the engine's thread before the engine goes, or on one of its own."""
         port.close()
         self.post(self._show_closed, port)
 

@@ -9,6 +9,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
+from specchat.tui.controllers.session import Question
 from specchat.tui.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
 
 
@@ -37,6 +38,14 @@ class Writing:
     """Whether it continues an answer by its text, so that its tokens may not follow its steps."""
     has_begun: bool = False
     """Whether a step has arrived, or the answer has ended without one."""
+    question: Question | None = None
+    """How the engine was asked for it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has nothing more to say of it."""
+        ticket = self.question.ticket if self.question else None
+        return ticket is not None and ticket.is_over
 
     @property
     def is_lane(self) -> bool:
