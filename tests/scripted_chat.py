@@ -57,6 +57,14 @@ class Token(NamedTuple):
     calls: tuple[ToolCall, ...] = ()
 
 
+class GivenOptions(dict[str, Any]):
+    """The options that a request gives; others have their usual values."""
+
+    def __missing__(self, name: str) -> Any:
+        """Return an option's usual value."""
+        return getattr(ChatRequest(messages=[]), name)
+
+
 @dataclass
 class Script:
     """What the engine does: its answers in turn, and what happens on the way."""
@@ -141,7 +149,7 @@ class ScriptedEngine(Engine):
         script = self._script
         if script.refusal is not None:
             raise script.refusal
-        script.asked.append(([dict(message) for message in messages], options))
+        script.asked.append(([dict(message) for message in messages], GivenOptions(options)))
         text = script.answers[(len(script.asked) - 1) % len(script.answers)]
         self._stopped.clear()
         self.stats = Statistics(
@@ -163,12 +171,16 @@ class ScriptedEngine(Engine):
             part = tokens[place : place + length]
             is_last = place + length >= len(tokens)
             self._count(part)
-            yield self._step(part, self._script.finish if is_last else None)
+            goes_on = self._script.error is not None or self._script.hold is not None
+            yield self._step(part, self._script.finish if is_last and not goes_on else None)
             if self._script.error is not None:
                 raise self._script.error
             if self._script.hold is not None:
                 self._script.hold.wait(60)
             sleep(self._script.pause)
+            if is_last and goes_on:
+                is_stopped = self._stopped.is_set()
+                yield Chunk(text="", finish="cancelled" if is_stopped else self._script.finish)
 
     def _tokens(self, text: str) -> list[Token]:
         """Return all of an answer in tokens of four characters."""

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator
+from dataclasses import fields
 from typing import Any
 
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import ContextFull
 from specchat.formats.chat_message import ChatMessage
-from specchat.requests.answer_request import AnswerRequest
-from specchat.requests.progress import ProgressCallback
+from specchat.options.declarations import GenerateOptions
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.update import Update
+
+
+def given_options(request: AnswerRequest) -> dict[str, Any]:
+    """Return the options that differ from the usual ones, and always the drafter."""
+    usual = ChatRequest(messages=[])
+    named = {each.name: getattr(request, each.name) for each in fields(GenerateOptions)}
+    given = {name: value for name, value in named.items() if value != getattr(usual, name)}
+    return {"drafter": request.drafter, **given}
 
 
 class FakeEngine(Engine):
@@ -32,36 +41,24 @@ class FakeEngine(Engine):
         self._stopped_from = stopped_from
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
-        """Do nothing: the methods that call this are replaced."""
-        raise NotImplementedError
-
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
-        """Answer three tokens."""
+        """Answer three tokens, and record what was asked."""
+        if isinstance(request, ChatRequest):
+            self.messages.append(list(request.messages))
+            prompt = request.messages[-1]["content"]
+        else:
+            prompt = str(request.prompt)
         if prompt == self._too_long:
             raise ContextFull("too long")
-        self.options.append(options)
-        self.asked.append((str(prompt), options["drafter"], options.get("temperature", -1.0)))
-        rate = 10.0 if options["drafter"] == "none" else 15.0
-        self.stats = Statistics(generated_tokens=3, decode_s=3 / rate, steps=3)
-        is_stopped = 0 < self._stopped_from < len(self.asked)
-        yield Chunk("abc", (1, 2, 3), finish="cancelled" if is_stopped else "length")
+        self.options.append(given_options(request))
+        self.asked.append((prompt, request.drafter, self.options[-1].get("temperature", -1.0)))
+        return self._answer(request)
 
-    def chat(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
-        """Answer the last message and record all of them."""
-        self.messages.append(list(messages))
-        return self.generate(messages[-1]["content"], on_progress=on_progress, **options)
+    def _answer(self, request: AnswerRequest) -> Generator[Update]:
+        rate = 10.0 if request.drafter == "none" else 15.0
+        statistics = Statistics(generated_tokens=3, decode_s=3 / rate, steps=3)
+        is_stopped = 0 < self._stopped_from < len(self.asked)
+        finish: Finish = "cancelled" if is_stopped else "length"
+        yield Update((Chunk("abc", (1, 2, 3), finish=finish),), statistics, finish=finish)
 
     def stop(self) -> None:
         """Has stopped already."""

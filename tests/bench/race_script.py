@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from bench.fake_engine import FakeEngine
@@ -10,7 +10,8 @@ from specchat.bench.race_record import Lane, Race
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.formats.chat_message import ChatMessage
-from specchat.requests.progress import ProgressCallback
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.update import Update
 
 TEXTS = ("One", " two", " three")
 PLAIN = tuple(
@@ -37,19 +38,12 @@ class RacingEngine(FakeEngine):
 
     finish: Any = "stop"
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    def _answer(self, request: AnswerRequest) -> Generator[Update]:
         """Answer three tokens, or as many as are allowed."""
-        self.options.append(options)
-        self.asked.append((str(prompt), options["drafter"], 0.0))
-        self.stats = Statistics(drafter=options["drafter"], generated_tokens=3)
-        yield from PLAIN if options["drafter"] == "none" else SPECULATIVE
-        yield Chunk("", finish=self.finish)
+        statistics = Statistics(drafter=request.drafter, generated_tokens=3)
+        steps = PLAIN if request.drafter == "none" else SPECULATIVE
+        for chunk in (*steps, Chunk("", finish=self.finish)):
+            yield Update((chunk,), statistics, finish=chunk.finish)
 
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "Count to three."}]
