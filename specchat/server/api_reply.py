@@ -48,17 +48,18 @@ class Reply(Generic[Asked]):
 
     async def streamed(self, request: Asked, writer: "EventWriter") -> AsyncGenerator[bytes, None]:
         """Yield the answer to one of the requests as events."""
-        has_begun, quiet = False, Quiet()
+        has_begun, sent_at = False, monotonic()
         async with self._answer(request) as answer:
             async for update in answer.updates():
                 data = b"" if has_begun else writer.begin(answer)
                 has_begun = True
                 written = writer.write(answer, update.chunks)
-                if not written and not update.is_over and quiet.is_due(update):
+                is_quiet = not update.chunks or monotonic() - sent_at >= QUIET_SECONDS
+                if is_quiet and not written and not update.is_over:
                     written = writer.quiet(progress_text(update))
                 if data or written:
                     yield data + written
-                    quiet.end()
+                    sent_at = monotonic()
         yield writer.end(await self._ended(request, answer))
 
     def _answer(self, request: Asked) -> AbstractAsyncContextManager[ServedAnswer]:
@@ -105,22 +106,6 @@ class EventWriter(ABC):
     @abstractmethod
     def end(self, ended: Ended) -> bytes:
         """Return the events that an answer ends with."""
-
-
-class Quiet:
-    """Decides when a stream without events should show that its answer goes on."""
-
-    def __init__(self) -> None:
-        """Begin with nothing sent."""
-        self._sent_at = monotonic()
-
-    def is_due(self, update: Update) -> bool:
-        """Return True if an update that shows nothing should be marked in the stream."""
-        return not update.chunks or monotonic() - self._sent_at >= QUIET_SECONDS
-
-    def end(self) -> None:
-        """Note that something was sent."""
-        self._sent_at = monotonic()
 
 
 def reply_to(request: Request, body: ChatBody, api: Api) -> Reply[ChatRequest]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
+from specchat.requests.answer_request import GenerateRequest
 from specchat.requests.progress import Progress
 from specchat.requests.update import Update
 from specchat.server import api_reply
-from specchat.server.api_reply import Quiet, progress_text
+from specchat.server.activity import ServedRequest
+from specchat.server.api_reply import Ended, EventWriter, Reply, progress_text
 from specchat.server.reply_parts import PartEvent, ReplyParts
+from specchat.server.service import ServedAnswer
 from tables import table
 
 CALL = ToolCall("look", '{"at": 1}', "c1")
@@ -88,15 +95,51 @@ def update(*chunks: Chunk, place: int = 0, share: float = 0.0, tokens: int = 0) 
     return Update(chunks, statistics, progress, place)
 
 
+class TextWriter(EventWriter):
+    """Writes only texts, as an API that sends a tool call once it is complete."""
+
+    def begin(self, answer: ServedAnswer) -> bytes:
+        """Return a mark."""
+        return b"begin "
+
+    def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
+        """Return the text of steps."""
+        return "".join(chunk.text for chunk in chunks).encode()
+
+    def end(self, ended: Ended) -> bytes:
+        """Return a mark."""
+        return b"end"
+
+
+def streamed(*updates: Update) -> list[str]:
+    """Return what is sent of an answer with these updates."""
+
+    async def updating() -> AsyncIterator[Update]:
+        for each in updates:
+            yield each
+
+    served = ServedRequest(1, "curl", "text", "demo", began=0.0)
+    answer = SimpleNamespace(progress=served, updates=updating)
+    service: Any = SimpleNamespace(answer=lambda *_, **__: nullcontext(answer))
+    request = GenerateRequest("Hello")
+    reply = Reply(service, "text", "curl", "demo", [request], is_verified=False)
+
+    async def sent() -> list[str]:
+        return [data.decode() async for data in reply.streamed(request, TextWriter())]
+
+    return asyncio.run(sent())
+
+
 def test_a_stream_without_events_shows_now_and_then_that_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At once if no step came for long, else after a while."""
-    quiet = Quiet()
-    assert quiet.is_due(update())
-    assert not quiet.is_due(update(STEP))
+    quiet, busy = update(place=2), update(STEP, tokens=7)
+    text = update(Chunk("So"))
+    begun = "begin : queued, 2 before this\n\n"
+    assert streamed(quiet, busy, text) == [begun, "So", "end"]
     monkeypatch.setattr(api_reply, "QUIET_SECONDS", 0.0)
-    assert quiet.is_due(update(STEP))
+    assert streamed(quiet, busy, text) == [begun, ": writing, 7 tokens\n\n", "So", "end"]
 
 
 def test_progress_is_the_place_then_the_prompt_then_the_tokens() -> None:
