@@ -8,6 +8,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias
@@ -62,10 +63,6 @@ class Times:
         """Return how many times are within each bound, the last of which is "+Inf"."""
         bounds = (*map(str, SECONDS), "+Inf")
         return list(zip(bounds, accumulate(self.counts), strict=True))
-
-    def copied(self) -> "Times":
-        """Return these times, apart from what is added later."""
-        return replace(self, counts=list(self.counts))
 
 
 @dataclass(slots=True)
@@ -176,22 +173,9 @@ class Activity:
     def totals(self) -> Totals:
         """Return what all requests that are over add up to."""
         with self._lock:
-            return _copied(self._all)
+            return deepcopy(self._all)
 
     def totals_by_model(self) -> dict[str, Totals]:
         """Return what the requests that are over add up to, by the model's name."""
         with self._lock:
-            return {model: _copied(totals) for model, totals in self._totals.items()}
-
-
-def _copied(totals: Totals) -> Totals:
-    return replace(
-        totals,
-        finishes=Counter(totals.finishes),
-        accepted_by_position=list(totals.accepted_by_position),
-        by_origin=dict(totals.by_origin),
-        first_token=totals.first_token.copied(),
-        queue=totals.queue.copied(),
-        prompt=totals.prompt.copied(),
-        decode=totals.decode.copied(),
-    )
+            return deepcopy(self._totals)
