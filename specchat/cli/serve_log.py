@@ -36,9 +36,9 @@ class PlainLog:
         self._service.observers.remove(self._observe)
         say(totals_line(self._service.activity.totals()).text)
 
-    def _observe(self, progress: "ServedRequest") -> None:
-        if progress.state == "over":
-            say(log_line(progress))
+    def _observe(self, request: "ServedRequest") -> None:
+        if request.state == "over":
+            say(log_line(request))
 
 
 class JsonLog:
@@ -56,9 +56,9 @@ class JsonLog:
     def __exit__(self, *_: object) -> None:
         self._service.observers.remove(self._observe)
 
-    def _observe(self, progress: "ServedRequest") -> None:
-        if progress.state == "over":
-            self._print(request_record(progress))
+    def _observe(self, request: "ServedRequest") -> None:
+        if request.state == "over":
+            self._print(request_record(request))
 
     def _print(self, record: dict[str, Any]) -> None:
         try:
@@ -68,18 +68,18 @@ class JsonLog:
             self._end()
 
 
-def request_record(progress: "ServedRequest") -> dict[str, Any]:
+def request_record(request: "ServedRequest") -> dict[str, Any]:
     """Return the record of a request that is over: its figures as its reply has them."""
     from specchat.server.answer_figures import figures_of, usage_of
 
     return {
         "event": "request",
-        "number": progress.number,
-        "client": progress.client,
-        "api": progress.api,
-        "model": progress.model,
-        "began": progress.began,
-        "finish": progress.finish,
-        "usage": usage_of(progress.statistics),
-        **figures_of(progress),
+        "number": request.number,
+        "client": request.client,
+        "api": request.api,
+        "model": request.model,
+        "began": request.began,
+        "finish": request.finish,
+        "usage": usage_of(request.statistics),
+        **figures_of(request),
     }

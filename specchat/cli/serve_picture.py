@@ -92,35 +92,35 @@ def head_line(columns: Sequence[Column]) -> Line:
     return Line("  " + GAP.join(each.aligned(each.title) for each in columns), Style.DIM)
 
 
-def request_line(progress: "ServedRequest", columns: Sequence[Column], rank: int = 0) -> Line:
+def request_line(request: "ServedRequest", columns: Sequence[Column], rank: int = 0) -> Line:
     """Return the row of a request; `rank` is its place among those that wait, from 1."""
-    if progress.state in {"waiting", "reading"}:
-        return _early_line(progress, columns, rank)
-    if progress.finish == FAILED:
-        reason = f"failed: {progress.error}"
-        return Line(f"  {_names(progress, columns)}{reason}", Style.TROUBLE)
-    cells = GAP.join(column.aligned(column.cell(progress)) for column in columns)
-    if progress.state != "over":
+    if request.state in {"waiting", "reading"}:
+        return _early_line(request, columns, rank)
+    if request.finish == FAILED:
+        reason = f"failed: {request.error}"
+        return Line(f"  {_names(request, columns)}{reason}", Style.TROUBLE)
+    cells = GAP.join(column.aligned(column.cell(request)) for column in columns)
+    if request.state != "over":
         return Line(f"{LIVE} {cells}", Style.WRITING)
-    if progress.finish == "cancelled":
+    if request.finish == "cancelled":
         return Line(f"{CANCELLED} {cells}", Style.DIM)
     return Line(f"  {cells}")
 
 
-def _early_line(progress: "ServedRequest", columns: Sequence[Column], rank: int) -> Line:
+def _early_line(request: "ServedRequest", columns: Sequence[Column], rank: int) -> Line:
     """Return the row of a request without tokens: how long it waits, or how far it is read."""
-    waited = duration_text(max(0.0, time() - progress.began))
-    if progress.state == "waiting":
+    waited = duration_text(max(0.0, time() - request.began))
+    if request.state == "waiting":
         place = "next" if rank == 1 else f"place {rank}"
-        return Line(f"  {_names(progress, columns)}waiting {waited}, {place}", Style.WAITING)
-    read = f"reading the prompt, {percent(progress.share)}"
-    return Line(f"{LIVE} {_names(progress, columns)}{read}", Style.WRITING)
+        return Line(f"  {_names(request, columns)}waiting {waited}, {place}", Style.WAITING)
+    read = f"reading the prompt, {percent(request.share)}"
+    return Line(f"{LIVE} {_names(request, columns)}{read}", Style.WRITING)
 
 
-def _names(progress: "ServedRequest", columns: Sequence[Column]) -> str:
+def _names(request: "ServedRequest", columns: Sequence[Column]) -> str:
     """Return the first cells of a row, which say whose request it is."""
     shown = [each for each in columns if each.title in {"#", "client", "request"}]
-    return GAP.join(each.aligned(each.cell(progress)) for each in shown) + GAP
+    return GAP.join(each.aligned(each.cell(request)) for each in shown) + GAP
 
 
 def totals_line(totals: "Totals") -> Line:
@@ -151,52 +151,52 @@ def _saved(totals: "Totals") -> str:
     return f"{word} {duration_text(abs(totals.saved_s))} of {duration_text(totals.plain_s)}"
 
 
-def log_line(progress: "ServedRequest") -> str:
+def log_line(request: "ServedRequest") -> str:
     """Return one line about a request that is over, for a log: no text of anyone's."""
-    statistics = progress.statistics
+    statistics = request.statistics
     parts = [
-        f"{progress.number} {progress.client} {progress.api}: {_tokens(progress)} tokens",
+        f"{request.number} {request.client} {request.api}: {_tokens(request)} tokens",
         f"{statistics.tokens_per_second:.0f} tokens/s" if statistics.decode_s else "",
         f"{percent(statistics.acceptance_rate)} accepted" if statistics.drafted else "",
         f"{statistics.tokens_per_step:.1f} per pass" if statistics.drafted else "",
-        _speedup(progress),
-        f"waited {duration_text(progress.waited_s)}" if progress.waited_s >= 1 else "",
-        str(progress.finish),
+        _speedup(request),
+        f"waited {duration_text(request.waited_s)}" if request.waited_s >= 1 else "",
+        str(request.finish),
     ]
     return ", ".join(filter(None, parts))
 
 
-def _tokens(progress: "ServedRequest") -> str:
-    statistics = progress.statistics
+def _tokens(request: "ServedRequest") -> str:
+    statistics = request.statistics
     return f"{statistics.prompt_tokens:,} > {statistics.generated_tokens:,}"
 
 
-def _rate(progress: "ServedRequest") -> str:
-    rate = progress.statistics.tokens_per_second
+def _rate(request: "ServedRequest") -> str:
+    rate = request.statistics.tokens_per_second
     if not rate:
         return "-"
     return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
-def _accepted(progress: "ServedRequest") -> str:
-    statistics = progress.statistics
+def _accepted(request: "ServedRequest") -> str:
+    statistics = request.statistics
     return percent(statistics.acceptance_rate) if statistics.drafted else "-"
 
 
-def _accepted_bar(progress: "ServedRequest") -> str:
-    if not progress.statistics.drafted:
+def _accepted_bar(request: "ServedRequest") -> str:
+    if not request.statistics.drafted:
         return "-"
-    full = round(BAR_WIDTH * progress.statistics.acceptance_rate)
-    return f"{FULL * full}{EMPTY * (BAR_WIDTH - full)} {_accepted(progress):>5}"
+    full = round(BAR_WIDTH * request.statistics.acceptance_rate)
+    return f"{FULL * full}{EMPTY * (BAR_WIDTH - full)} {_accepted(request):>5}"
 
 
-def _per_pass(progress: "ServedRequest") -> str:
-    statistics = progress.statistics
+def _per_pass(request: "ServedRequest") -> str:
+    statistics = request.statistics
     return f"{statistics.tokens_per_step:.1f}" if statistics.steps else "-"
 
 
-def _speedup(progress: "ServedRequest") -> str:
-    gain = progress.statistics.gain
+def _speedup(request: "ServedRequest") -> str:
+    gain = request.statistics.gain
     return speedup_cell(gain.speedup) if gain.is_sound else ""
 
 

@@ -89,9 +89,9 @@ class ServeScreen:
         self._is_closing = True
         self._thread.join()
 
-    def _observe(self, progress: "ServedRequest") -> None:
-        if progress.state == "over":
-            self._ended.put(progress)
+    def _observe(self, request: "ServedRequest") -> None:
+        if request.state == "over":
+            self._ended.put(request)
 
     def _on_continue(self, *_: object) -> None:
         """Note that the shell has shown something since the last picture."""
@@ -214,5 +214,5 @@ def terminal_size() -> tuple[int, int]:
     return max(SMALLEST[0], size.columns), max(SMALLEST[1], size.lines)
 
 
-def _place(progress: "ServedRequest") -> int:
-    return progress.place
+def _place(request: "ServedRequest") -> int:
+    return request.place

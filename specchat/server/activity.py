@@ -112,10 +112,10 @@ class Totals:
         """Seconds saved, below 0 if lost."""
         return self.plain_s - self.own_s
 
-    def add(self, progress: ServedRequest) -> None:
+    def add(self, request: ServedRequest) -> None:
         """Add a request that is over."""
-        statistics = progress.statistics
-        self.finishes[progress.api, progress.finish or "cancelled"] += 1
+        statistics = request.statistics
+        self.finishes[request.api, request.finish or "cancelled"] += 1
         self.prompt_tokens += statistics.prompt_tokens
         self.cached_tokens += statistics.cached_tokens
         self.generated_tokens += statistics.generated_tokens
@@ -131,11 +131,11 @@ class Totals:
         if gain.is_sound:
             self.plain_s += gain.plain_s
             self.own_s += gain.own_s
-        self.queue.add(progress.waited_s)
+        self.queue.add(request.waited_s)
         self.prompt.add(statistics.prompt_s)
         self.decode.add(statistics.decode_s)
         if statistics.generated_tokens:
-            self.first_token.add(progress.waited_s + statistics.time_to_first_token_s)
+            self.first_token.add(request.waited_s + statistics.time_to_first_token_s)
 
     def _add_positions(self, histogram: Sequence[int]) -> None:
         """Add the accepted tokens by their position in the draft: a histogram of steps' tails."""
@@ -155,15 +155,15 @@ class Activity:
         self._totals: dict[str, Totals] = {}
         self._all = Totals()
 
-    def observe(self, progress: ServedRequest) -> None:
+    def observe(self, request: ServedRequest) -> None:
         """Follow a request; once it is over, it counts."""
         with self._lock:
-            if progress.state != "over":
-                self._live[progress.number] = replace(progress)
+            if request.state != "over":
+                self._live[request.number] = replace(request)
                 return
-            self._live.pop(progress.number, None)
-            self._totals.setdefault(progress.model, Totals()).add(progress)
-            self._all.add(progress)
+            self._live.pop(request.number, None)
+            self._totals.setdefault(request.model, Totals()).add(request)
+            self._all.add(request)
 
     def live(self) -> tuple[ServedRequest, ...]:
         """Return the requests in progress, the oldest first."""

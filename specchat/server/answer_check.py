@@ -22,7 +22,7 @@ async def check_answer(
     """
     asked = replace(request, drafter=PLAIN, prediction="")
     model = service.choose(f"{service.name}:{PLAIN_NAME}").name
-    client = answer.progress.client
+    client = answer.served.client
     async with service.answer(asked, api="check", client=client, model=model) as plain:
         await plain.whole()
     tokens, plain_tokens = answer.tokens, plain.tokens

@@ -63,8 +63,8 @@ def joint_usage(answers: Sequence[tuple[int, ServedRequest]], num_scored: int) -
     The answers come with the number of their prompt. `num_scored` tokens were read beside those.
     """
     by_prompt: dict[int, list[ServedRequest]] = {}
-    for number, progress in answers:
-        by_prompt.setdefault(number, []).append(progress)
+    for number, request in answers:
+        by_prompt.setdefault(number, []).append(request)
     usages = [total_usage(each) for each in by_prompt.values()] or [usage_of(Statistics())]
     first, *others = usages
     for usage in others:
@@ -102,13 +102,13 @@ def timings_of(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def metrics_of(statistics: Statistics, progress: ServedRequest) -> dict[str, Any]:
+def metrics_of(statistics: Statistics, request: ServedRequest) -> dict[str, Any]:
     """Return vLLM's per-request `metrics`."""
     num_gaps = max(1, statistics.generated_tokens - 1)
     return {
-        "time_to_first_token_ms": 1000 * (progress.waited_s + statistics.time_to_first_token_s),
+        "time_to_first_token_ms": 1000 * (request.waited_s + statistics.time_to_first_token_s),
         "generation_time_ms": 1000 * statistics.decode_s,
-        "queue_time_ms": 1000 * progress.waited_s,
+        "queue_time_ms": 1000 * request.waited_s,
         "mean_itl_ms": 1000 * statistics.decode_s / num_gaps,
         "tokens_per_second": statistics.tokens_per_second,
         "speculative_decoding": {
@@ -147,12 +147,12 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def figures_of(progress: ServedRequest) -> dict[str, Any]:
+def figures_of(request: ServedRequest) -> dict[str, Any]:
     """Return `timings`, `metrics` and `specchat` of an answer."""
-    statistics = progress.statistics
+    statistics = request.statistics
     return {
         "timings": timings_of(statistics),
-        "metrics": metrics_of(statistics, progress),
+        "metrics": metrics_of(statistics, request),
         "specchat": own_figures(statistics),
     }
 

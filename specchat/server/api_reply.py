@@ -67,8 +67,8 @@ class Reply(Generic[Asked]):
 
     async def _ended(self, request: Asked, answer: ServedAnswer) -> "Ended":
         """Count an answer that is over, and check it if that was asked for."""
-        self.done.append(answer.progress)
-        figures = figures_of(answer.progress)
+        self.done.append(answer.served)
+        figures = figures_of(answer.served)
         if self.is_verified:
             figures["specchat"]["verify"] = await check_answer(self.service, request, answer)
         return Ended(request, answer, figures)

@@ -114,7 +114,7 @@ class _ChoiceEvents(EventWriter):
         return self._event({}, ended.figures, finish_reason=finish_of(ended.answer))
 
     def _live_figures(self, answer: ServedAnswer) -> dict[str, Any]:
-        return figures_of(answer.progress) if self._chat.has_live_figures else {}
+        return figures_of(answer.served) if self._chat.has_live_figures else {}
 
     def _event(self, delta: dict[str, Any], figures: dict[str, Any], **extra: Any) -> bytes:
         choice = {"index": self._index, "delta": delta, "finish_reason": None, **extra}

@@ -43,7 +43,7 @@ Observer: TypeAlias = Callable[[ServedRequest], None]
 class ServedAnswer:
     """An answer in progress: what has come of it so far, and how to wait for more."""
 
-    progress: ServedRequest
+    served: ServedRequest
     ticket: Ticket
     _changed: asyncio.Event
     _observe: Observer
@@ -78,7 +78,7 @@ class ServedAnswer:
     @property
     def statistics(self) -> Statistics:
         """The statistics so far."""
-        return self.progress.statistics
+        return self.served.statistics
 
     async def updates(self) -> AsyncIterator[Update]:
         """Yield the steps until the answer is over.
@@ -132,22 +132,22 @@ class ServedAnswer:
         return replace(update, chunks=tuple(chunks))
 
     def _follow(self, update: Update) -> None:
-        progress = self.progress
+        served = self.served
         self.chunks += update.chunks
-        progress.statistics = update.statistics
-        progress.place = update.place
-        progress.share = update.progress.share if update.progress else 0.0
-        progress.waited_s = self.ticket.waited_s
+        served.statistics = update.statistics
+        served.place = update.place
+        served.share = update.progress.share if update.progress else 0.0
+        served.waited_s = self.ticket.waited_s
         if update.is_over:
             self.finish = update.finish
-            progress.state = "over"
-            progress.finish = "failed" if update.error else update.finish
-            progress.error = str(update.error or "")
+            served.state = "over"
+            served.finish = "failed" if update.error else update.finish
+            served.error = str(update.error or "")
         elif update.statistics.generated_tokens:
-            progress.state = "writing"
+            served.state = "writing"
         elif not update.place:
-            progress.state = "reading"
-        self._observe(progress)
+            served.state = "reading"
+        self._observe(served)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +231,18 @@ class Service:
         self.engine.submit(ticket)
         self._tickets.add(ticket)
         self._number += 1
-        progress = ServedRequest(self._number, client, api, model, time(), place=ticket.place)
-        self._observe(progress)
-        answer = ServedAnswer(progress, ticket, changed, self._observe)
+        served = ServedRequest(self._number, client, api, model, time(), place=ticket.place)
+        self._observe(served)
+        answer = ServedAnswer(served, ticket, changed, self._observe)
         try:
             yield answer
         finally:
             self._tickets.discard(ticket)
             if not ticket.is_over:
                 ticket.cancel()
-            if progress.finish is None:
-                progress.state, progress.finish = "over", "cancelled"
-                self._observe(progress)
+            if served.finish is None:
+                served.state, served.finish = "over", "cancelled"
+                self._observe(served)
 
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
@@ -254,9 +254,9 @@ class Service:
         for ticket in tuple(self._tickets):
             ticket.cancel()
 
-    def _observe(self, progress: ServedRequest) -> None:
+    def _observe(self, served: ServedRequest) -> None:
         for observer in self.observers:
-            observer(progress)
+            observer(served)
 
 
 def _with_own_id(call: ToolCall, number: int) -> ToolCall:

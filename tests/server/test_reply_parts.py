@@ -119,7 +119,7 @@ def streamed(*updates: Update) -> list[str]:
             yield each
 
     served = ServedRequest(1, "curl", "text", "demo", began=0.0)
-    answer = SimpleNamespace(progress=served, updates=updating)
+    answer = SimpleNamespace(served=served, updates=updating)
     service: Any = SimpleNamespace(answer=lambda *_, **__: nullcontext(answer))
     request = GenerateRequest("Hello")
     reply = Reply(service, "text", "curl", "demo", [request], is_verified=False)
