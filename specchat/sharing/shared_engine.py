@@ -11,10 +11,8 @@ import gc
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine, EngineFacts
@@ -23,18 +21,15 @@ from specchat.requests.answer_request import ChatRequest
 from specchat.requests.progress import Progress, ProgressCallback, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
-from specchat.sharing.tickets import QueueFull, Ticket
+from specchat.sharing.engine_events import EngineEvents, NoEvents
+from specchat.sharing.owner_tasks import Call, IdleTime, Sizing
+from specchat.sharing.ticket_line import TicketLine
+from specchat.sharing.tickets import Ticket
 from specchat.system.logs import log_internal_error
 
 LOG = "server.log"
 MOST_WAITING = 32
 """Requests that may wait; more are refused."""
-MOST_SECONDS_PASSED_OVER = 2.0
-"""How long new requests may go before an answer that waits for a turn."""
-MOST_IN_TURN = 4
-"""Answers that take turns; the others wait until one of these has ended."""
-MOST_CLIENTS = 100
-"""Clients whose last turn is remembered; names of programs come from outside."""
 IDLE_SECONDS = 0.5
 """How often an idle thread checks that its engine is alive."""
 SECONDS_TO_MEASURE = 2.0
@@ -47,38 +42,6 @@ SECONDS_TO_END = 3.0
 Result = TypeVar("Result")
 Load: TypeAlias = Callable[[Callable[[Stage, float], bool]], Engine]
 """Loads the engine; it gives up when the callback returns False."""
-
-
-class EngineEvents(Protocol):
-    """Gets what happens to a shared engine as a whole, on the thread that owns it."""
-
-    def progressed(self, stage: Stage, share: float) -> None:
-        """Note the progress of loading, from 0 to 1."""
-
-    def loaded(self, facts: EngineFacts) -> None:
-        """Note that the engine is loaded."""
-
-    def measured(self, facts: EngineFacts) -> None:
-        """Note that more is known of the pair."""
-
-    def lost(self, error: SpecchatError) -> None:
-        """Note that the engine could not be loaded, or that it has ended by itself."""
-
-
-class NoEvents:
-    """Ignores what happens to the engine."""
-
-    def progressed(self, stage: Stage, share: float) -> None:
-        """Ignore the progress."""
-
-    def loaded(self, facts: EngineFacts) -> None:
-        """Ignore that the engine is loaded."""
-
-    def measured(self, facts: EngineFacts) -> None:
-        """Ignore what is known."""
-
-    def lost(self, error: SpecchatError) -> None:
-        """Ignore the loss: each request fails with its reason."""
 
 
 class SharedEngine:
@@ -109,17 +72,11 @@ class SharedEngine:
         self.reloads = reloads
         self.before_end: Callable[[], object] = lambda: None
         """Called on the owning thread before the engine ends."""
-        self._most_waiting = most_waiting
         self._lock = threading.Condition()
-        self._waiting: list[Ticket] = []
-        self._active: deque[Ticket] = deque()
-        self._aside: Ticket | None = None
+        self._line = TicketLine(most_waiting)
         self._sizing: Sizing | None = None
         self._calls: deque[Call] = deque()
-        self._served: dict[str, int] = {}
         self._number = 0
-        self.num_refused = 0
-        """The requests refused because too many were waiting."""
         self.num_restarts = 0
         """How often the engine died and was loaded again."""
         self.last_error: SpecchatError | None = None
@@ -157,12 +114,8 @@ class SharedEngine:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
         with self._lock:
             self._require_open()
-            if len(self._waiting) >= self._most_waiting:
-                self.num_refused += 1
-                raise QueueFull(f"{len(self._waiting)} requests are waiting: try again later")
             self._take_over(ticket)
-            self._waiting.append(ticket)
-            self._tell_places()
+            self._line.add(ticket)
             self._wake()
 
     def submit_aside(self, ticket: Ticket) -> None:
@@ -175,7 +128,7 @@ class SharedEngine:
                 ticket.end("cancelled")
             else:
                 self._wake()
-                self._aside = ticket
+                self._line.aside = ticket
 
     def size(
         self,
@@ -203,12 +156,17 @@ class SharedEngine:
     @property
     def num_waiting(self) -> int:
         """The requests that have not begun."""
-        return len(self._waiting)
+        return len(self._line.waiting)
 
     @property
     def num_running(self) -> int:
         """The answers that have begun and take turns."""
-        return len(self._active)
+        return len(self._line.active)
+
+    @property
+    def num_refused(self) -> int:
+        """The requests refused because too many were waiting."""
+        return self._line.num_refused
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
@@ -228,7 +186,7 @@ class SharedEngine:
     def cancel_all(self) -> None:
         """End all answers."""
         with self._lock:
-            for ticket in self._tickets():
+            for ticket in self._line:
                 ticket.is_cancelled = True
             if self._engine is not None:
                 self._engine.stop()
@@ -262,19 +220,15 @@ class SharedEngine:
         ticket.number = self._number
         ticket.on_cancel = lambda: self._cancel(ticket)  # type: ignore[method-assign]
 
-    def _tickets(self) -> list[Ticket]:
-        aside = [self._aside] if self._aside else []
-        return [*self._active, *self._waiting, *aside]
-
     def _has_requests(self) -> bool:
         """Return True if anything but a text beside the conversations is asked for."""
-        return bool(self._waiting or self._active or self._calls or self._sizing)
+        return bool(not self._line.is_empty or self._calls or self._sizing)
 
     def _wake(self) -> None:
         """End what is only done while nothing is asked for, and wake the thread."""
         self._sizing = None
-        if self._aside is not None:
-            aside, self._aside = self._aside, None
+        if (aside := self._line.aside) is not None:
+            self._line.aside = None
             aside.is_cancelled = True
             if self._current is not aside:
                 aside.end("cancelled")
@@ -292,8 +246,7 @@ class SharedEngine:
         """Stop an answer in progress; one that has no turn now leaves its place at once."""
         with self._lock:
             if self._current is not ticket:
-                self._drop_cancelled()
-                self._tell_places()
+                self._line.drop_cancelled()
             elif self._engine is not None:
                 self._engine.stop()
             self._lock.notify_all()
@@ -320,7 +273,7 @@ class SharedEngine:
         self.before_end()
         if self._engine is not None:
             self._engine.close()
-        for ticket in self._tickets():
+        for ticket in self._line:
             ticket.end(None, error) if is_lost else ticket.end("cancelled")
         for made in self._calls:
             made.fail(error)
@@ -354,7 +307,7 @@ class SharedEngine:
                 if not self.reloads:
                     raise
 
-    def _do(self, made: "Call | None", ticket: Ticket | None, sizing: "Sizing | None") -> None:
+    def _do(self, made: Call | None, ticket: Ticket | None, sizing: Sizing | None) -> None:
         """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""
         try:
             engine = self._loaded()
@@ -373,7 +326,7 @@ class SharedEngine:
         elif sizing is not None:
             sizing.run(engine, self._readable)
 
-    def _while_idle(self, engine: Engine, idle: "IdleTime") -> None:
+    def _while_idle(self, engine: Engine, idle: IdleTime) -> None:
         """Measure the pair and keep what was read, each once until the next request."""
         seconds = monotonic() - idle.since
         if not idle.is_measured and seconds >= SECONDS_TO_MEASURE:
@@ -383,74 +336,23 @@ class SharedEngine:
             idle.is_kept = True
             self._keep(engine)
 
-    def _next(self, seconds: float) -> "tuple[Call | None, Ticket | None, Sizing | None]":
+    def _next(self, seconds: float) -> tuple[Call | None, Ticket | None, Sizing | None]:
         """Return what to do next: a call first, then the answer whose turn it is."""
         with self._lock:
-            if not (self._has_requests() or self._aside or self._is_closing):
+            if not self._is_wanted_now():
                 self._lock.wait(seconds)
-            self._drop_cancelled()
+            self._line.drop_cancelled()
             if self._calls:
                 return self._calls.popleft(), None, None
-            self._let_in()
-            self._tell_places()
-            if self._active:
-                return None, self._active[0], None
+            self._line.let_in()
+            if self._line.active:
+                return None, self._line.active[0], None
             sizing, self._sizing = self._sizing, None
-            return None, None if sizing else self._aside, sizing
+            return None, None if sizing else self._line.aside, sizing
 
     def _is_wanted_now(self) -> bool:
         """Return True if something is asked for while the thread is idle."""
-        return bool(self._has_requests() or self._aside or self._is_closing)
-
-    def _let_in(self) -> None:
-        """Let waiting requests take turns, before those that have had one.
-
-        Short ones that come again and again could keep such a one from going on for ever, so one
-        that was passed over for too long goes first.
-        """
-        new: list[Ticket] = []
-        while self._waiting and len(self._active) + len(new) < MOST_IN_TURN:
-            new.append(ticket := self._in_order()[0])
-            self._waiting.remove(ticket)
-            self._served.pop(ticket.client, None)
-            self._served[ticket.client] = ticket.number
-            if len(self._served) > MOST_CLIENTS:
-                del self._served[next(iter(self._served))]
-            ticket.idle_since = monotonic()
-            ticket.waited_s = ticket.idle_since - ticket.queued_at
-        first = [each for each in self._active if not each.num_turns]
-        later = [each for each in self._active if each.num_turns]
-        self._active = deque([*first, *new, *later])
-        oldest = min(self._active, key=lambda each: each.idle_since, default=None)
-        if oldest and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
-            self._active.remove(oldest)
-            self._active.appendleft(oldest)
-
-    def _drop_cancelled(self) -> None:
-        for ticket in [each for each in self._tickets() if each.is_cancelled]:
-            self._remove(ticket)
-            ticket.end("cancelled")
-
-    def _remove(self, ticket: Ticket) -> None:
-        with suppress(ValueError):
-            self._active.remove(ticket)
-        with suppress(ValueError):
-            self._waiting.remove(ticket)
-        if self._aside is ticket:
-            self._aside = None
-
-    def _in_order(self) -> list[Ticket]:
-        """Return the waiting requests, one of each client in turn, the least recent one first."""
-        counts: dict[str, int] = {}
-        order: list[tuple[int, int, int, Ticket]] = []
-        for ticket in self._waiting:
-            turn = counts[ticket.client] = counts.get(ticket.client, 0) + 1
-            order.append((turn, self._served.get(ticket.client, 0), ticket.number, ticket))
-        return [ticket for *_, ticket in sorted(order, key=lambda each: each[:3])]
-
-    def _tell_places(self) -> None:
-        for place, ticket in enumerate(self._in_order(), max(1, len(self._active))):
-            ticket.set_place(place)
+        return bool(self._has_requests() or self._line.aside or self._is_closing)
 
     def _take_turn(self, engine: Engine, ticket: Ticket) -> None:
         """Answer for a while; an answer that is not over goes to the end of the line."""
@@ -472,8 +374,7 @@ class SharedEngine:
                 self._end(ticket, finish)
             else:
                 with self._lock:
-                    ticket.idle_since = monotonic()
-                    self._active.rotate(-1)
+                    self._line.rotate(ticket)
         finally:
             with self._lock:
                 self._current = None
@@ -481,16 +382,13 @@ class SharedEngine:
 
     def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
-        if not self.facts.takes_turns:
-            return False
-        has_room = len(self._active) < MOST_IN_TURN
-        return bool(len(self._active) > 1 or self._calls or (self._waiting and has_room))
+        return self.facts.takes_turns and bool(self._line.has_others or self._calls)
 
     def _end(
         self, ticket: Ticket, finish: Finish | None, error: SpecchatError | None = None
     ) -> None:
         with self._lock:
-            self._remove(ticket)
+            self._line.remove(ticket)
         if error is not None:
             self.last_error = error
         ticket.end(finish, error)
@@ -549,64 +447,3 @@ class SharedEngine:
         if isinstance(error, SpecchatError):
             return error
         return SpecchatError(log_internal_error(error, self._log))
-
-
-@dataclass(slots=True)
-class IdleTime:
-    """A time without requests: since when, and what has been done in it."""
-
-    since: float = field(default_factory=monotonic)
-    is_measured: bool = False
-    is_kept: bool = False
-
-
-class Sizing:
-    """A question for the size of a conversation."""
-
-    def __init__(
-        self,
-        asked: Callable[[EngineFacts], ChatRequest],
-        on_size: Callable[[PromptSize | None], None],
-    ) -> None:
-        """Prepare to ask it."""
-        self._asked, self._on_size = asked, on_size
-
-    def run(self, engine: Engine, readable: Callable[[Exception], object]) -> None:
-        """Ask the engine and report what it says; None if it fails: the next answer says why."""
-        size = None
-        try:
-            size = engine.size(self._asked(engine.facts))
-        except Exception as error:  # noqa: BLE001  # as above
-            readable(error)
-        self._on_size(size)
-
-
-class Call:
-    """Something to do with the engine on its own thread, and its outcome."""
-
-    def __init__(self, act: Callable[[Engine], Any]) -> None:
-        """Prepare to do it."""
-        self._act = act
-        self._done = threading.Event()
-        self._result: Any = None
-        self._error: SpecchatError | None = None
-
-    def run(self, engine: Engine, readable: Callable[[Exception], SpecchatError]) -> None:
-        """Do it; `readable` turns any error into one for the caller."""
-        try:
-            self._result = self._act(engine)
-        except Exception as error:  # noqa: BLE001  # the caller must receive every error
-            self._error = readable(error)
-        self._done.set()
-
-    def fail(self, error: SpecchatError) -> None:
-        """End without having done it."""
-        self._error = error
-        self._done.set()
-
-    def result(self) -> Any:
-        """Wait for it; return its result or raise its error."""
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._result

@@ -20,7 +20,7 @@ from server.conftest import LONG, SECONDS, Running, StartServer, until
 from server.raw_http import Reply, connect, read_reply
 from specchat.engine.api import Engine
 from specchat.server.activity import ServedRequest
-from specchat.sharing.shared_engine import MOST_IN_TURN
+from specchat.sharing.ticket_line import MOST_IN_TURN
 from specchat.sharing.tickets import Ticket
 
 FEW_STEPS = 20
@@ -213,7 +213,7 @@ def test_short_requests_do_not_keep_a_long_answer_from_going_on(
 ) -> None:
     """However many come one after the other, and though each goes first when it is new."""
     monkeypatch.setattr("specchat.sharing.answer_turn.SLICE_SECONDS", 0.02)
-    monkeypatch.setattr("specchat.sharing.shared_engine.MOST_SECONDS_PASSED_OVER", 0.1)
+    monkeypatch.setattr("specchat.sharing.ticket_line.MOST_SECONDS_PASSED_OVER", 0.1)
     long = sent(demo_server, stream=True)
     until(lambda: watch.has_more_steps(0), "a step")
     ticket = watch.tickets[0]
@@ -268,7 +268,7 @@ def test_a_full_queue_refuses_what_is_too_much(
     demo_server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 64 requests at once, 8 wait and are answered; the others may try again later."""
-    monkeypatch.setattr(demo_server.service.engine, "_most_waiting", 8)
+    monkeypatch.setattr(demo_server.service.engine._line, "_most_waiting", 8)
     with ThreadPoolExecutor(64) as pool, held(demo_server):
         connections = [
             sent(demo_server, stream=bool(number % 2), max_tokens=3) for number in range(64)

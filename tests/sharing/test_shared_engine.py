@@ -115,7 +115,7 @@ def test_what_cannot_be_kept_is_not_interrupted_again(
 
 def test_clients_are_served_in_turn(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with many requests does not hold up another with one, and places say who is next."""
-    monkeypatch.setattr("specchat.sharing.shared_engine.MOST_IN_TURN", 1)
+    monkeypatch.setattr("specchat.sharing.ticket_line.MOST_IN_TURN", 1)
     with shared(loading_of(shallow, "llama")) as engine:
         first = Waiter(engine, PROMPTS[0], "many", max_tokens=600)
         first.wait(lambda: bool(first.tokens))

@@ -1,0 +1,118 @@
+"""Who is answered next: the line of requests that wait, and those that take turns."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from time import monotonic
+
+from specchat.sharing.tickets import QueueFull, Ticket
+
+MOST_SECONDS_PASSED_OVER = 2.0
+"""How long new requests may go before an answer that waits for a turn."""
+MOST_IN_TURN = 4
+"""Answers that take turns; the others wait until one of these has ended."""
+MOST_CLIENTS = 100
+"""Clients whose last turn is remembered; names of programs come from outside."""
+
+
+class TicketLine:
+    """The tickets of a shared engine, which guards them with its lock.
+
+    Clients are let in one after the other, however many requests each has waiting. An `aside` is
+    answered while there is nothing else.
+    """
+
+    def __init__(self, most_waiting: int) -> None:
+        """Begin with an empty line."""
+        self.waiting: list[Ticket] = []
+        self.active: deque[Ticket] = deque()
+        """Those that have begun; the first one has the next turn."""
+        self.aside: Ticket | None = None
+        self.num_refused = 0
+        """The requests refused because too many were waiting."""
+        self._most_waiting = most_waiting
+        self._served: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Ticket]:
+        """Yield all tickets."""
+        aside = [self.aside] if self.aside else []
+        return iter([*self.active, *self.waiting, *aside])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none but perhaps an aside."""
+        return not (self.waiting or self.active)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether another ticket than the first one could have a turn now."""
+        has_room = len(self.active) < MOST_IN_TURN
+        return len(self.active) > 1 or bool(self.waiting and has_room)
+
+    def add(self, ticket: Ticket) -> None:
+        """Let a ticket wait. Raises QueueFull."""
+        if len(self.waiting) >= self._most_waiting:
+            self.num_refused += 1
+            raise QueueFull(f"{len(self.waiting)} requests are waiting: try again later")
+        self.waiting.append(ticket)
+        self.tell_places()
+
+    def remove(self, ticket: Ticket) -> None:
+        """Take a ticket out, wherever it is."""
+        with suppress(ValueError):
+            self.active.remove(ticket)
+        with suppress(ValueError):
+            self.waiting.remove(ticket)
+        if self.aside is ticket:
+            self.aside = None
+
+    def drop_cancelled(self) -> None:
+        """End the tickets that were given up."""
+        for ticket in [ticket for ticket in self if ticket.is_cancelled]:
+            self.remove(ticket)
+            ticket.end("cancelled")
+        self.tell_places()
+
+    def let_in(self) -> None:
+        """Let waiting requests take turns, before those that have had one.
+
+        Short ones that come again and again could keep such a one from going on for ever, so one
+        that was passed over for too long goes first.
+        """
+        new: list[Ticket] = []
+        while self.waiting and len(self.active) + len(new) < MOST_IN_TURN:
+            new.append(ticket := self._in_order()[0])
+            self.waiting.remove(ticket)
+            self._served.pop(ticket.client, None)
+            self._served[ticket.client] = ticket.number
+            if len(self._served) > MOST_CLIENTS:
+                del self._served[next(iter(self._served))]
+            ticket.idle_since = monotonic()
+            ticket.waited_s = ticket.idle_since - ticket.queued_at
+        first = [each for each in self.active if not each.num_turns]
+        later = [each for each in self.active if each.num_turns]
+        self.active = deque([*first, *new, *later])
+        oldest = min(self.active, key=lambda each: each.idle_since, default=None)
+        if oldest and monotonic() - oldest.idle_since > MOST_SECONDS_PASSED_OVER:
+            self.active.remove(oldest)
+            self.active.appendleft(oldest)
+        self.tell_places()
+
+    def rotate(self, ticket: Ticket) -> None:
+        """Put a ticket behind the others: its turn is over, but not its answer."""
+        ticket.idle_since = monotonic()
+        self.active.rotate(-1)
+
+    def tell_places(self) -> None:
+        """Tell each waiting ticket how many answers come before it."""
+        for place, ticket in enumerate(self._in_order(), max(1, len(self.active))):
+            ticket.set_place(place)
+
+    def _in_order(self) -> list[Ticket]:
+        """Return the waiting requests, one of each client in turn, the least recent one first."""
+        counts: dict[str, int] = {}
+        order: list[tuple[int, int, int, Ticket]] = []
+        for ticket in self.waiting:
+            turn = counts[ticket.client] = counts.get(ticket.client, 0) + 1
+            order.append((turn, self._served.get(ticket.client, 0), ticket.number, ticket))
+        return [ticket for *_, ticket in sorted(order, key=lambda each: each[:3])]
