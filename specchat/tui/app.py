@@ -27,6 +27,7 @@ from textual.worker import WorkerFailed
 
 from specchat.chat.store import Store
 from specchat.connection.opening import Load
+from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
 from specchat.safe_text import harmless
 from specchat.sharing.process_engine import ProcessEngine
@@ -118,9 +119,8 @@ class ChatApp(App[None]):
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
         self.pair_controller = pair = PairController(
-            view, setup.pair, post, load, key_of,
-            lambda *loaded: view.run(asyncio.to_thread(setup.remember, *loaded), "remember"),
-        )  # fmt: skip
+            view, setup.pair, post, load, key_of, self._remember
+        )
         self.pulls = Pulls(view, post)
         self.hint = Hint(self.pulls, key_of, is_first_run=setup.is_first_run)
         self.options = options = AnswerOptions(chat, pair)
@@ -137,6 +137,10 @@ class ChatApp(App[None]):
         view.state = ChatState(
             chat, pair, self.pulls, self.hint, options, answers, self.adviser, size, serving
         )
+
+    def _remember(self, name: str, loading: Loading) -> None:
+        """Keep a pair that was loaded among those to choose from; files are written in a thread."""
+        self.run_worker(asyncio.to_thread(self.setup.remember, name, loading), group="remember")
 
     def compose(self) -> ComposeResult:
         """Yield the header, the sidebar, the conversation, the panel and the footer."""
@@ -160,7 +164,7 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""
         self.set_keymap(dict(self.setup.keys))
-        self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
+        self.theme_changed_signal.subscribe(self, lambda _: self.view.appearance.restyle())
         self.view.start()
         store = self.conversations.store
         if notice := "\n".join(filter(None, (store.notice, self.setup.notice))):
@@ -175,7 +179,7 @@ class ChatApp(App[None]):
         self.pair_controller.require_session()
         self.idle.watch()
         if self.setup.is_first_run:
-            self.view.run(self.actions.hints.find_first_pairs(), "offers")
+            self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
         gc.enable()
 
@@ -283,7 +287,7 @@ class ChatApp(App[None]):
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
         if isinstance(event, Paste) or (isinstance(event, Key) and event.is_printable):
-            self.view.focus_for_typing()
+            self.view.navigation.focus_for_typing()
         with self.reporting():
             await super().on_event(event)
 
@@ -390,16 +394,16 @@ class ChatApp(App[None]):
 
     def action_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""
-        self.view.scroll_page(step)
+        self.view.navigation.scroll_page(step)
 
     def action_step_focus(self, step: int) -> None:
         """Move the focus by a number of messages; the composer comes after the last one."""
-        self.view.step_focus(step)
+        self.view.navigation.step_focus(step)
 
     def action_leave(self) -> None:
         """Return to the composer; stop the answer, or else close a panel over the conversation."""
         if not self._leave():
-            self.view.uncover()
+            self.view.navigation.uncover()
 
     async def _run_slash(self, text: str) -> None:
         """Run a slash command; an invalid one is put back into the composer."""

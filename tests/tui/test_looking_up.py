@@ -57,7 +57,7 @@ async def test_a_long_question_is_folded(tmp_path: Path) -> None:
         view = app.view.transcript.views[0]
         assert view.region.height < 170
         fold = view.query_one(TextFold)
-        await app.view.reveal(view.message_id)
+        await app.view.navigation.reveal(view.message_id)
         await until(pilot, lambda: "Sum up. line 0" in screen_text(app))
         assert "line 300" not in str(view.query("QuestionView > Static").first(Static).content)
         assert f"all {len(text)} characters" in str(fold.query_one(".title", Static).render())

@@ -81,7 +81,7 @@ async def test_no_selection_fails() -> None:
                 for end in ((0, 1), (100, 8), (20, 20), (109, 35)):
                     await drag_over_screen(pilot, start, end)
                     app.screen.get_selected_text()
-            assert app.view.shows_origins == shows_origins
+            assert app.view.appearance.shows_origins == shows_origins
             await pilot.press("f4")
         await pilot.click(prose(app, 1), offset=(2, 0), times=3)
         await pilot.pause()

@@ -66,11 +66,11 @@ class ChatActions:
     def _on_the_screen(self, view: MainView) -> dict[str, Callable[..., Any]]:
         return {
             "help": self.messages.show_help,
-            "panel": view.toggle_panel,
-            "origins": view.toggle_origins,
+            "panel": view.navigation.toggle_panel,
+            "origins": view.appearance.toggle_origins,
             "steps": self.messages.show_last_steps,
             "statistics": self.messages.show_statistics,
-            "theme": lambda: view.run(self.settings.choose_theme()),
+            "theme": lambda: view.app.run_worker(self.settings.choose_theme()),
             "copy": self.messages.copy_last,
             "save": self.code_saver.save,
             "edit": self.editor.act,
@@ -82,13 +82,13 @@ class ChatActions:
     def _on_conversations(self, view: MainView) -> dict[str, Callable[..., Any]]:
         chats = self.conversations
         return {
-            "conversations": view.toggle_conversations,
+            "conversations": view.navigation.toggle_conversations,
             "new": chats.new,
-            "rename": lambda: view.run(chats.rename()),
-            "search": lambda: view.run(chats.search()),
-            "search_here": lambda: view.run(chats.search_here()),
-            "system": lambda: view.run(chats.edit_system_prompt()),
-            "presets": lambda: view.run(chats.choose_preset()),
+            "rename": lambda: view.app.run_worker(chats.rename()),
+            "search": lambda: view.app.run_worker(chats.search()),
+            "search_here": lambda: view.app.run_worker(chats.search_here()),
+            "system": lambda: view.app.run_worker(chats.edit_system_prompt()),
+            "presets": lambda: view.app.run_worker(chats.choose_preset()),
             "export": chats.export,
             "undo": chats.undo,
             "context": self.context.show,
@@ -97,7 +97,7 @@ class ChatActions:
             "schema": self.schema.act,
             "regenerate": self.regeneration.act,
             "compare": self.races.act,
-            "settings": lambda: view.run(self.settings.change()),
+            "settings": lambda: view.app.run_worker(self.settings.change()),
             "think": self.think.act,
         }
 

@@ -29,13 +29,13 @@ class CodeSaver:
         if not blocks:
             self.view.notify("There is no code to save.")
         elif name:
-            self.view.run(self._save(blocks[-1], name))
+            self.view.app.run_worker(self._save(blocks[-1], name))
         else:
-            self.view.run(self._choose(blocks))
+            self.view.app.run_worker(self._choose(blocks))
 
     def save_block(self, block: CodeBlock) -> None:
         """Save a code block, under a name that the user is asked for."""
-        self.view.run(self._ask_name(block))
+        self.view.app.run_worker(self._ask_name(block))
 
     async def _choose(self, blocks: list[CodeBlock]) -> None:
         chosen: str | None = "0"
@@ -45,14 +45,16 @@ class CodeSaver:
                 for place, block in enumerate(blocks)
             ]
             marked = str(len(blocks) - 1)
-            chosen = await self.view.ask(ChoiceScreen("Which code?", lines, marked=marked))
+            chosen = await self.view.app.push_screen_wait(
+                ChoiceScreen("Which code?", lines, marked=marked)
+            )
         if chosen is not None:
             await self._ask_name(blocks[int(chosen)])
 
     async def _ask_name(self, block: CodeBlock) -> None:
         title = f"Save {block.content.count(chr(10))} lines as\nA path, from {Path.cwd()}"
         screen = LineScreen(harmless(title), suggested_name(block.language), _check_name)
-        if name := await self.view.ask(screen):
+        if name := await self.view.app.push_screen_wait(screen):
             await self._save(block, name)
 
     async def _save(self, block: CodeBlock, name: str) -> None:
@@ -74,7 +76,7 @@ class CodeSaver:
     async def _may_replace(self, name: str, num_bytes: int) -> bool:
         details = f"{in_one_line(name)} has {size_text(num_bytes)}; there is no undo."
         question = ConfirmScreen("Replace this file?", details, "Replace", "Keep")
-        is_wanted = await self.view.ask(question)
+        is_wanted = await self.view.app.push_screen_wait(question)
         return is_wanted is True
 
 

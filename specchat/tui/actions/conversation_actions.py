@@ -42,10 +42,10 @@ class ConversationActions:
         if what == "delete":
             await self.delete(number)
         elif what == "rename":
-            self.view.run(self.rename(number))
+            self.view.app.run_worker(self.rename(number))
         else:
             await self.open(number)
-            self.view.uncover()
+            self.view.navigation.uncover()
 
     async def new(self) -> None:
         """Start a new conversation."""
@@ -58,17 +58,19 @@ class ConversationActions:
         if not self.answers.is_busy():
             self.conversations.open(number, message)
             await self._show()
-            await self.view.reveal(message, unfolds=unfolds)
+            await self.view.navigation.reveal(message, unfolds=unfolds)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
         if number != self.conversations.number or not self.answers.is_busy():
-            self.view.run(self._ask_to_delete(number))
+            self.view.app.run_worker(self._ask_to_delete(number))
 
     async def _ask_to_delete(self, number: int) -> None:
         title = self.conversations.store.conversation(number).title
         undo = f"{self.key_of('undo')} brings it back, for a day."
-        is_wanted = await self.view.ask(deletion("Delete this conversation?", title, undo))
+        is_wanted = await self.view.app.push_screen_wait(
+            deletion("Delete this conversation?", title, undo)
+        )
         is_open = number == self.conversations.number
         if not is_wanted or (is_open and self.answers.is_busy()):
             return
@@ -114,7 +116,7 @@ class ConversationActions:
             self.view.notify("This conversation is empty: there is nothing to rename yet.")
             return
         old = harmless(chat.store.conversation(number).title)
-        title = await self.view.ask(LineScreen("Rename the conversation", old))
+        title = await self.view.app.push_screen_wait(LineScreen("Rename the conversation", old))
         if title:
             chat.rename(number, title)
             self.view.show_conversations()
@@ -123,7 +125,7 @@ class ConversationActions:
     async def edit_system_prompt(self) -> None:
         """Edit the system prompt of the conversation."""
         old = harmless(self.conversations.system_prompt)
-        text = await self.view.ask(TextScreen("System prompt", old))
+        text = await self.view.app.push_screen_wait(TextScreen("System prompt", old))
         if text is not None:
             self.conversations.set_system_prompt(text)
             self.view.show_state()
@@ -133,7 +135,7 @@ class ConversationActions:
         presets = {f"preset {each.name}": each for each in self.conversations.store.presets()}
         listed = [ListEntry(key, each.name, _described(each)) for key, each in presets.items()]
         listed.append(ListEntry(NEW, "New preset", "from this system prompt, sampling and schema"))
-        chosen = await self.view.ask(ChoiceScreen("Presets", listed))
+        chosen = await self.view.app.push_screen_wait(ChoiceScreen("Presets", listed))
         if chosen == NEW:
             await self._create_preset()
         elif chosen:
@@ -164,7 +166,9 @@ class ConversationActions:
             ListEntry("change", "Edit", "its system prompt, sampling and schema"),
             ListEntry("delete", "Delete"),
         ]
-        chosen = await self.view.ask(ChoiceScreen(f"Preset {preset.name}", choices))
+        chosen = await self.view.app.push_screen_wait(
+            ChoiceScreen(f"Preset {preset.name}", choices)
+        )
         if chosen == "use":
             self.use_preset(preset)
         elif chosen == "change":
@@ -177,7 +181,9 @@ class ConversationActions:
         """Create a preset from the current system prompt, sampling options and schema."""
         chat = self.conversations
         sampling = {**self.options.changed, **(chat.preset.sampling if chat.preset else {})}
-        name = await self.view.ask(LineScreen("Name of the preset", check=_check_name))
+        name = await self.view.app.push_screen_wait(
+            LineScreen("Name of the preset", check=_check_name)
+        )
         name = " ".join(harmless(name or "").split())
         if name:
             schema = chat.schema.typed if chat.schema else ""
@@ -185,7 +191,7 @@ class ConversationActions:
 
     async def _edit_preset(self, preset: Preset) -> None:
         """Ask for the parts of a preset, then save and use it; cancelling changes nothing."""
-        name, show = preset.name, self.view.ask
+        name, show = preset.name, self.view.app.push_screen_wait
         prompt = await show(TextScreen(PROMPT_TITLE.format(name), harmless(preset.system_prompt)))
         if prompt is None:
             return
@@ -217,7 +223,7 @@ class ConversationActions:
                 for each in found
             ]
 
-        chosen = await self.view.ask(ChoiceScreen(title, [], search=find))
+        chosen = await self.view.app.push_screen_wait(ChoiceScreen(title, [], search=find))
         if chosen:
             conversation, message, is_reasoning = map(int, chosen.split())
             await self.open(conversation, message, unfolds=bool(is_reasoning))

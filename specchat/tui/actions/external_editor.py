@@ -25,7 +25,7 @@ class ExternalEditor:
 
     def act(self) -> None:
         """Open the editor once the keys before this one are handled."""
-        self.view.composer.call_later(lambda: self.view.run(self._edit()))
+        self.view.composer.call_later(lambda: self.view.app.run_worker(self._edit()))
 
     async def _edit(self) -> None:
         """Give the terminal to the editor, and put what was saved into the composer.
@@ -44,7 +44,7 @@ class ExternalEditor:
         except OSError as error:
             raise EditorFailed(f"cannot write the message for the editor: {error}") from None
         if after is not None and after != before:
-            self.view.rewrite(after)
+            self.view.composer.rewrite(after)
         if failure is not None:
             raise failure
         if after is None:
@@ -54,7 +54,7 @@ class ExternalEditor:
         """Return what went wrong, as the screen returns only if nothing is raised meanwhile."""
         failure: SpecchatError | None = None
         try:
-            with self.view.suspended():
+            with self.view.app.suspend():
                 try:
                     edit_file(path)
                 except SpecchatError as error:

@@ -42,7 +42,7 @@ class HintActions:
         if offer := self.hint.offered(index):
             self.pair_actions.pull(offer)
         elif self.pulls.arrived and not self.answers.is_busy():
-            self.view.run(self._use_arrived(self.pulls.arrived), "offers")
+            self.view.app.run_worker(self._use_arrived(self.pulls.arrived), group="offers")
 
     def hide(self) -> None:
         """Hide the hint; the first-run hint does not come back."""

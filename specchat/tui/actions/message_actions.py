@@ -19,7 +19,7 @@ from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import FigureView
+from specchat.tui.widgets.panel import FigureView, Panel
 
 NO_STEPS_THERE = "{} wrote this answer: the steps are not known here, only its text and figures."
 NO_STEPS = "This answer has no stored steps: only those of new answers are stored, up to 64 MiB."
@@ -61,7 +61,7 @@ class MessageActions:
         """Copy a code block; if there are several, ask which one."""
         blocks = code_blocks(view.text)
         if len(blocks) > 1:
-            self.view.run(self._choose_code(blocks))
+            self.view.app.run_worker(self._choose_code(blocks))
         else:
             self._copy("".join(blocks), "code")
 
@@ -75,9 +75,9 @@ class MessageActions:
 
         def branch_off(begun: Sequence[Chunk] | None) -> None:
             if begun:
-                self.view.run(self.answers.branch_off(answer, begun, known.target))
+                self.view.app.run_worker(self.answers.branch_off(answer, begun, known.target))
 
-        self.view.open(StepsScreen(known.steps), branch_off)
+        self.view.app.push_screen(StepsScreen(known.steps), branch_off)
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""
@@ -90,21 +90,21 @@ class MessageActions:
         """Show the statistics of the answers in the branch."""
         branch = self.conversations.branch
         if measured_answers(branch):
-            self.view.open(StatisticsScreen(branch))
+            self.view.app.push_screen(StatisticsScreen(branch))
         else:
             self.view.notify("No statistics yet: they come with the first answer.")
 
     def show_help(self) -> None:
         """Explain the figure under the cursor, or open the documentation if there is none."""
-        if figure := self.view.figure_under_cursor:
+        if figure := self.view.app.query_one(Panel).under_cursor:
             figure.explain()
         else:
-            self.view.open(HelpScreen(self.key_of))
+            self.view.app.push_screen(HelpScreen(self.key_of))
 
     def explain(self, asked: FigureView.Explain) -> None:
         """Show the glossary entry of a figure."""
         explanation = section("glossary", asked.figure, self.key_of)
-        self.view.open(ExplainScreen(asked.figure, asked.shown, explanation))
+        self.view.app.push_screen(ExplainScreen(asked.figure, asked.shown, explanation))
 
     def copy_last(self) -> None:
         """Copy the last answer."""
@@ -116,7 +116,7 @@ class MessageActions:
 
     def _copy(self, text: str, what: str) -> None:
         if text:
-            self.view.copy(text)
+            self.view.app.copy_to_clipboard(text)
         else:
             self.view.notify(f"There is no {what} to copy.")
 
@@ -126,7 +126,7 @@ class MessageActions:
             for index, block in enumerate(blocks)
         ]
         choices.append(ListEntry("all", "All", f"{len(blocks)} blocks"))
-        chosen = await self.view.ask(ChoiceScreen("Which code?", choices))
+        chosen = await self.view.app.push_screen_wait(ChoiceScreen("Which code?", choices))
         if chosen:
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
 
@@ -151,16 +151,16 @@ class MessageActions:
         if version is not None:
             self.answers.recall()
             await self.view.show_branch()
-            await self.view.reveal(version, arms=is_armed)
+            await self.view.navigation.reveal(version, arms=is_armed)
 
     async def _delete(self, view: MessageView) -> None:
-        self.view.run(self._ask_to_delete(view))
+        self.view.app.run_worker(self._ask_to_delete(view))
 
     async def _ask_to_delete(self, view: MessageView) -> None:
         what = "question" if isinstance(view, QuestionView) else "answer"
         title = f"Delete this {what}, and all that follows it?"
         undo = f"{self.key_of('undo')} brings it back, for a day."
-        if not await self.view.ask(deletion(title, view.text, undo)):
+        if not await self.view.app.push_screen_wait(deletion(title, view.text, undo)):
             return
         self.conversations.delete(view.message_id)
         self.answers.recall()

@@ -51,7 +51,9 @@ class PairActions:
         if named and named[0].choose:
             self.use(named[0])
             return
-        self.view.open(ModelScreen(self, self.pulls, self.pair_controller.pair.name, words))
+        self.view.app.push_screen(
+            ModelScreen(self, self.pulls, self.pair_controller.pair.name, words)
+        )
 
     def offers(self) -> list[Offer]:
         """Return all pairs, including the one named on the command line; may take a moment."""
@@ -85,10 +87,10 @@ class PairActions:
 
     def pull(self, offer: Offer) -> None:
         """Ask whether to download a pair, and do so in the background."""
-        self.view.run(self._ask_to_pull(offer))
+        self.view.app.run_worker(self._ask_to_pull(offer))
 
     async def _ask_to_pull(self, offer: Offer) -> None:
-        if await self.view.ask(question_before_pull(offer)):
+        if await self.view.app.push_screen_wait(question_before_pull(offer)):
             self.pulls.start(offer)
 
     def use(self, offer: Offer) -> None:
@@ -101,7 +103,7 @@ class PairActions:
         self.hint.end_first_run()
         self.view.show_hint()
         if is_other:
-            self.view.run(self.switch(offer.choose), "pair", exclusive=True)
+            self.view.app.run_worker(self.switch(offer.choose), group="pair", exclusive=True)
         elif self.pair_controller.session is None:
             self.restart()
 

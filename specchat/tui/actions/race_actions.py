@@ -38,12 +38,12 @@ class RaceActions:
             await self.races.run(self._play)
 
     def _play(self, race: Race) -> None:
-        self.view.open(RaceScreen(race), partial(self._on_closed, race))
+        self.view.app.push_screen(RaceScreen(race), partial(self._on_closed, race))
 
     def _on_closed(self, race: Race, wanted: str | None) -> None:
         if wanted == "again":
             if not self.answers.is_busy():
-                self.view.run(self.races.run(self._play))
+                self.view.app.run_worker(self.races.run(self._play))
         elif wanted == "export":
             self._export(race, "")
 

@@ -33,7 +33,7 @@ class Regeneration:
         elif not self.answers.can_regenerate():
             return
         else:
-            self.view.run(self._by_another(name, options))
+            self.view.app.run_worker(self._by_another(name, options))
 
     async def _by_another(self, name: str, options: Mapping[str, Any]) -> None:
         offer = await asyncio.to_thread(self._find, name)

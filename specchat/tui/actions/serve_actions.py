@@ -33,6 +33,6 @@ class ServeActions:
             service, port = opened.service, opened.port
             served = Served(port.address, port.key, service.name, service.facts.context)
             text = setup_text(client, served)
-            self.view.copy(text)
+            self.view.app.copy_to_clipboard(text)
             place = text.partition("\n")[0].lstrip("#/ ")
             self.view.notify(f"Copied the set-up. {place}", timeout=15)

@@ -50,7 +50,7 @@ class SettingsDialogs:
             choices = [_entry(each, settings[each.name]) for each in settings_in_order()]
             title, line = f"Settings in {settings.path}", SettingsLine()
             screen = ChoiceScreen(title, choices, marked=marked, line=line)
-            marked = await self.view.ask(screen)
+            marked = await self.view.app.push_screen_wait(screen)
             if marked is None:
                 return
             await self.change_one(find_setting(marked), settings)
@@ -91,7 +91,7 @@ class SettingsDialogs:
             words = () if NUMBER in words else words
         if words:
             screen = ChoiceScreen(title, _choices(words), marked=setting.shown(value))
-            return await self.view.ask(screen)
+            return await self.view.app.push_screen_wait(screen)
 
         def check(text: str) -> None:
             if text.strip():
@@ -99,20 +99,23 @@ class SettingsDialogs:
 
         rule = f"{title}\n{setting.description}; leave empty for the default"
         kind = TextScreen if setting.name == PROMPT else LineScreen
-        return await self.view.ask(kind(rule, setting.shown(value), check))
+        return await self.view.app.push_screen_wait(kind(rule, setting.shown(value), check))
 
     async def _choose_theme(self, setting: Option, value: Any) -> str | None:
         """Return a theme as `_ask` does; the one under the cursor shows until one is chosen."""
-        before, marked = self.view.theme, setting.shown(value)
+        app = self.view.app
+        before = app.theme
+
+        def preview(name: str) -> None:
+            app.theme = name or str(setting.default)
+
+        themes = _choices(sorted(app.available_themes))
         screen = ChoiceScreen(
-            setting_title(setting),
-            _choices(self.view.themes),
-            marked=marked,
-            preview=lambda name: self.view.use_theme(name or str(setting.default)),
+            setting_title(setting), themes, marked=setting.shown(value), preview=preview
         )
-        chosen = await self.view.ask(screen)
+        chosen = await app.push_screen_wait(screen)
         if chosen is None:
-            self.view.use_theme(before)
+            app.theme = before
         return chosen
 
     def _apply(self, setting: Option, value: Any) -> None:
@@ -123,10 +126,10 @@ class SettingsDialogs:
         elif name == PROMPT:
             self.conversations.use_default_prompt(str(value or ""))
             self.view.show_state()
-        elif name == THEME and value in self.view.themes:
-            self.view.use_theme(str(value))
-        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
-            self.view.toggle_origins()
+        elif name == THEME and value in self.view.app.available_themes:
+            self.view.app.theme = str(value)
+        elif name == "screen.colour_tokens" and self.view.appearance.shows_origins != value:
+            self.view.appearance.toggle_origins()
         elif name == "chat.unload_after":
             self.idle.minutes = value
         elif name == "screen.statistics":

@@ -44,7 +44,7 @@ class ThinkSwitch:
         elif not known and word != AUTO_THINK:
             self.view.notify(f"The chat template of {facts.target} cannot switch reasoning.")
         elif not word:
-            self.view.run(self._choose(known))
+            self.view.app.run_worker(self._choose(known))
         elif word in {AUTO_THINK, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
             self._set(word)
         else:
@@ -55,7 +55,7 @@ class ThinkSwitch:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
         marked = self.options.thinking
         screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
-        word = await self.view.ask(screen)
+        word = await self.view.app.push_screen_wait(screen)
         if word == NUMBER:
             self.view.put_back("/think ")
         elif word:

@@ -120,6 +120,12 @@ class Composer(TextArea):
             row, column = self.cursor_location
             self.replace(name, (row, column - len(word)), (row, column))
 
+    def rewrite(self, text: str) -> None:
+        """Replace the text, and focus it with the cursor at its end; undo restores it."""
+        self.replace(text, (0, 0), self.document.end)
+        self.move_cursor(self.document.end)
+        self.focus()
+
     def action_send(self) -> None:
         """Send the text."""
         written, text = self.text, self.text.strip()
