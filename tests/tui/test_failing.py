@@ -66,6 +66,7 @@ async def test_a_failure_of_the_chat_is_one_line_and_a_log() -> None:
     assert log.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is shown as a notification, as elsewhere."""
 
@@ -119,6 +120,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
     assert not second._process.is_alive()
 
 
+@pytest.mark.slow
 @unix_only
 async def test_an_engine_that_hangs_while_it_loads_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
@@ -140,6 +142,7 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
     assert not is_running(started[0])
 
 
+@pytest.mark.slow
 @unix_only
 async def test_an_engine_that_dies_while_idle_is_reported_and_started_again() -> None:
     """The status line says so at once, and the next question is answered."""
@@ -153,6 +156,7 @@ async def test_an_engine_that_dies_while_idle_is_reported_and_started_again() ->
         assert app.conversations.branch[-1].finish == "stop"
 
 
+@pytest.mark.slow
 @unix_only
 async def test_an_engine_killed_for_memory_while_it_answers_is_started_again() -> None:
     """The status line says what is probable and which key helps; the talk goes on."""
@@ -171,6 +175,7 @@ async def test_an_engine_killed_for_memory_while_it_answers_is_started_again() -
         assert app.conversations.branch[-1].finish == "stop"
 
 
+@pytest.mark.slow
 @unix_only
 async def test_a_question_just_after_the_engine_died_is_answered(
     monkeypatch: pytest.MonkeyPatch,

@@ -42,6 +42,7 @@ async def test_the_model_counts_what_is_written() -> None:
         await until(pilot, lambda: "token" not in frame_text(app))
 
 
+@pytest.mark.slow
 async def test_files_and_pasted_texts_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ async def test_files_and_pasted_texts_count(
         await until(pilot, lambda: f" {LONGEST_PASTE // 4 + 3} tokens" in frame_text(app))
 
 
+@pytest.mark.slow
 async def test_during_an_answer_the_size_is_estimated() -> None:
     """The engine counts once it is free."""
     script = Script(["A long answer to a short question"], hold=threading.Event())
@@ -74,6 +76,7 @@ async def test_during_an_answer_the_size_is_estimated() -> None:
         await until(pilot, lambda: " 2 tokens" in frame_text(app))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("text", "left_out", "words"),
     [

@@ -152,6 +152,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         assert app.pair_controller.pair.name == "demo"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [None, ModelWontLoad("it is damaged")])
 async def test_a_pair_is_saved_once_it_is_loaded(error: Exception | None) -> None:
     """A pair that fails to load is not saved."""
@@ -169,6 +170,7 @@ async def test_a_pair_is_saved_once_it_is_loaded(error: Exception | None) -> Non
     assert kept == ([] if error else [FACTS])
 
 
+@pytest.mark.slow
 async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +198,7 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
         assert app.pair_controller.pair.loading.target.name == "answers.gguf"
 
 
+@pytest.mark.slow
 async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
     """The list stays open, and the answer goes on."""
     script = Script(["one two three four"], hold=threading.Event())
@@ -243,6 +246,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
     assert len(blobs()) == 2
 
 
+@pytest.mark.slow
 async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None:
     """While it is open, in the pair's own line."""
     gate = hold_downloads(hub, 0.01)
@@ -260,6 +264,7 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
         await until(pilot, lambda: "✔ one" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None:
     """The downloaded part is kept: no byte is sent twice."""
     hold_downloads(hub, 0.05)
@@ -282,6 +287,7 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
     assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
 
 
+@pytest.mark.slow
 async def test_the_progress_of_a_pull_moves_no_line() -> None:
     """Progress fits the line even where other lines reach the edge of the list."""
     offers = [Offer(f"pair-{n}", "x" * (n + 60), "1 GB") for n in range(50)]
@@ -297,6 +303,7 @@ async def test_the_progress_of_a_pull_moves_no_line() -> None:
         assert before in screen_text(app).splitlines()
 
 
+@pytest.mark.slow
 async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance() -> None:
     """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
@@ -336,6 +343,7 @@ def _be_gone(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("happens", "reason"), [(_refuse, "is gated"), (_be_gone, "cannot be reached")]
 )
@@ -359,6 +367,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
         await until(pilot, lambda: reason in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
     """No thread goes on after the chat; one that a busy machine delays ends soon after."""
     earlier = set(threading.enumerate())  # other tests may have left some of the same names
@@ -375,6 +384,7 @@ async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
     assert [each.name for each in ours if each.is_alive()] == []
 
 
+@pytest.mark.slow
 async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) -> None:
     """The widgets go before the last messages are heard."""
     hold_downloads(hub, 0.05)
@@ -386,6 +396,7 @@ async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) 
         await until(pilot, lambda: app.pulls.latest["one"] is not before)
 
 
+@pytest.mark.slow
 async def test_experimental_pairs_are_not_pulled() -> None:
     """The screen shows what they need."""
     app = chat_with_catalogue(Script())
@@ -398,6 +409,7 @@ async def test_experimental_pairs_are_not_pulled() -> None:
         assert any("DSpark" in note.message for note in app._notifications)
 
 
+@pytest.mark.slow
 async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> None:
     """The chat begins with the line that is wrong, and offers all pairs but that one."""
     assert left_out() == ""
@@ -417,6 +429,7 @@ async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> Non
         await mark(pilot, "one")
 
 
+@pytest.mark.slow
 async def test_the_first_run_offers_pairs_until_the_hint_is_dismissed(hub: HubServer) -> None:
     """The hint is one line with its key, and asks nothing."""
     assert is_first_run(words())
@@ -431,6 +444,7 @@ async def test_the_first_run_offers_pairs_until_the_hint_is_dismissed(hub: HubSe
     assert hub.seen == []
 
 
+@pytest.mark.slow
 async def test_the_offer_can_be_clicked() -> None:
     """A click opens the models screen."""
     app = chat_with_catalogue(Script(), is_first_run=True)
@@ -449,6 +463,7 @@ def test_it_is_no_first_run_once_a_pair_is_here() -> None:
     assert not is_first_run(words())
 
 
+@pytest.mark.slow
 async def test_a_pair_can_be_kept_for_the_next_start() -> None:
     """The settings name it from then on."""
     app = chat_with_catalogue(Script())
@@ -462,6 +477,7 @@ async def test_a_pair_can_be_kept_for_the_next_start() -> None:
     assert words().pair == "demo"
 
 
+@pytest.mark.slow
 async def test_pairs_can_be_chosen_with_the_mouse() -> None:
     """A click on a pair that is not here asks, and a click answers."""
     app = chat_with_catalogue(Script())

@@ -100,6 +100,7 @@ async def test_the_port_opens_on_the_loaded_pair_and_closes_again() -> None:
     assert (script.num_loads, script.num_closed) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> None:
     """Asking twice meanwhile opens one port."""
     script = Script(["one"], load_hold=threading.Event())
@@ -113,6 +114,7 @@ async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> No
         await until(pilot, lambda: app.serving.is_open)
 
 
+@pytest.mark.slow
 async def test_a_clients_set_up_is_copied() -> None:
     """With the real address; the notice says where it goes."""
     app = chat(Script(["one"]), server=ANY_PORT)
@@ -166,6 +168,7 @@ async def test_requests_in_progress_are_counted_in_the_header() -> None:
         await until(pilot, lambda: "live" not in header_text(app))
 
 
+@pytest.mark.slow
 async def test_a_stopped_answer_of_the_chat_leaves_the_others_alone() -> None:
     """Esc stops the chat's own answer before its turn has come."""
     script = Script(["one two three four", "never"], hold=threading.Event())
@@ -185,6 +188,7 @@ async def test_a_stopped_answer_of_the_chat_leaves_the_others_alone() -> None:
         assert len(script.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["/unload", "/models other"])
 async def test_the_port_goes_with_the_pair(way: str) -> None:
     """A notice says so; nothing listens there any more, and the engine has ended."""
@@ -202,6 +206,7 @@ async def test_the_port_goes_with_the_pair(way: str) -> None:
         assert await opened(pilot, app) if way != "/unload" else True
 
 
+@pytest.mark.slow
 async def test_leaving_the_chat_closes_the_port() -> None:
     """The engine ends too."""
     script = Script(["one"])
@@ -212,6 +217,7 @@ async def test_leaving_the_chat_closes_the_port() -> None:
     assert script.num_closed == 1
 
 
+@pytest.mark.slow
 async def test_a_port_in_use_is_a_notice() -> None:
     """The chat goes on, and the port can be opened later."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
@@ -237,6 +243,7 @@ async def test_another_host_needs_a_key() -> None:
         assert not app.serving.is_open
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
     monkeypatch.setattr(packages, "NEEDED", ("no_such_package",))
