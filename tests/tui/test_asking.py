@@ -94,6 +94,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         assert texts(app) == [*before[away], "asked", "An answer."]
 
 
+@pytest.mark.slow
 async def test_names_that_no_file_can_have_are_sent_as_they_are() -> None:
     """Completing such names does nothing."""
     script = Script()

@@ -231,6 +231,7 @@ HARMFUL = {
 }
 
 
+@pytest.mark.slow
 async def test_whatever_a_model_writes_is_shown_harmlessly(tmp_path: Path) -> None:
     """No control character reaches the screen, nothing vanishes, nothing fails."""
     app = chat(Script(list(HARMFUL.values())), tmp_path / "history.db")

@@ -145,6 +145,7 @@ def test_a_busy_store_differs_from_a_broken_one(tmp_path: Path) -> None:
         other.close()
 
 
+@pytest.mark.slow
 async def test_keys_pressed_after_one_that_deletes_do_nothing() -> None:
     """A question is asked, and they do not answer it; the message is still there."""
     app = chat(Script())

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 PERIOD = "import specchat.tui.app, textual.screen as screen; print(screen.UPDATE_PERIOD)"
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("chosen", "expected"), [({}, 120), ({"TEXTUAL_FPS": "30"}, 30)])
 def test_keys_show_soon(chosen: dict[str, str], expected: int) -> None:
     """Textual updates the screen often, unless the user chose otherwise."""

@@ -117,6 +117,7 @@ async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
     assert "temperature = 0.3" in (tmp_path / "config.toml").read_text("utf-8")
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> None:
     """Its system prompt and its sampling; other conversations have none of it."""
     script = Script()

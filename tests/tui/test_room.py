@@ -166,6 +166,7 @@ async def test_the_panel_covers_the_chat_where_both_have_no_room(size: tuple[int
         assert app.query_one(Composer).region.width > 50
 
 
+@pytest.mark.slow
 async def test_a_theme_chosen_from_the_palette_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
