@@ -116,7 +116,9 @@ def resolve(named: str) -> Any:
 
 def choices() -> tuple[str, ...]:
     """Return what a user may choose: "auto", the names, and plain decoding last."""
-    named = [each.name for each in DRAFTERS.values() if each.is_choice and each.name != PLAIN]
+    named = [
+        drafter.name for drafter in DRAFTERS.values() if drafter.is_choice and drafter.name != PLAIN
+    ]
     return (AUTO, *named, PLAIN)
 
 
@@ -129,9 +131,9 @@ def working(loaded: str) -> tuple[str, ...]:
 def automatic(loaded: str, *, can_speculate: bool = True) -> str:
     """Return the name of the drafter that "auto" picks with this kind of model loaded."""
     fit = [
-        each
-        for each in DRAFTERS.values()
-        if each.needs in {"", loaded} and (can_speculate or not each.origins)
+        drafter
+        for drafter in DRAFTERS.values()
+        if drafter.needs in {"", loaded} and (can_speculate or not drafter.origins)
     ]
     return max(fit, key=lambda each: -1 if each.rank is None else each.rank).name
 
@@ -162,7 +164,7 @@ def pass_origin(kind: str) -> str:
 
     A draft model's if no drafter needs that kind.
     """
-    drafting = (each for each in DRAFTERS.values() if each.needs == kind)
+    drafting = (drafter for drafter in DRAFTERS.values() if drafter.needs == kind)
     own = (origin for each in drafting for origin in each.origins if origin.costs_pass)
     return next((each.name for each in own), _MODEL.name)
 

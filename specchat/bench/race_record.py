@@ -55,9 +55,9 @@ class Lane:
     def of(cls, chunks: Sequence[Chunk], statistics: Statistics) -> Self:
         """Return the lane of a decoded answer; SpecchatError if it is empty."""
         steps = [
-            RaceStep(each.seconds, *_tokens_of(each), each.rejected, len(each.tree))
-            for each in chunks
-            if each.tokens or (statistics.served_by and each.pieces)
+            RaceStep(chunk.seconds, *_tokens_of(chunk), chunk.rejected, len(chunk.tree))
+            for chunk in chunks
+            if chunk.tokens or (statistics.served_by and chunk.pieces)
         ]
         if not steps:
             raise SpecchatError("the model wrote nothing: try another prompt")
@@ -68,7 +68,7 @@ class Lane:
     def name(self) -> str:
         """The lane's name, with its drafters."""
         known = DRAFTERS.get(self.drafter)
-        by = " and ".join(each.label for each in known.origins) if known else self.drafter
+        by = " and ".join(origin.label for origin in known.origins) if known else self.drafter
         return f"with {by}" if by else "plain decoding"
 
     @property
@@ -243,7 +243,7 @@ def _tokens_of(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if chunk.texts:
         return chunk.texts, chunk.origins
     pieces = pieces_of(chunk)
-    return tuple(each.text for each in pieces), tuple(each.origin for each in pieces)
+    return tuple(piece.text for piece in pieces), tuple(each.origin for each in pieces)
 
 
 def run_race(

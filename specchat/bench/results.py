@@ -91,7 +91,7 @@ class Results:
     def plain_rate(self, run: Run) -> float:
         """Return plain decoding's tokens per second in the same round; 0 if unknown."""
         pairs = self.of(PLAIN, run.task, run.temperature)
-        return next((each.tokens_per_second for each in pairs if each.number == run.number), 0.0)
+        return next((pair.tokens_per_second for pair in pairs if pair.number == run.number), 0.0)
 
     def ratios(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Ratios:
         """Return the ratios of an arm's speed to plain decoding's in the same round."""

@@ -64,7 +64,7 @@ class Entry:
     @property
     def references(self) -> tuple[Reference, ...]:
         """The files that come from the hub."""
-        return tuple(each for each in self.files if isinstance(each, Reference))
+        return tuple(file for file in self.files if isinstance(file, Reference))
 
     @property
     def paths(self) -> list[Path | None]:
@@ -77,7 +77,7 @@ class Entry:
     @property
     def num_bytes(self) -> int | None:
         """The size of the downloads, else of all files; None if not known exactly."""
-        pins = [pinned(part).size for each in self.references for part in each.parts]
+        pins = [pinned(part).size for reference in self.references for part in reference.parts]
         sizes = pins or self._own_sizes
         return sum(size or 0 for size in sizes) if all(sizes) else None
 
@@ -86,7 +86,7 @@ class Entry:
         """The bytes on the disk of the files that `num_bytes` counts, complete or not."""
         if not self.references:
             return sum(self._own_sizes)
-        cached = [path for each in self.references for path in paths_on_disk(each)]
+        cached = [path for reference in self.references for path in paths_on_disk(reference)]
         return sum(path.stat().st_size for path in cached)
 
     @property

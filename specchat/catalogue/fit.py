@@ -106,7 +106,7 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     recommended pair fits, the largest other pair that fits is returned; if the free memory is not
     known, the smallest recommended one.
     """
-    usable = [each for each in entries if each.references and not each.experimental]
+    usable = [entry for entry in entries if entry.references and not entry.experimental]
     recommended = [each for each in usable if each.is_recommended]
     found = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
     if found is None and machine.free is None:
@@ -115,7 +115,7 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
 
 
 def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | None:
-    fits = [(judge(need_of(each), machine), each) for each in entries]
+    fits = [(judge(need_of(entry), machine), entry) for entry in entries]
     on_gpu = [each for fit, each in fits if fit == "fits the GPU"]
     in_memory = [each for fit, each in fits if fit not in {"too large", "unknown"}]
     quick = [each for each in in_memory if size_of(each) <= LARGEST_ON_CPU]

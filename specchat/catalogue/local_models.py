@@ -238,7 +238,7 @@ def _model_blob(folder: Path, path: Path) -> Path | None:
     manifest = read_json(path, _Manifest, _Manifest())
     if manifest.media_type == MANIFEST_LIST:
         manifest = _for_llama_cpp(folder, manifest)
-    models = (each for each in manifest.layers or () if each.media_type == MODEL_LAYER)
+    models = (layer for layer in manifest.layers or () if layer.media_type == MODEL_LAYER)
     blob = _blob(folder, next(models, _Manifest()).digest)
     return blob if blob and _is_gguf(blob) else None
 

@@ -33,9 +33,9 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
 
     Raises SettingsError or CatalogueError if the files' users cannot be determined.
     """
-    files = {each: paths_on_disk(each) for each in references}
+    files = {reference: paths_on_disk(reference) for reference in references}
     has_pin = {each: any(pinned(part) != part for part in each.parts) for each in references}
-    here = [each for each in files if files[each] or has_pin[each]]
+    here = [file for file in files if files[file] or has_pin[file]]
     users = _users(name, files)
     deleted = tuple(each for each in here if each not in users)
     return Removal(

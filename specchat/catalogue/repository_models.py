@@ -174,7 +174,7 @@ def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
     Raises ModelNotFound, which lists the models, if there is none or more than one.
     """
     wanted = name.quantisation.removesuffix(".gguf")
-    stems = {each: each.reference.name.lower().removesuffix(".gguf") for each in models}
+    stems = {model: model.reference.name.lower().removesuffix(".gguf") for model in models}
     same = [each for each in models if wanted.lower() in {each.quantisation.lower(), stems[each]}]
     found = same or [each for each in models if states(each.reference.file, wanted)]
     if len(found) == 1:
@@ -190,7 +190,7 @@ def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
 
 def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | None:
     """Return the best model for a machine; None if none fits, or if there is none."""
-    models = [each for each in models if not OBSOLETE.fullmatch(each.quantisation)]
+    models = [model for model in models if not OBSOLETE.fullmatch(model.quantisation)]
     fits = {each: each.fit(machine) for each in models}
     on_gpu = [each for each in models if fits[each] == "fits the GPU"]
     quick = [each for each in on_gpu if 0 < _bits(each) <= ENOUGH_BITS] or on_gpu
@@ -203,7 +203,7 @@ def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | No
 def rows(models: Sequence[RemoteModel], machine: Machine) -> list[str]:
     """Return a line for each model: quantization, size and fit, the smallest first."""
     by_size = sorted(models, key=lambda each: (each.num_bytes or 0, each.reference.file))
-    labels = {each: _label(each, models) for each in models}
+    labels = {model: _label(model, models) for model in models}
     width = max(map(len, labels.values()), default=0)
     return [
         f"{labels[each]:<{width}}  {size_text(each.num_bytes) if each.num_bytes else '?':>8}"

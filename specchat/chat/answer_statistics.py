@@ -52,7 +52,7 @@ def measured_answers(branch: Iterable[Message]) -> list[Message]:
 def add_up(answers: Iterable[Record]) -> AnswerTotals:
     """Return the totals of some answers."""
     records = list(answers)
-    stepped = [each for each in records if each.get("steps")]
+    stepped = [record for record in records if record.get("steps")]
     timed = [each for each in records if each.get("speedup")]
     tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
     return AnswerTotals(
@@ -135,9 +135,9 @@ def _accepted_by_position(records: Iterable[Record]) -> tuple[float, ...]:
     """Return accepted / drafted for each draft position, over the answers that recorded both."""
     drafted: list[int] = []
     accepted: list[int] = []
-    for each in records:
-        here = each.get("drafted_by_position", [])
-        histogram = each.get("acceptance_histogram", [])
+    for record in records:
+        here = record.get("drafted_by_position", [])
+        histogram = record.get("acceptance_histogram", [])
         drafted = _added(drafted, here)
         accepted = _added(accepted, [sum(histogram[n + 1 :]) for n in range(len(here))])
     return tuple(a / d for a, d in zip(accepted, drafted, strict=True))
@@ -148,7 +148,7 @@ def _added(first: Sequence[int], second: Sequence[int]) -> list[int]:
 
 
 def _sum(records: Iterable[Record], name: str) -> float:
-    return sum(each.get(name) or 0 for each in records)
+    return sum(record.get(name) or 0 for record in records)
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -166,7 +166,7 @@ class Tree(dict[int, Message]):
         starts = [place for place, each in enumerate(kept[:-1]) if each.mark == "summary"]
         if not starts:
             return kept
-        pinned = [each for each in exchanges(kept[: starts[-1]]) if is_pinned(each)]
+        pinned = [exchange for exchange in exchanges(kept[: starts[-1]]) if is_pinned(exchange)]
         return [*(message for each in pinned for message in each), *kept[starts[-1] :]]
 
 
@@ -206,18 +206,20 @@ def _turn(message: Message) -> ChatMessage:
     if message.tool_calls:
         turn["tool_calls"] = [
             {
-                "id": each.id,
+                "id": call.id,
                 "type": "function",
-                "function": {"name": each.name, "arguments": each.arguments},
+                "function": {"name": call.name, "arguments": call.arguments},
             }
-            for each in message.tool_calls
+            for call in message.tool_calls
         ]
     return turn
 
 
 def with_attachments(text: str, attachments: Iterable[Attachment]) -> str:
     """Return a question followed by the contents of its files, each in a code fence."""
-    return "\n\n".join([text, *(f"{each.name}:\n{fenced(each.content)}" for each in attachments)])
+    return "\n\n".join(
+        [text, *(f"{attachment.name}:\n{fenced(attachment.content)}" for attachment in attachments)]
+    )
 
 
 def fenced(content: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from specchat.chat.conversation import ChatSchema, Conversation
 from specchat.chat.message_rows import parsed_column, storable
 
-COLUMNS = [each.name for each in fields(Conversation)]
+COLUMNS = [field.name for field in fields(Conversation)]
 CONVERSATIONS = f"SELECT {', '.join(COLUMNS)} FROM conversation"  # noqa: S608 -- ours
 
 

@@ -32,7 +32,7 @@ HTML_ENDS = {
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
     """Return the current branch as Markdown, with the conversation's details as front matter."""
     branch = tree.branch(conversation.leaf)
-    totals = add_up(each.statistics for each in measured_answers(branch))
+    totals = add_up(answer.statistics for answer in measured_answers(branch))
     front = {
         "title": conversation.title,
         "date": date_text(conversation.created),
@@ -101,7 +101,7 @@ def _part(message: Message) -> dict[str, Any]:
     """Return a message's data for the template; only `answer` is HTML."""
     part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
-        files = [(each.name, each.content) for each in message.attachments]
+        files = [(attachment.name, attachment.content) for attachment in message.attachments]
         return {**part, "question": message.text, "folded": files}
     return {
         **part,
@@ -114,7 +114,7 @@ def _part(message: Message) -> dict[str, Any]:
 
 def _calls(message: Message) -> list[tuple[str, str]]:
     """Return the title and the arguments of each tool call of a message."""
-    return [(f"Call: {in_one_line(each.name)}", each.arguments) for each in message.tool_calls]
+    return [(f"Call: {in_one_line(call.name)}", call.arguments) for call in message.tool_calls]
 
 
 def _folded(title: str, content: str) -> str:

@@ -129,7 +129,9 @@ def _matches(names: Sequence[str], patterns: Sequence[str], *, is_folder: bool) 
 
 def _why_not(entry: os.DirEntry[str], patterns: Sequence[str]) -> str:
     """Return why an entry is skipped, empty if it is not. Patterns may name hidden files."""
-    is_named = any(fnmatchcase(entry.name, each) for each in patterns if each.startswith("."))
+    is_named = any(
+        fnmatchcase(entry.name, pattern) for pattern in patterns if pattern.startswith(".")
+    )
     if entry.name.startswith(".") and not is_named:
         return "hidden"
     if in_one_line(entry.name) != entry.name:

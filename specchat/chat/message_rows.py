@@ -13,7 +13,7 @@ from specchat.chat.conversation import MARKS, Attachment, Message
 from specchat.decoding.chunk import Kind, Piece, ToolCall
 from specchat.safe_text import harmless
 
-COLUMNS = [each.name for each in fields(Message)]
+COLUMNS = [field.name for field in fields(Message)]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
 LETTERS: dict[Kind, str] = {"reasoning": "r", "call": "c"}
 """The letters for kinds of stored pieces; answer text has none."""
@@ -29,9 +29,9 @@ def message_of(row: tuple[Any, ...]) -> Message:
     found["statistics"] = parsed_column(found["statistics"], {})
     found["pieces"] = tuple(_piece(*each) for each in parsed_column(found["pieces"], []))
     calls = parsed_column(found["tool_calls"], [])
-    found["tool_calls"] = tuple(ToolCall(**each) for each in calls)
+    found["tool_calls"] = tuple(ToolCall(**call) for call in calls)
     attachments = parsed_column(found["attachments"], [])
-    found["attachments"] = tuple(Attachment(**each) for each in attachments)
+    found["attachments"] = tuple(Attachment(**attachment) for attachment in attachments)
     found["mark"] = found["mark"] if found["mark"] in MARKS else ""
     return Message(**found)
 

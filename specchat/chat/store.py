@@ -198,8 +198,11 @@ class Store(Database, AbstractContextManager["Store"]):
         """Add a message below its parent and make it the end of the current branch."""
         now, text, reasoning = time(), storable(text), storable(reasoning)
         calls, schema = storable_calls(tool_calls), storable(schema)
-        files = [Attachment(storable(each.name), storable(each.content)) for each in attachments]
-        kept = json.dumps([asdict(each) for each in files]) if files else None
+        files = [
+            Attachment(storable(attachment.name), storable(attachment.content))
+            for attachment in attachments
+        ]
+        kept = json.dumps([asdict(file) for file in files]) if files else None
         values = conversation, parent, role, text, now, kept, reasoning, calls_column(calls)
         with self.transaction() as database:
             row = database.execute(

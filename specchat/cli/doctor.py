@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             go_offline()
         workers = workers or settings["model.workers"]
     findings = []
-    for finding in _examine([worker_address(each) for each in workers]):
+    for finding in _examine([worker_address(worker) for worker in workers]):
         show_line()
         findings.append(finding)
         if not arguments.json:

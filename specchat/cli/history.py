@@ -42,7 +42,7 @@ def _store_path() -> Path | None:
     try:
         path.stat()
     except FileNotFoundError:
-        above = next((each for each in path.parents if os.path.lexists(each)), path)
+        above = next((parent for parent in path.parents if os.path.lexists(parent)), path)
         return None if above.is_dir() else path
     except OSError:  # opening the store will report what is wrong
         return path
@@ -98,7 +98,7 @@ def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
     if text := with_attachments(message.text, message.attachments):
         lines.append(harmless(text))
     lines += [
-        f"Call: {harmless(each.name)}({harmless(each.arguments)})" for each in message.tool_calls
+        f"Call: {harmless(call.name)}({harmless(call.arguments)})" for call in message.tool_calls
     ]
     if message.reasoning and not (with_reasoning or text or message.tool_calls):
         lines.append("(stopped while reasoning; --reasoning shows it)")
@@ -107,7 +107,7 @@ def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
 
 def _show_statistics(answers: list[Message], arguments: argparse.Namespace) -> None:
     """Print a row for each answer, the totals, and the acceptance by draft position."""
-    totals = add_up(each.statistics for each in answers)
+    totals = add_up(answer.statistics for answer in answers)
     records = [{"message": each.id, **each.statistics} for each in answers]
     lines = table_lines([HEADINGS, *table_of(answers, totals)], left=(len(HEADINGS) - 1,))
     if accepted := totals.accepted_by_position:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     catalogue = read_catalogue()
     if catalogue.complaint:
         say(f"not all pairs are listed: {catalogue.complaint}")
-    listed = [each for entry in catalogue.entries.values() for each in entry.references]
+    listed = [reference for entry in catalogue.entries.values() for reference in entry.references]
     of_pairs = {str(part) for each in listed for part in each.parts}
     pulled = [each for each in kept_references() if each == each.parts[0]]
     single = [each for each in pulled if str(each) not in of_pairs]

@@ -57,7 +57,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
         replace(_offer_of_entry(each), is_recommended=each == best, choose=choose.get(each.name))
         for each in entries.values()
     ]
-    listed = [each for entry in entries.values() for each in entry.references]
+    listed = [reference for entry in entries.values() for reference in entry.references]
     paths = {path for each in listed if (path := find_present(each))}
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
     recent = recent_pairs()

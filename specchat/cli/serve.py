@@ -126,4 +126,4 @@ def _drafts(service: "Service") -> str:
     loaded = "" if facts.draft_off_reason else facts.draft_kind
     if drafter == drafter_registry.AUTO:
         drafter = drafter_registry.automatic(loaded)
-    return " + ".join(each.label for each in drafter_registry.DRAFTERS[drafter].origins)
+    return " + ".join(origin.label for origin in drafter_registry.DRAFTERS[drafter].origins)

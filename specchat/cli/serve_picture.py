@@ -44,7 +44,7 @@ class Line:
     def painted(self, width: int, *, has_colours: bool) -> str:
         """Return the longest form that fits into a width, or the shortest cut, with its style."""
         forms = (self.text, *self.shorter)
-        text = next((each for each in forms if len(each) <= width), forms[-1])
+        text = next((form for form in forms if len(form) <= width), forms[-1])
         text = cut(text, width)
         if not has_colours or self.style is Style.PLAIN:
             return text
@@ -89,7 +89,7 @@ def columns_for(width: int) -> list[Column]:
 
 def head_line(columns: Sequence[Column]) -> Line:
     """Return the titles of the columns."""
-    return Line("  " + GAP.join(each.aligned(each.title) for each in columns), Style.DIM)
+    return Line("  " + GAP.join(column.aligned(column.title) for column in columns), Style.DIM)
 
 
 def request_line(request: "ServedRequest", columns: Sequence[Column], rank: int = 0) -> Line:
@@ -119,7 +119,7 @@ def _early_line(request: "ServedRequest", columns: Sequence[Column], rank: int) 
 
 def _names(request: "ServedRequest", columns: Sequence[Column]) -> str:
     """Return the first cells of a row, which say whose request it is."""
-    shown = [each for each in columns if each.title in {"#", "client", "request"}]
+    shown = [column for column in columns if column.title in {"#", "client", "request"}]
     return GAP.join(each.aligned(each.cell(request)) for each in shown) + GAP
 
 

@@ -126,7 +126,7 @@ class ServeScreen:
         """Print a set-up above the table, whose rows go before it so that it stays in sight."""
         width = self._size[0] - 1
         columns = columns_for(width)
-        rows = [request_line(each, columns) for each in self._rows]
+        rows = [request_line(row, columns) for row in self._rows]
         self._rows.clear()
         table = [head_line(columns), *rows] if rows else []
         self._write([*self._painted(table), "", *text.splitlines()], [])
@@ -162,7 +162,7 @@ class ServeScreen:
         live = self._live_lines(columns, most)
         while self._rows and len(self._rows) + len(live) > most:
             above += self._painted([request_line(self._rows.popleft(), columns)])
-        rows = [*(request_line(each, columns) for each in self._rows), *live]
+        rows = [*(request_line(row, columns) for row in self._rows), *live]
         table = [Line(""), head_line(columns), *rows] if rows else [Line("")]
         ends = [totals_line(self._service.activity.totals())]
         if not self._is_closing:

@@ -86,7 +86,7 @@ def _allowed(address: ServerAddress) -> ServerAddress:
 def ignored_options(arguments: Namespace) -> list[str]:
     """Return the flags on the command line that say how to load models, which a server does."""
     settings = arguments.settings
-    names = [each for each in LoadOptions.fields() if each.table]
+    names = [field for field in LoadOptions.fields() if field.table]
     names += [each for each in PairOptions.fields() if each.key == "draft"]
     given = [each for each in names if settings.source(each.name) == "command line"]
     return [each.flag for each in given if settings[each.name] or settings[each.name] == 0]
@@ -97,9 +97,9 @@ def unknown_options(arguments: Namespace, dialect: Dialect) -> list[str]:
     settings = arguments.settings
     known = {*EVERYWHERE, *dialect.sampling}
     return [
-        each.flag
-        for each in GenerateOptions.fields()
-        if each.table and each.key not in known and settings.source(each.name) == "command line"
+        field.flag
+        for field in GenerateOptions.fields()
+        if field.table and field.key not in known and settings.source(field.name) == "command line"
     ]
 
 

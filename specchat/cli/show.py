@@ -216,7 +216,7 @@ def _availability(about: About) -> str:
         return "installed"
     if about["needs"]:
         return "not installed; specchat does not support it yet"
-    if any(isinstance(each, Reference) for each in read_catalogue().entries[about["name"]].files):
+    if any(isinstance(file, Reference) for file in read_catalogue().entries[about["name"]].files):
         return f"not installed: `specchat pull {about['name']}` fetches it"
     return "not installed"
 

@@ -40,7 +40,7 @@ OPEN = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl+C; return the exit code of what goes wrong before."""
-    given = {each.key: getattr(arguments, each.key) for each in WorkerOptions.fields()}
+    given = {field.key: getattr(arguments, field.key) for field in WorkerOptions.fields()}
     options = WorkerOptions(**{key: value for key, value in given.items() if value is not None})
     try:
         _serve(options, arguments.threads)

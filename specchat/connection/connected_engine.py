@@ -336,4 +336,4 @@ def shown_name(model: str) -> str:
 
 
 def _num_characters(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(len(str(each.get("content", ""))) + 8 for each in messages)
+    return sum(len(str(message.get("content", ""))) + 8 for message in messages)

@@ -65,7 +65,7 @@ def _llama_structure(kind: Kind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     if kind == "choices":
-        choices = " | ".join(_in_gbnf(each) for each in json.loads(source))
+        choices = " | ".join(_in_gbnf(choice) for choice in json.loads(source))
         return {"grammar": f"root ::= {choices}"}
     return {"grammar": source} if kind == "gbnf" else NONE
 
@@ -94,7 +94,7 @@ def _sglang_structure(kind: Kind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     if kind == "choices":
-        return {"regex": "|".join(f"({re.escape(each)})" for each in json.loads(source))}
+        return {"regex": "|".join(f"({re.escape(choice)})" for choice in json.loads(source))}
     return {"regex": source} if kind == "regex" else NONE
 
 

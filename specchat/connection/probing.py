@@ -107,7 +107,7 @@ def _choose(session: HttpSession, names: Sequence[str]) -> str:
         return wanted
     if f"{wanted}:latest" in names:
         return f"{wanted}:latest"
-    shown = ", ".join(_short(each) for each in names[:MOST_NAMED])
+    shown = ", ".join(_short(name) for name in names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     raise ServerFailed(
         f"{where} has no model {wanted}{nearest(wanted, names)}; it has {shown}{more}"

@@ -190,7 +190,7 @@ class ReportedFigures:
             stats.left_out = left_out
         notices = found.get("notices")
         if isinstance(notices, list):
-            stats.notices = tuple(_shown(str(each)) for each in notices[:MOST_NOTICES])
+            stats.notices = tuple(_shown(str(notice)) for notice in notices[:MOST_NOTICES])
 
     def _set_drafts(self, drafted: int, accepted: int) -> None:
         self._has.add("drafts")

@@ -22,7 +22,7 @@ def chat_body(
     body = {
         **_shared(request, model, dialect),
         **dialect.thinking_fields(request.think),
-        "messages": [_message(each) for each in messages],
+        "messages": [_message(message) for message in messages],
     }
     if messages and messages[-1]["role"] == "assistant":
         if dialect.continuation is None:

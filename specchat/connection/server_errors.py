@@ -168,7 +168,7 @@ def _too_long(said: str, body: bytes) -> ContextFull:
         if capacity:
             error.capacity = int(capacity[1] or capacity[2])
             numbers = [int(each) for each in NUMBER.findall(said)]
-            error.num_tokens = max(each for each in numbers if each >= error.capacity)
+            error.num_tokens = max(number for number in numbers if number >= error.capacity)
     return error
 
 

@@ -78,7 +78,7 @@ class FixedPacer:
     ) -> Sequence[int]:
         """Return the likeliest ones, a few in each pass."""
         del origin
-        longest = max((each.fork for each in branches), default=0) + 1
+        longest = max((branch.fork for branch in branches), default=0) + 1
         chances = chances_of([USUAL_ACCEPTANCE] * longest, branches)
         order = [each for each in likeliest(chances, len(chances)) if each in unread]
         return with_ancestors(branches, order[:NUM_READ], most)

@@ -118,7 +118,9 @@ class Sampler:
         values: list[float] = logits.tolist()
         num_kept = len(values)
         if sampling.top_p < 1:
-            num_kept = _smallest_nucleus([math.exp(each - top) for each in values], sampling.top_p)
+            num_kept = _smallest_nucleus(
+                [math.exp(value - top) for value in values], sampling.top_p
+            )
         while values[num_kept - 1] < floor:
             num_kept -= 1
         heat = sampling.temperature

@@ -166,7 +166,7 @@ def _examples(path: Path, inputs_width: int) -> list[Example]:
         fields["temperatures"].tolist(),
         np.split(fields["likeliest"], answers[:-1]),
         np.split(fields["logs"], answers[:-1]),
-        [LayerInputs(inputs, *each) if inputs else None for each in rows],
+        [LayerInputs(inputs, *row) if inputs else None for row in rows],
     )
     return [Example(*values) for values in zip(*columns, strict=True)]
 
@@ -218,7 +218,7 @@ def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
 
 def collate(examples: Sequence[Example]) -> AnswerBatch:
     """Return examples as a batch."""
-    length = _padded(max(len(each.tokens) for each in examples))
+    length = _padded(max(len(example.tokens) for example in examples))
     tokens = np.zeros((len(examples), length), np.int32)
     loaded = [each.inputs.load() for each in examples if each.inputs]
     inputs = np.zeros((len(examples), length, loaded[0].shape[1]), np.float16) if loaded else None

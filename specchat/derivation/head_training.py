@@ -180,6 +180,6 @@ def drafted_tokens(examples: Sequence[Example], size: int, count: int) -> NDArra
     Of those that never occur the first are taken: merged earlier, they are more frequent.
     """
     chances = np.zeros(size)
-    for each in examples:
-        np.add.at(chances, each.likeliest, np.exp(each.logs.astype(np.float32)))
+    for example in examples:
+        np.add.at(chances, example.likeliest, np.exp(example.logs.astype(np.float32)))
     return np.sort(np.argsort(-chances, kind="stable")[:count]).astype(np.int64)

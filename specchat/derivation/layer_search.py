@@ -95,7 +95,11 @@ class LayerSearch:
 
     def _most_promising(self) -> Layers | None:
         """Return the most promising candidate, None if all were measured."""
-        candidates = {each for each in self._candidates() if each and each not in self.found}
+        candidates = {
+            candidate
+            for candidate in self._candidates()
+            if candidate and candidate not in self.found
+        }
         return max(
             candidates,
             key=lambda each: (self._promise(each, np.exp(self._expected(each))), sorted(each)),

@@ -56,7 +56,11 @@ def check_build(answer: ChildResult[BuildReport]) -> Finding:
         detail = f"llama-cpp-python {version} is installed, specchat needs {wanted}"
         return Finding(name, "problem", detail, rebuild(_backend_of(answer.report)))
     backends = " and ".join(answer.report.backends)
-    used = [each for each in NOTABLE_INSTRUCTIONS if f" {each} = 1" in answer.report.system]
+    used = [
+        instruction
+        for instruction in NOTABLE_INSTRUCTIONS
+        if f" {instruction} = 1" in answer.report.system
+    ]
     using = f" ({', '.join(used)})" if used else ""
     chosen = f", its CPU library {answer.report.variant}" if answer.report.variant else ""
     detail = f"llama-cpp-python {version}, built for {backends}{chosen}{using}"
@@ -172,7 +176,9 @@ def _with_memory(gpu: Device) -> str:
 
 
 def _backend_of(report: BuildReport) -> str:
-    return next((GPU_BACKENDS[each] for each in report.backends if each in GPU_BACKENDS), "")
+    return next(
+        (GPU_BACKENDS[backend] for backend in report.backends if backend in GPU_BACKENDS), ""
+    )
 
 
 def _failure(answer: ChildResult[ProbeReport]) -> str:

@@ -44,8 +44,8 @@ def _of_nvidia(driver: Path = NVIDIA_DRIVER) -> list[Device]:
             return found
     version = re.search(r"Kernel Module\D* ([\d.]+)", read_text(driver / "version"))
     models = [
-        re.search(r"^Model:\s*(.+)$", read_text(each / "information"), re.MULTILINE)
-        for each in sorted((driver / "gpus").glob("*"))
+        re.search(r"^Model:\s*(.+)$", read_text(path / "information"), re.MULTILINE)
+        for path in sorted((driver / "gpus").glob("*"))
     ]
     named = version[1] if version else ""
     return [_gpu(model[1] if model else "NVIDIA GPU", named, "CUDA") for model in models]

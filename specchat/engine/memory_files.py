@@ -48,7 +48,9 @@ class StoredMemory:
         """An image without data, which says what restoring the file would save."""
         empty = np.empty(0, np.uint8)
         return MemoryImage(
-            self.tokens, empty, tuple(Checkpoint(each, empty) for each in self.checkpoints)
+            self.tokens,
+            empty,
+            tuple(Checkpoint(checkpoint, empty) for checkpoint in self.checkpoints),
         )
 
 
@@ -164,7 +166,7 @@ def _subject(pair: LoadedPair) -> str:
 
 
 def _lengths(image: MemoryImage) -> tuple[int, ...]:
-    return tuple([each.length for each in image.checkpoints])
+    return tuple([checkpoint.length for checkpoint in image.checkpoints])
 
 
 def _parts(image: MemoryImage) -> Arrays:

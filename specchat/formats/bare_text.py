@@ -89,7 +89,7 @@ def _is_large(parts: list[str], starts: bool) -> bool:
     for part in parts:
         is_counted = part[0] == "{" and len(part) > 1
         counts = re.findall(r"\d+", part) if is_counted else ()
-        if is_later and any(int(each[:9]) > LARGEST_COUNT_LATER for each in counts):
+        if is_later and any(int(count[:9]) > LARGEST_COUNT_LATER for count in counts):
             return True
         is_later |= part in {"*", "+"} or (is_counted and part.endswith(",}"))
     return False

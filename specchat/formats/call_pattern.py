@@ -256,7 +256,7 @@ class _Written:
     def _cut(self, text: str) -> str:
         """Return a text up to where the turn ends."""
         ends = {*self.ends, *marks_in(self.turn), self.probes.eos} - {"", *self.reasoning}
-        places = [text.find(each) for each in ends if each in text]
+        places = [text.find(end) for end in ends if end in text]
         if places or not self.end_mark or self.end_mark not in text:
             return text[: min(places)] if places else text
         return text[: text.rfind(self.end_mark) + len(self.end_mark)]

@@ -299,11 +299,11 @@ def read_python(raw: str, _: Tools) -> list[Call] | None:
     tree = ast.parse(raw[begin : end + 1].strip(), mode="eval").body
     calls = tree.elts if isinstance(tree, ast.List) else []
     found = []
-    for each in calls:
-        if not isinstance(each, ast.Call) or each.args:
+    for call in calls:
+        if not isinstance(call, ast.Call) or call.args:
             return None
-        values = {word.arg: _literal(word.value) for word in each.keywords if word.arg}
-        found.append(Call(ast.unparse(each.func), values))
+        values = {word.arg: _literal(word.value) for word in call.keywords if word.arg}
+        found.append(Call(ast.unparse(call.func), values))
     return found or None
 
 

@@ -262,7 +262,9 @@ class ChatFormat:
         if not self.roles.later_system:
             messages = with_one_system(messages)
         has_system = bool(messages) and messages[0]["role"] in SYSTEM_ROLES
-        has_calls = any("tool_calls" in each or each["role"] == "tool" for each in messages)
+        has_calls = any(
+            "tool_calls" in message or message["role"] == "tool" for message in messages
+        )
         if has_calls and not (self.roles.calls and self.roles.tool):
             messages, has_calls = calls_as_text(messages), False
         if not has_system or self.roles.system:

@@ -75,7 +75,9 @@ def read_calls(raw: str, tools: Tools) -> list[Call] | None:
     found = []
     for opening, body in sections(raw, CALL, f"{SPACE}</invoke>"):
         types = argument_types(tools, opening["name"])
-        arguments = {each.key: each.value(types.get(each.key)) for each in _elements(body)}
+        arguments = {
+            element.key: element.value(types.get(element.key)) for element in _elements(body)
+        }
         found.append(Call(opening["name"], arguments))
     return found or None
 

@@ -141,7 +141,7 @@ def _find_uses(template: str) -> dict[str, list[Any]]:
         names |= {name for copy in names for name in copies.get(copy, ())}
         constants = [each.value for each in compared.find_all(Const)]
         for name in names & uses.keys():
-            uses[name] += [each for each in constants if isinstance(each, str | int)]
+            uses[name] += [constant for constant in constants if isinstance(constant, str | int)]
     return uses
 
 

@@ -95,7 +95,11 @@ def _case(name: str, value: object) -> str:
 def _compared_strings(probes: Probes, name: str) -> list[str]:
     """Return the strings that the template compares a variable with."""
     constants: Iterable[object] = probes.variables[name]
-    words = (each for each in constants if isinstance(each, str) and re.fullmatch(r"[\w-]+", each))
+    words = (
+        constant
+        for constant in constants
+        if isinstance(constant, str) and re.fullmatch(r"[\w-]+", constant)
+    )
     return list(dict.fromkeys(words))[:MOST_LEVELS]
 
 

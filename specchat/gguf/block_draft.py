@@ -47,7 +47,7 @@ def block_facts(header: Header) -> BlockFacts:
 def why_unusable(header: Header) -> str | None:
     """Return why a DFlash draft cannot be used, None if it can."""
     facts, name = block_facts(header), header.name
-    if any(each in header.tensors for each in OTHER_KINDS):
+    if any(kind in header.tensors for kind in OTHER_KINDS):
         return (
             f"{name} is a DSpark or DFlash 2 draft, or has a vocabulary of its own: these are"
             " not supported yet"

@@ -108,7 +108,12 @@ def register(new: DraftKind) -> None:
 
     Raises ValueError if its name or one of its architectures is taken, or `runs` is malformed.
     """
-    taken = {each for kind in KINDS.values() if kind != new for each in kind.architectures}
+    taken = {
+        architecture
+        for kind in KINDS.values()
+        if kind != new
+        for architecture in kind.architectures
+    }
     if KINDS.get(new.name, new) != new or taken & new.architectures:
         raise ValueError(f"there is already a kind of draft like {new.name!r}")
     if ":" not in new.runs:
@@ -125,7 +130,7 @@ def kind_of_file(header: Header) -> DraftKind:
     """Return the kind of draft that a file holds: a head without its target, or a whole model."""
     if named := _kind_of_architecture(header):
         return named
-    return next((each for each in KINDS.values() if each.is_alone(header)), MODEL)
+    return next((kind for kind in KINDS.values() if kind.is_alone(header)), MODEL)
 
 
 def is_head_only(header: Header) -> bool:
@@ -148,7 +153,7 @@ def has_head(header: Header) -> bool:
 
 def is_name_of_head(file: str) -> bool:
     """Return True if a file with this name beside a target may hold a head for it."""
-    patterns = (each.file_names for each in KINDS.values() if each.file_names)
+    patterns = (kind.file_names for kind in KINDS.values() if kind.file_names)
     return any(re.search(pattern, file, re.IGNORECASE) for pattern in patterns)
 
 
@@ -166,12 +171,12 @@ def own_head(target: Header) -> Header | None:
 
 
 def _kind_of_architecture(header: Header) -> DraftKind | None:
-    named = (each for each in KINDS.values() if header.architecture in each.architectures)
+    named = (kind for kind in KINDS.values() if header.architecture in kind.architectures)
     return next(named, None)
 
 
 def _kind_inside(header: Header) -> DraftKind | None:
-    return next((each for each in KINDS.values() if each.is_inside(header)), None)
+    return next((kind for kind in KINDS.values() if kind.is_inside(header)), None)
 
 
 HEAD_BATCH = 64

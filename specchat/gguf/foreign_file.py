@@ -174,7 +174,7 @@ def _kind_of_text(beginning: bytes, size: int) -> str:
         words = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning, not is_cut)
     except UnicodeDecodeError:
         return ""
-    if size > LONGEST_TEXT or not all(each.isprintable() or each.isspace() for each in words):
+    if size > LONGEST_TEXT or not all(letter.isprintable() or letter.isspace() for letter in words):
         return ""
     found = _json_of(words)
     if isinstance(found, dict) and "weight_map" in found:

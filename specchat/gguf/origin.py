@@ -95,9 +95,9 @@ def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
         part = read_part(path)
         try:
             with path.open("rb") as file:
-                for each in part.tensors.values():
-                    file.seek(part.data_position + each.offset)
-                    beginning = file.read(min(each.num_bytes, SAMPLED_BYTES))
-                    yield f"{each.name} {each.shape} {each.stored} ", beginning
+                for tensor in part.tensors.values():
+                    file.seek(part.data_position + tensor.offset)
+                    beginning = file.read(min(tensor.num_bytes, SAMPLED_BYTES))
+                    yield f"{tensor.name} {tensor.shape} {tensor.stored} ", beginning
         except OSError as error:
             raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None

@@ -30,7 +30,7 @@ def describe_unfinished(path: Path, detail: str = "") -> str:
     named = path.name.lower()
     known = next((each for each in (*RESUMED, *OTHERS) if named.endswith(each)), "")
     # with os.path, a name that is too long is one that does not exist
-    beside = next((each for each in OTHERS if os.path.exists(f"{path}{each}")), "")  # noqa: PTH110
+    beside = next((other for other in OTHERS if os.path.exists(f"{path}{other}")), "")  # noqa: PTH110
     advice = AGAIN
     if known in RESUMED:
         advice = "pull the model again, which resumes it"

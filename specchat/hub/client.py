@@ -282,7 +282,9 @@ def _require_range(response: httpx2.Response, found: HubFile, start: int) -> Non
     total = found_range[2] if found_range else "*"
     answers = (*response.history, response)
     checksums = [_unquoted(each.headers.get("X-Linked-ETag", "")) for each in answers]
-    is_other = any(len(each) == len(found.etag) and each != found.etag for each in checksums)
+    is_other = any(
+        len(checksum) == len(found.etag) and checksum != found.etag for checksum in checksums
+    )
     if begins != start or is_other or (start and total not in {"*", str(found.size)}):
         raise Restarted
 

@@ -55,7 +55,7 @@ def download(
     what the user should know although the download goes on. Raises DownloadFailed, or Cancelled
     once `is_cancelled` returns True.
     """
-    missing = [each for each in dict.fromkeys(references) if not find_present(each)]
+    missing = [reference for reference in dict.fromkeys(references) if not find_present(reference)]
     if missing and is_offline():
         raise DownloadFailed(_offline_message(missing))
     if missing:

@@ -147,7 +147,7 @@ def _page(address: str, what: str, deadline: float) -> tuple[list[dict[str, Any]
             f"{shown_endpoint()} does not list files as the hub does: check HF_ENDPOINT, or name"
             " a file (org/repo/file.gguf)"
         )
-    return [each for each in entries if isinstance(each, dict)], link
+    return [entry for entry in entries if isinstance(entry, dict)], link
 
 
 def _answer(address: str, what: str, deadline: float) -> tuple[Any, str]:

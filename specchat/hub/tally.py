@@ -32,7 +32,7 @@ class Tally:
         """
         self._files[str(progress.reference).lower()] = progress  # the hub may use another case
         now, note = time.monotonic(), re.sub(r"\d+", "", self.note)
-        if not (self.note or any(each.total for each in self._files.values())):
+        if not (self.note or any(file.total for file in self._files.values())):
             return False
         if now < self._samples[-1][0] + self._interval and note == self._shown_note:
             return False
@@ -45,7 +45,7 @@ class Tally:
     def _sizes(self) -> tuple[int, int]:
         """Return the bytes so far, and the total of the files whose size is known."""
         files = self._files.values()
-        return sum(each.done for each in files), sum(each.total for each in files)
+        return sum(file.done for file in files), sum(each.total for each in files)
 
     @property
     def share(self) -> float:
@@ -69,12 +69,12 @@ class Tally:
 
     def files_in_words(self) -> list[str]:
         """Return the progress of each file, or what delays it."""
-        return [f"{each.reference.name} {_state(each)}".strip() for each in self._files.values()]
+        return [f"{file.reference.name} {_state(file)}".strip() for file in self._files.values()]
 
     @property
     def note(self) -> str:
         """What delays one of the files; empty if nothing does."""
-        return next((each.note for each in self._files.values() if each.note), "")
+        return next((file.note for file in self._files.values() if file.note), "")
 
 
 def _state(progress: DownloadProgress) -> str:

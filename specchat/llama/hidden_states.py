@@ -53,7 +53,7 @@ def why_not_runnable(draft: Header) -> str | None:
         "hidden states": can_read_hidden_states,
         "layer inputs": can_read_layer_inputs,
     }
-    return None if all(can_read[each] for each in kind_of(draft).reads) else NO_HEADS
+    return None if all(can_read[read] for read in kind_of(draft).reads) else NO_HEADS
 
 
 def keep_hidden_states(context: object) -> None:

@@ -53,7 +53,7 @@ class MemoryImage:
     @property
     def num_bytes(self) -> int:
         """The memory that the copy takes."""
-        return self.data.size + sum(each.num_bytes for each in self.checkpoints)
+        return self.data.size + sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
 
 
 def read_state(context: object) -> Bytes:

@@ -45,7 +45,7 @@ def describe_build() -> BuildReport:
         system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),
         variant=variant(),
         can_offload=bool(gpus_of(devices)),
-        backends=tuple(each for each in all_backends() if each != RPC),
+        backends=tuple(backend for backend in all_backends() if backend != RPC),
         devices=devices,
         can_use_workers=find_rpc() is not None,
         can_run_heads=can_read_hidden_states and can_read_layer_inputs,

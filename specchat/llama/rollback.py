@@ -204,7 +204,9 @@ class Rollback:
 
 def longest_within(checkpoints: Sequence[Checkpoint], length: int) -> int:
     """Return the length of the longest saved state of at most `length` tokens, 0 without one."""
-    return max((each.length for each in checkpoints if each.length <= length), default=0)
+    return max(
+        (checkpoint.length for checkpoint in checkpoints if checkpoint.length <= length), default=0
+    )
 
 
 def _buffer(saved: Checkpoint) -> Bytes:

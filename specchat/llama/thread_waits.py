@@ -102,8 +102,8 @@ class _SleepingTeam:
     def _run(self) -> None:
         try:
             nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # frees NULL
-            for each in self._libraries:
-                each.GOMP_parallel(nothing, None, self._size, 0)
+            for library in self._libraries:
+                library.GOMP_parallel(nothing, None, self._size, 0)
         finally:
             self._is_ready.set()
         self._is_over.wait()

@@ -52,7 +52,7 @@ def _load(context: ssl.SSLContext, path: str, *, is_folder: bool) -> None:
     if not is_folder:
         context.load_verify_locations(cafile=path)
         return
-    folders = [Path(each) for each in path.split(os.pathsep) if each]
+    folders = [Path(part) for part in path.split(os.pathsep) if part]
     names = [each.name for folder in folders if folder.is_dir() for each in folder.iterdir()]
     if not any(folder.is_dir() for folder in folders):
         raise ValueError("no such folder")

@@ -31,7 +31,7 @@ def to_shares(given: object) -> tuple[float, ...]:
 
 def to_workers(given: object) -> tuple[str, ...]:
     """Return the addresses of workers in full, each once; a text may have several with commas."""
-    parts = [part for each in to_texts(given) for part in each.split(",")]
+    parts = [part for text in to_texts(given) for part in text.split(",")]
     if NO_WORKERS in parts:
         parts.remove(NO_WORKERS)
         if parts:
@@ -44,7 +44,7 @@ def to_workers(given: object) -> tuple[str, ...]:
 
 def to_names(given: object) -> tuple[str, ...]:
     """Return the names of devices; a text may have several with commas."""
-    names = [part.strip() for each in to_texts(given) for part in each.split(",")]
+    names = [part.strip() for text in to_texts(given) for part in text.split(",")]
     if not all(names):
         raise ValueError(given)
     return tuple(names)
@@ -72,6 +72,6 @@ def to_think_word(given: object) -> str:
 def to_texts(given: object) -> tuple[str, ...]:
     """Return the stop strings; a single string counts as a list of one."""
     strings: Any = (given,) if isinstance(given, str) else given
-    if not isinstance(strings, Sequence) or not all(isinstance(each, str) for each in strings):
+    if not isinstance(strings, Sequence) or not all(isinstance(string, str) for string in strings):
         raise ValueError(given)
     return tuple(strings)

@@ -94,7 +94,7 @@ def takes(
         shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
         own = [next(iter(signature.parameters.values())), *shown]
         call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
-        lines = (f"{each.key}: {each.help}" for each in request.fields())  # type: ignore[attr-defined]
+        lines = (f"{field.key}: {field.help}" for field in request.fields())  # type: ignore[attr-defined]
         call.__doc__ = "\n".join([inspect.getdoc(method) or "", "", *lines])
         return call
 

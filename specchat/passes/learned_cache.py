@@ -104,7 +104,7 @@ class LearnedCache:
 
 def _with_newest(known: Mapping[str, T], name: str, value: T) -> dict[str, T]:
     """Return MAX_WAYS entries with this one as the last."""
-    others = [each for each in known.items() if each[0] != name]
+    others = [item for item in known.items() if item[0] != name]
     return dict([*others, (name, value)][-MAX_WAYS:])
 
 

@@ -75,8 +75,8 @@ def as_devices(report: WorkerReport) -> tuple[Device, ...]:
     """Return the devices of a worker; to llama.cpp they are GPUs, whatever they are there."""
     address = str(report.address)
     return tuple(
-        Device(each.name, each.description, "gpu", each.free, each.total, worker=address)
-        for each in report.devices
+        Device(device.name, device.description, "gpu", device.free, device.total, worker=address)
+        for device in report.devices
     )
 
 
@@ -185,7 +185,7 @@ def keep_workers(devices: Iterable[Device]) -> None:
     for device in devices:
         found[device.worker] = (*found.get(device.worker, ()), replace(device, free=0))
     known = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
-    others = [each for each in known.items() if each[0] not in found]
+    others = [item for item in known.items() if item[0] not in found]
     kept = dict([*others, *found.items()][-MOST_KEPT:])
     with suppress(OSError):
         if kept != known:

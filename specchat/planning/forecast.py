@@ -88,7 +88,7 @@ def _reads_disk(plan: Plan, host: Device) -> bool:
 def _planned(headers: tuple[Header, Header | None], plan: Plan, devices: list[Device]) -> Forecast:
     host, *gpus = plan.needs
     on_gpus = sum(need.total for need in gpus)
-    room = Room(on_gpus, sum(each.budget for each in devices[1:])) if on_gpus else None
+    room = Room(on_gpus, sum(device.budget for device in devices[1:])) if on_gpus else None
     return Forecast(
         *headers, plan.ctx, Room(host.total, devices[HOST].budget), room, notice=plan.notice
     )

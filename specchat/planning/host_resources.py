@@ -91,7 +91,7 @@ def seconds_of_others(processors: Sequence[int]) -> float:
     """Return the seconds for which other processes have used these processors since the start."""
     times = psutil.cpu_times(percpu=True)
     if len(times) != len(processors):  # when all are wanted, their numbers may have gaps
-        times = [times[each] for each in processors if each < len(times)]
+        times = [times[processor] for processor in processors if processor < len(times)]
     used = sum(each.user + each.system + getattr(each, "nice", 0.0) for each in times)
     return used - time.process_time()
 
@@ -112,8 +112,8 @@ def _cores_in_affinity() -> int:
 def _numbers(ranges: str) -> set[int]:
     """Return the numbers of a list like "0-3,8"."""
     found = set[int]()
-    for each in filter(None, ranges.split(",")):
-        first, _, last = each.partition("-")
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return found
 

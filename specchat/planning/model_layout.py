@@ -167,7 +167,7 @@ def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
 def _widths_of_all(header: Header, window: int) -> tuple[tuple[int, int], ...]:
     heads = _of_layer(header, "attention.head_count", 0)
     suffixes = ("", "_swa") if window else ("",)
-    return tuple(_head_widths(header, heads, each) for each in suffixes) if heads else ()
+    return tuple(_head_widths(header, heads, suffix) for suffix in suffixes) if heads else ()
 
 
 def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:

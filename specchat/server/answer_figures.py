@@ -48,7 +48,7 @@ def messages_usage(statistics: Statistics) -> dict[str, Any]:
 
 def total_usage(answers: Sequence[ServedRequest]) -> dict[str, Any]:
     """Return the usage of several answers to one prompt, which counts once."""
-    first, *others = [usage_of(each.statistics) for each in answers]
+    first, *others = [usage_of(answer.statistics) for answer in answers]
     for usage in others:
         first["completion_tokens"] += usage["completion_tokens"]
         for name, count in usage["completion_tokens_details"].items():

@@ -32,7 +32,7 @@ def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Asked
 
     Raises ApiError for a choice that is malformed or cannot be met.
     """
-    offered = [each for each in tools or () if each.get("type", "function") == "function"]
+    offered = [tool for tool in tools or () if tool.get("type", "function") == "function"]
     mode, names = _choice_of(choice)
     if mode == "none":
         return AskedTools()
@@ -68,7 +68,7 @@ def _of_allowed(mode: ToolChoice, tools: list[Any]) -> tuple[ToolChoice, list[st
     """Return what a list of the only tools to call asks for: nothing is called if it is empty."""
     if mode == "required" and not tools:
         raise ApiError(BAD_REQUEST, f"{FIELD}: allowed_tools lists no tool to call", FIELD)
-    return mode if tools else "none", [_name_of(each) for each in tools]
+    return mode if tools else "none", [_name_of(tool) for tool in tools]
 
 
 def _name_of(tool: Any) -> str:

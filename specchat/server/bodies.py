@@ -93,7 +93,7 @@ async def read(request: Request, kind: type[Body]) -> Body:
 def depth_of(data: bytes) -> int:
     """Return how deep the lists and objects of JSON are nested."""
     brackets = BRACKET.findall(STRING.sub(b"", data))
-    return max(accumulate(1 if each in b"[{" else -1 for each in brackets), default=0)
+    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 
 def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def to_chat(body: MessagesBody) -> ChatBody:
     translated = [each for message in body.messages for each in _messages_of(message)]
     return ChatBody(
         messages=[*first, *translated],
-        tools=[_tool(each) for each in body.tools or ()],
+        tools=[_tool(tool) for tool in body.tools or ()],
         tool_choice=body.tool_choice,
         parallel_tool_calls=(body.tool_choice or {}).get("disable_parallel_tool_use") is not True,
         reasoning_effort=_effort_of(body),
@@ -90,7 +90,7 @@ def _messages_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": text_of(content, "messages")}
         return
     blocks = [_block(each) for each in content]
-    results = [each for each in blocks if each["type"] == "tool_result"]
+    results = [block for block in blocks if block["type"] == "tool_result"]
     for result in results:
         yield _result(result)
     others = [each for each in blocks if each["type"] not in {"tool_result", *WITHOUT_TEXT}]

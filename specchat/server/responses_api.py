@@ -74,7 +74,7 @@ def to_chat(body: ResponsesBody) -> ChatBody:
         raise ApiError(BAD_REQUEST, "reasoning.effort must be text", "reasoning.effort")
     return ChatBody(
         messages=messages_of(body.input, body.instructions),
-        tools=[_tool(each) for each in body.tools or ()],
+        tools=[_tool(tool) for tool in body.tools or ()],
         tool_choice=body.tool_choice,
         parallel_tool_calls=body.parallel_tool_calls,
         reasoning_effort=effort,

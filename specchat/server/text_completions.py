@@ -163,7 +163,7 @@ def _prompts(given: Any) -> list[str | list[int]]:
     prompts: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
     if not given or not all(prompts):
         raise ApiError(BAD_REQUEST, "prompt must not be empty", "prompt")
-    if not all(isinstance(each, str) or _are_tokens(each) for each in prompts):
+    if not all(isinstance(prompt, str) or _are_tokens(prompt) for prompt in prompts):
         raise ApiError(BAD_REQUEST, "prompt must be texts or lists of token ids", "prompt")
     if len(prompts) > MOST_PROMPTS:
         raise ApiError(BAD_REQUEST, f"prompt: at most {MOST_PROMPTS} at once", "prompt")

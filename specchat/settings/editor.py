@@ -52,7 +52,7 @@ def create_settings(path: Path) -> None:
 
 def documented_settings() -> str:
     """Return a file that explains every setting, each commented out."""
-    tables = "".join(_documented_table(each) for each in TABLES if each not in {KEYS, SERVERS})
+    tables = "".join(_documented_table(table) for table in TABLES if table not in {KEYS, SERVERS})
     return f"{INTRODUCTION}{tables}\n[{SERVERS}]\n{SERVER_LINES}\n[{KEYS}]\n{KEY_LINES}"
 
 

@@ -62,7 +62,7 @@ def find_lines(text: str) -> dict[KeyPath, int]:
 
 def unfinished_line(text: str) -> int:
     """Return the line of the first statement that is not TOML, such as a value left open."""
-    open_lines = (each.line for each in statements(text) if each.content is None)
+    open_lines = (statement.line for statement in statements(text) if statement.content is None)
     return next(open_lines, text.count("\n") + 1)
 
 

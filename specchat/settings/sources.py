@@ -74,11 +74,13 @@ class Settings:
 
     def values(self, declared: type[Options]) -> dict[str, Any]:
         """Return the values of the options that a dataclass declares, by key."""
-        return {each.key: self[each.name] for each in declared.fields() if each.table}
+        return {field.key: self[field.name] for field in declared.fields() if field.table}
 
     def given_values(self, declared: type[Options]) -> dict[str, Any]:
         """Return the values set in the file, the environment or the command line, by key."""
-        return {each.key: self[each.name] for each in declared.fields() if each.name in self.given}
+        return {
+            field.key: self[field.name] for field in declared.fields() if field.name in self.given
+        }
 
     @property
     def names(self) -> tuple[str, ...]:

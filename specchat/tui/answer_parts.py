@@ -131,7 +131,7 @@ def _calls_in(pieces: Iterable[Piece], calls: Sequence[ToolCall]) -> list[ToolCa
 
     When several calls were written together, only the last one holds the text of all of them.
     """
-    written = "".join(each.text for each in pieces if each.kind == "call")
+    written = "".join(piece.text for piece in pieces if piece.kind == "call")
     count = place = 0
     for number, call in enumerate(calls, 1):
         if call.raw:

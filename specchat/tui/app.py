@@ -230,7 +230,7 @@ class ChatApp(App[None]):
 
     def _show_newest_notice(self) -> None:
         """Show the newest notice until it expires, and then the one before it."""
-        self._notices = [each for each in self._notices if not each.has_expired]
+        self._notices = [notice for notice in self._notices if not notice.has_expired]
         newest = self._notices[-1] if self._notices else None
         self.view.show_notice(newest)
         if newest is not None:

@@ -160,7 +160,7 @@ def position_columns(shares: Sequence[float], width: int, height: int) -> Conten
     shown = [shares[position - 1] for position in positions]
     eighths = [round(8 * height * share) for share in shown]
     drawn = [
-        [2 * COLUMNS[min(max(each - 8 * row, 0), 8)] for each in eighths]
+        [2 * COLUMNS[min(max(eighth - 8 * row, 0), 8)] for eighth in eighths]
         for row in reversed(range(height))
     ]
     columns = [Content.styled(_spaced("", row), ACCEPTED) for row in drawn]
@@ -220,7 +220,7 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
 
 def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
     if facts.served_by:
-        notices = [Content.styled(in_one_line(each), MUTED) for each in facts.notices]
+        notices = [Content.styled(in_one_line(notice), MUTED) for notice in facts.notices]
         return {"server": _lines(Content(in_one_line(facts.plan)), *notices)}
     weights = _row("weights", size_text(facts.target_bytes + facts.draft_bytes), width)
     on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)

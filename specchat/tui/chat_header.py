@@ -32,7 +32,9 @@ def header(chat: ChatState, width: int, *, is_saved: bool) -> Content:
         *["not saved"] * (not is_saved),
         *["offline"] * is_offline(),
     ]
-    right = _right_part(chat, [each for each in badges if each], width - MIN_TITLE_WIDTH - BETWEEN)
+    right = _right_part(
+        chat, [badge for badge in badges if badge], width - MIN_TITLE_WIDTH - BETWEEN
+    )
     shown = Text(title)
     shown.truncate(max(1, width - right.cell_length - BETWEEN), overflow="ellipsis")
     gap = max(0, width - shown.cell_len - right.cell_length)

@@ -212,14 +212,14 @@ def palette_rows(key_of: KeyOf) -> Iterator[tuple[str, str, str]]:
     The title names the key; the help ends with the command's slash words. The commands used most
     come first.
     """
-    for each in sorted(COMMANDS, key=_place_in_palette):
-        help_text = SEPARATOR.join([each.help, *(f"/{word}" for word in each.slash)])
-        if each.in_palette and not each.takes:
-            key = key_of(each.id)
-            title = each.palette_title or each.title
-            yield title + (f" ({key})" if key else ""), help_text, each.id
-        for word in each.takes:
-            yield f"{each.title} as {word}", help_text, f"{each.id}({word!r})"
+    for command in sorted(COMMANDS, key=_place_in_palette):
+        help_text = SEPARATOR.join([command.help, *(f"/{word}" for word in command.slash)])
+        if command.in_palette and not command.takes:
+            key = key_of(command.id)
+            title = command.palette_title or command.title
+            yield title + (f" ({key})" if key else ""), help_text, command.id
+        for word in command.takes:
+            yield f"{command.title} as {word}", help_text, f"{command.id}({word!r})"
 
 
 def _place_in_palette(command: Command) -> int:
@@ -229,7 +229,7 @@ def _place_in_palette(command: Command) -> int:
 
 def key_rows(commands: Iterable[Command] = COMMANDS) -> tuple[tuple[str, str], ...]:
     """Return the keys of each command, and what it does."""
-    return tuple((key_of(each.id), each.help) for each in commands if each.key)
+    return tuple((key_of(command.id), command.help) for command in commands if command.key)
 
 
 def key_names(keys: str) -> str:

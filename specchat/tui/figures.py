@@ -335,7 +335,7 @@ def stored_origins(record: Mapping[str, Any], pieces: Iterable[Piece]) -> Counte
     Empty where a server wrote it: then pieces are parts of its stream, and no tokens.
     """
     known = record.get(ORIGINS) or {}
-    return Counter(known if known or record.get(SERVED_BY) else (each.origin for each in pieces))
+    return Counter(known if known or record.get(SERVED_BY) else (piece.origin for piece in pieces))
 
 
 def spark(values: Sequence[float], highest: float) -> str:

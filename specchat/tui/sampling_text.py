@@ -6,7 +6,7 @@ from typing import Any
 from specchat.options.declarations import GenerateOptions
 from specchat.settings.schema import find_setting
 
-SAMPLING = {each.key: each for each in GenerateOptions.fields() if each.table == "sampling"}
+SAMPLING = {field.key: field for field in GenerateOptions.fields() if field.table == "sampling"}
 
 
 def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _own_story(step: Chunk) -> str:
 def _story_of_tree(step: Chunk) -> str:
     """Return what drafter and target did in a step whose draft had branches."""
     tokens = tokens_of(step)
-    kept = [each for each in tokens if each.mark == KEPT]
+    kept = [token for token in tokens if token.mark == KEPT]
     drafted = len(kept) + sum(each.mark == DROPPED for each in tokens)
     beside = sum(each.is_branch for each in kept)
     how_many = f"{len(kept)} ({beside} on a branch)" if beside else str(len(kept) or "none")
@@ -185,7 +185,9 @@ def alternatives(step: Chunk, index: int, width: int) -> Iterator[Content]:
     found = step.alternatives[index] if index < len(step.alternatives) else ()
     if not found:
         return
-    yield Content.styled(next((each for each in OFFERS if len(each) <= width), OFFERS[-1]), MUTED)
+    yield Content.styled(
+        next((offer for offer in OFFERS if len(offer) <= width), OFFERS[-1]), MUTED
+    )
     texts = [visible(text) if text else END for _, text, _ in found]
     room = max(map(cell_len, texts))
     for number, ((token, _, share), shown) in enumerate(zip(found, texts, strict=True)):

@@ -151,7 +151,7 @@ def _explain_silence(address: WorkerAddress) -> Exception:
             f"the worker {address} accepts connections and does not answer: it is stopped, or busy"
             " with another client; restart it, or leave out --worker"
         )
-    clients = ", ".join(_clean(each) for each in health.clients[:MOST_CLIENTS])
+    clients = ", ".join(_clean(client) for client in health.clients[:MOST_CLIENTS])
     return _Busy(
         f"the worker {address} is busy with another client{f' ({clients})' * bool(clients)}: wait"
         " for that, or start another worker with another --port"

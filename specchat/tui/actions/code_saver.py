@@ -24,7 +24,7 @@ class CodeSaver:
     def save(self, name: str = "") -> None:
         """Save the last code block under a name; without one, ask for it."""
         answers = [each for each in self.conversations.branch if each.role == "assistant"]
-        found = (code_fences(each.text) for each in reversed(answers))
+        found = (code_fences(answer.text) for answer in reversed(answers))
         blocks = next(filter(None, found), [])
         if not blocks:
             self.view.notify("There is no code to save.")
@@ -86,7 +86,7 @@ def suggested_name(language: str) -> str:
 
     lexer = Syntax("", language).lexer
     patterns = lexer.filenames if lexer else ()
-    endings = [each.removeprefix("*") for each in patterns if each.startswith("*.")]
+    endings = [pattern.removeprefix("*") for pattern in patterns if pattern.startswith("*.")]
     return f"code{endings[0]}" if endings and endings[0][1:].isalnum() else PLAIN_NAME
 
 

@@ -132,7 +132,7 @@ class ConversationActions:
 
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        presets = {f"preset {each.name}": each for each in self.conversations.store.presets()}
+        presets = {f"preset {preset.name}": preset for preset in self.conversations.store.presets()}
         listed = [ListEntry(key, each.name, _described(each)) for key, each in presets.items()]
         listed.append(ListEntry(NEW, "New preset", "from this system prompt, sampling and schema"))
         chosen = await self.view.app.push_screen_wait(ChoiceScreen("Presets", listed))

@@ -48,7 +48,7 @@ class Regeneration:
     def _find(self, name: str) -> Offer | None:
         """Return an installed pair, or the pair of a GGUF file. Raises ModelNotFound."""
         offers = self.pair_actions.offers()
-        if found := next((each for each in offers if each.name == name), None):
+        if found := next((offer for offer in offers if offer.name == name), None):
             return found
         is_file = name.lower().endswith(".gguf")
         return self.pair_actions.setup.open_file(name) if is_file else None

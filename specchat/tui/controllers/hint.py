@@ -21,7 +21,7 @@ class Hint:
 
     def begin_with(self, offers: Iterable[Offer]) -> None:
         """Offer the recommended pair and the small trial pair."""
-        missing = [each for each in offers if each.choose is None]
+        missing = [offer for offer in offers if offer.choose is None]
         first = [each for each in missing if each.is_recommended or each.is_trial]
         self._first = sorted(first, key=lambda each: not each.is_recommended)
 

@@ -60,8 +60,8 @@ class Typesetter:
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
         self._origins = {
-            each.name: Style.parse(_tint(each, colours, has_colours=has_colours))
-            for each in drafter_registry.origins()
+            origin.name: Style.parse(_tint(origin, colours, has_colours=has_colours))
+            for origin in drafter_registry.origins()
         }
         names = {"primary": colours["text-primary"], "code": self._code_background}
         styles = {

@@ -94,7 +94,7 @@ class ModelRow:
         facts = [outlook.quantisation, offer.size, offer.licence, self.note]
         lines = [
             Content.assemble(
-                (name, "bold"), *[f" · {in_one_line(each)}" for each in facts if each]
+                (name, "bold"), *[f" · {in_one_line(fact)}" for fact in facts if fact]
             ),
             *self._urgent(),
             Content(self._drafting()),
@@ -136,7 +136,9 @@ class ModelRow:
         return f"Measured here: {rate_text(found.tokens_per_second)}{gain}"
 
     def _siblings(self) -> str:
-        known = [f"{each.outlook.quantisation} ({each.offer.size})" for each in self.siblings]
+        known = [
+            f"{sibling.outlook.quantisation} ({sibling.offer.size})" for sibling in self.siblings
+        ]
         return f"Also here as {in_one_line(', '.join(known))}" if known else ""
 
 

@@ -41,7 +41,7 @@ def question_before_pull(offer: Offer) -> ConfirmScreen:
         details += f"\nmemory   too large for this machine: needs {offer.outlook.memory}"
     details += f"\nlicence  {offer.licence or 'see its page on the hub'}"
     details += f"\nto       {cache_root()}\n"
-    details += "".join(f"\n{each}" for each in offer.references)
+    details += "".join(f"\n{reference}" for reference in offer.references)
     return ConfirmScreen(f"Download {offer.name}?", harmless(details), "Download", "Not now")
 
 
@@ -259,7 +259,7 @@ class ModelScreen(Dialog[None]):
     def _show(self, name: str) -> None:
         """Update the row of a pair, and its details if it is highlighted."""
         models = self.query_one_optional(GroupedList)  # the list may not be mounted yet
-        if models is not None and name in {each.id for each in models.options}:
+        if models is not None and name in {option.id for option in models.options}:
             models.replace_option_prompt(name, self._columns.row(self._rows[name]))
             self._show_details()
             self.refresh_bindings()
@@ -274,7 +274,7 @@ class ModelScreen(Dialog[None]):
         """Return the rows of the same model in other quantizations."""
         title = row.title.lower()
         others = [each for each in self._rows.values() if each.is_here and each.offer.title]
-        return [each for each in others if each is not row and each.title.lower() == title]
+        return [other for other in others if other is not row and other.title.lower() == title]
 
     def _fill(self) -> None:
         """List the pairs; highlight the first one that new words find.
@@ -304,10 +304,10 @@ class ModelScreen(Dialog[None]):
 
     def _listed(self, words: str) -> list[ModelRow]:
         """Return the rows that contain the words, in the order of the list."""
-        return [each for rows in self._groups(words).values() for each in rows]
+        return [row for rows in self._groups(words).values() for row in rows]
 
     def _groups(self, words: str) -> dict[str, Sequence[ModelRow]]:
-        rows = [each for each in self._rows.values() if has_words(each.searched, words)]
+        rows = [row for row in self._rows.values() if has_words(row.searched, words)]
         here = [each for each in rows if each.is_here]
         recent = [each for each in here if each.offer.loaded or each.is_used]
         recent.sort(key=lambda each: (not each.is_used, -each.offer.loaded))

@@ -33,7 +33,7 @@ class StatisticsScreen(Dialog[None]):
     def __init__(self, branch: Sequence[Message]) -> None:
         super().__init__("Statistics of this conversation")
         self._answers = measured_answers(branch)
-        self._totals = add_up(each.statistics for each in self._answers)
+        self._totals = add_up(answer.statistics for answer in self._answers)
 
     def content(self) -> ComposeResult:
         """Yield the table, with acceptance below it."""

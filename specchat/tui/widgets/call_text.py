@@ -14,7 +14,7 @@ WRITING, UNFINISHED = "writing a call …", "unfinished call"
 def calls_markdown(calls: Iterable[ToolCall], open_call: str, *, is_growing: bool) -> str:
     """Return the complete calls with their arguments, then the raw text of an incomplete one."""
     blocks = [
-        _block("json", f"call: {each.name}", pretty_arguments(each.arguments)) for each in calls
+        _block("json", f"call: {call.name}", pretty_arguments(call.arguments)) for call in calls
     ]
     if open_call:
         title = WRITING if is_growing else UNFINISHED

@@ -270,7 +270,7 @@ class Composer(TextArea):
         words = f"[pasted {size:,} {unit}".replace(",", " ")
         numbered = (f"{words}, {number}]" for number in count(2))
         candidates = chain([f"{words}]"], numbered)
-        placeholder = next(each for each in candidates if each not in self._pasted)
+        placeholder = next(candidate for candidate in candidates if candidate not in self._pasted)
         self._pasted[placeholder] = text
         return placeholder
 

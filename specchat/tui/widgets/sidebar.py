@@ -91,7 +91,11 @@ class Sidebar(Vertical):
 
     def _show(self) -> None:
         words = self.query_one(Input).value
-        found = [each for each in self._conversations if has_words(each.title, words)]
+        found = [
+            conversation
+            for conversation in self._conversations
+            if has_words(conversation.title, words)
+        ]
         titles = Counter(each.title for each in found)
         lines = [
             (_group(each.changed), Option(_line(each, self._dates(titles, each)), id=str(each.id)))

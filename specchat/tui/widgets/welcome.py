@@ -46,7 +46,7 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static(WORDMARK, id="wordmark", markup=False)
         yield Static(id="pair", markup=False)
         yield Static("Try a question, or write your own below", classes="label", markup=False)
-        yield _Questions(*(f"→ {each}" for each in QUESTIONS), markup=False, compact=True)
+        yield _Questions(*(f"→ {question}" for question in QUESTIONS), markup=False, compact=True)
 
     def show(self, pair: str, facts: EngineFacts | None, state: str) -> None:
         """Show the pair; unless it is loaded, `facts` is None and the `state` is shown."""
