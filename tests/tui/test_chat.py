@@ -565,6 +565,7 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(path.stat().st_mode & 0o077 == 0 for path in map(Path, written) if path.suffix)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
     """What cannot be stored is reported above the composer, and the chat goes on."""
     app = chat(Script(["x" * 50_000, "short"]), tmp_path / "history.db")

@@ -612,6 +612,7 @@ async def test_an_unknown_context_is_not_guessed() -> None:
 HOSTILE = "[red]evil[/red]\x1b[2J\x07\u202e " + "m" * 150
 
 
+@pytest.mark.slow
 async def test_names_of_a_server_are_text() -> None:
     """Whatever a server calls its models: no markup, no control characters, no second line."""
     with ScriptedServer() as server:

@@ -82,6 +82,7 @@ async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.Mon
     assert app.failure == ""
 
 
+@pytest.mark.slow
 @unix_only
 async def test_an_engine_that_hangs_is_killed_and_started_again(
     monkeypatch: pytest.MonkeyPatch,

@@ -112,6 +112,7 @@ async def test_a_small_screen_keeps_its_room_for_the_chat() -> None:
         assert "2.2x faster" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubServer) -> None:
     """Time left is shown, questions are answered; the new pair continues the conversation."""
     gate = threading.Event()

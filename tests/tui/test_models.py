@@ -106,6 +106,7 @@ async def pull_one(pilot: Any) -> None:
     await until(pilot, lambda: not isinstance(pilot.app.screen, ModelScreen))
 
 
+@pytest.mark.slow
 async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
     """Name, draft, quantization, size, memory, licence, what for; unsupported ones last."""
     app = chat_with_catalogue(Script())

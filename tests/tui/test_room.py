@@ -31,7 +31,7 @@ KEYS_BY_RANK = ("ctrl+q", "f1", "f8", "f2", "f3", "f4", "f5", "f6", "f7", "f9", 
 SIZE = (110, 34)
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 @pytest.mark.parametrize("keys", [("f2", "f3"), ("f3", "f2")], ids=str)
 async def test_a_narrow_screen_shows_the_list_or_the_panel(
