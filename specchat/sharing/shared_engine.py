@@ -265,20 +265,27 @@ class SharedEngine:
             pass
         except Exception as raised:  # noqa: BLE001  # a thread that ends silently is worse
             error = self._readable(raised)
-        is_lost = not self._is_closing
-        self._is_closing = True
-        if is_lost:
-            self._lost = error
+        with self._lock:
+            is_lost = not self._is_closing
+            self._is_closing = True
+            self._lost = error if is_lost else None
         self._is_settled.set()
-        self.before_end()
-        if self._engine is not None:
-            self._engine.close()
-        for ticket in self._line:
-            ticket.end(None, error) if is_lost else ticket.end("cancelled")
-        for made in self._calls:
-            made.fail(error)
+        try:
+            self.before_end()
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+            self._end_all(error, is_lost=is_lost)
         if is_lost:
             self._events.lost(error)
+
+    def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
+        """End what is asked for; under the lock, so that nothing is added beside it."""
+        with self._lock:
+            for ticket in self._line:
+                ticket.end(None, error) if is_lost else ticket.end("cancelled")
+            for made in self._calls:
+                made.fail(error)
 
     def _open(self) -> None:
         """Load the engine, unless there is one."""
@@ -303,9 +310,11 @@ class SharedEngine:
                 continue
             try:
                 self._while_idle(self._loaded(), idle)
-            except SpecchatError:
+            except EngineFailed:
                 if not self.reloads:
                     raise
+            except SpecchatError as error:  # such as a reload that fails: it is tried again
+                self._readable(error)
 
     def _do(self, made: Call | None, ticket: Ticket | None, sizing: Sizing | None) -> None:
         """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""

@@ -95,8 +95,8 @@ class Serving:
                 defaults["think"] = AUTO_THINK
             service = Service(engine, pair.name, defaults)
             engine.before_end = partial(self._close, port)
-            engine.reloads = True
             port.start(service)
+            engine.reloads = True
         except Cancelled:  # the pair was switched meanwhile
             self.post(self._failed, session, "")
         except SpecchatError as error:

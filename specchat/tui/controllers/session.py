@@ -1,6 +1,7 @@
 """The chat as a client of the engine: what comes of its questions reaches the UI thread."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
@@ -189,14 +190,13 @@ class Session:
 
     def size(self, sizing: Sizing) -> None:
         """Ask for a prompt's size, which is told while nothing else is asked for."""
-        if not self.engine.has_ended():
+        with suppress(SpecchatError):  # it has ended, as the listener hears
             self.engine.size(sizing.request, partial(self._report, sizing.on_size))
 
     def write_aside(self, aside: Aside) -> None:
         """Ask for a short text, which is written while nothing else is asked for."""
-        if not self.engine.has_ended():
-            on_change = partial(self._report, aside.take)
-            aside.ticket = Ticket(aside.request, CLIENT, on_change)
+        aside.ticket = Ticket(aside.request, CLIENT, partial(self._report, aside.take))
+        with suppress(SpecchatError):  # as above
             self.engine.submit_aside(aside.ticket)
 
     def stop(self) -> None:
