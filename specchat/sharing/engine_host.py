@@ -85,7 +85,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentUpdate:
     """From the process: what is new of the request with a number, 0 while the pair is loaded."""
 
     number: int
@@ -156,7 +156,7 @@ class _Host:
 
     def report(self, stage: Stage, share: float) -> bool:
         """Send progress."""
-        return self.send(Sent(self._current, Update(progress=Progress(stage, share))))
+        return self.send(SentUpdate(self._current, Update(progress=Progress(stage, share))))
 
     def send(self, message: object) -> bool:
         """Send a message; return False if the client is gone."""
@@ -175,7 +175,7 @@ class _Host:
         if self._sending.acquire(timeout=LOSE_SECONDS):  # else the client does not read
             with suppress(OSError):
                 if self._waiting:
-                    self._connection.send(Sent(self._current, self._gathered()))
+                    self._connection.send(SentUpdate(self._current, self._gathered()))
                 self._connection.send(Lost(line))
         os._exit(1)
 
@@ -203,7 +203,7 @@ class _Host:
         """Send the steps that wait, which `lose` must neither send again nor miss."""
         with self._sending, suppress(OSError):
             update = replace(self._gathered(), finish=finish, error=error)
-            self._connection.send(Sent(self._current, update))
+            self._connection.send(SentUpdate(self._current, update))
             self._waiting.clear()
 
     def _gathered(self) -> Update:

@@ -21,7 +21,7 @@ class IdleTime:
     is_kept: bool = False
 
 
-class Sizing:
+class SizeQuestion:
     """A question for the size of a conversation."""
 
     def __init__(

@@ -240,7 +240,10 @@ class ProcessEngine(Engine):
                 if is_waiting:
                     report("worker", 1.0)
                     is_waiting = False
-                if not isinstance(message, engine_host.Sent) or message.number != request.number:
+                if (
+                    not isinstance(message, engine_host.SentUpdate)
+                    or message.number != request.number
+                ):
                     continue
                 update = message.update
                 is_over = update.is_over
@@ -273,7 +276,7 @@ class ProcessEngine(Engine):
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
             is_end = isinstance(message, engine_host.Prepared) and message.number == number
-            if isinstance(message, engine_host.Sent) and message.number == number:
+            if isinstance(message, engine_host.SentUpdate) and message.number == number:
                 is_end = message.update.is_over
             if is_end:
                 return
@@ -390,7 +393,7 @@ def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> No
 
 def _progress_in(message: object) -> Progress | None:
     """Return the progress that a message reports, if any."""
-    return message.update.progress if isinstance(message, engine_host.Sent) else None
+    return message.update.progress if isinstance(message, engine_host.SentUpdate) else None
 
 
 def _ending(code: int | None) -> str:
