@@ -47,7 +47,7 @@ class NextToken(NamedTuple):
 
 
 @dataclass(slots=True)
-class _State:
+class _SuffixState:
     """A set of passages that end at the same positions; `end` is the first of these.
 
     The longest passage has `length` tokens.
@@ -89,7 +89,7 @@ class SuffixAutomaton:
     """
 
     def __init__(self) -> None:
-        self._states = [_State(0, NOWHERE)]
+        self._states = [_SuffixState(0, NOWHERE)]
         self._last = ROOT
 
     def append(self, token: int) -> None:
@@ -98,7 +98,7 @@ class SuffixAutomaton:
         states = self._states
         new, index = len(states), self._last
         length = states[self._last].length
-        states.append(_State(length + 1, end=length))
+        states.append(_SuffixState(length + 1, end=length))
         while index != NOWHERE and token not in states[index].follow:
             states[index].follow[token] = new
             index = states[index].link
@@ -176,7 +176,7 @@ class SuffixAutomaton:
             return found
         clone, original = len(states), states[found]
         states.append(
-            _State(
+            _SuffixState(
                 states[index].length + 1,
                 original.end,
                 original.link,

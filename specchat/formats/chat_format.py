@@ -76,7 +76,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class RenderedPrompt:
     """A conversation as text. The answer begins in `state`, or continues there if `goes_on`."""
 
     text: str
@@ -155,7 +155,7 @@ class ChatFormat:
         think: str,
         tools: Sequence[Mapping[str, Any]] = (),
         variables: Mapping[str, Any] | None = None,
-    ) -> Prompt:
+    ) -> RenderedPrompt:
         """Return a conversation as text; an answer at its end is left open for continuation.
 
         The template gets `variables` beside its own. Raises InvalidOption for a malformed message,
@@ -177,7 +177,7 @@ class ChatFormat:
             added, state = self._unfinished_answer(begun, state, generation)
             text += added
         notice = SYSTEM_MOVED if moved else SYSTEM_LEFT_OUT if leaves_out_system(kept, text) else ""
-        return Prompt(text, state, (*notices, *filter(None, [notice])), goes_on)
+        return RenderedPrompt(text, state, (*notices, *filter(None, [notice])), goes_on)
 
     def state_after(self, generation: str) -> State:
         """Return the state in which the answer starts after a generation prompt.

@@ -83,7 +83,7 @@ async def _whole(chat: _ChatReply) -> dict[str, Any]:
 async def _streamed(chat: _ChatReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
     for index, request in enumerate(chat.reply.requests):
-        async for data in chat.reply.streamed(request, _ChoiceEvents(chat, index)):
+        async for data in chat.reply.streamed(request, _ChatEvents(chat, index)):
             yield data
     if chat.wants_usage:
         usage = total_usage(chat.reply.done)
@@ -91,7 +91,7 @@ async def _streamed(chat: _ChatReply) -> AsyncGenerator[bytes, None]:
     yield DONE
 
 
-class _ChoiceEvents(EventWriter):
+class _ChatEvents(EventWriter):
     """Writes a choice of a reply."""
 
     def __init__(self, chat: _ChatReply, index: int) -> None:

@@ -203,14 +203,14 @@ async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
         if text.is_empty:
             yield event(text.record(choices=[_choice(index, "", "length", None)]))
             continue
-        async for data in text.reply.streamed(request, _ChoiceEvents(text, index, logprobs)):
+        async for data in text.reply.streamed(request, _TextEvents(text, index, logprobs)):
             yield data
     if text.wants_usage:
         yield event(text.record(choices=[], usage=text.usage()))
     yield DONE
 
 
-class _ChoiceEvents(EventWriter):
+class _TextEvents(EventWriter):
     """Writes a choice of a reply, after its echo."""
 
     def __init__(self, text: _TextReply, index: int, logprobs: TextLogprobs | None) -> None:

@@ -66,7 +66,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MethodCall:
     """To the process: call a method of the engine that returns one value."""
 
     number: int
@@ -149,7 +149,7 @@ class _Host:
                     engine.forget()
                 elif isinstance(request, Prepare):
                     self._prepare(engine, request.number)
-                elif isinstance(request, Call):
+                elif isinstance(request, MethodCall):
                     self._call(engine, request)
                 else:
                     self._answer(engine, request)
@@ -224,7 +224,7 @@ class _Host:
             error = _readable(raised)
         self.send(Prepared(number, engine.facts, is_complete, error))
 
-    def _call(self, engine: Engine, asked: Call) -> None:
+    def _call(self, engine: Engine, asked: MethodCall) -> None:
         """Call a method and send what it returns."""
         self._current = asked.number
         value, error = None, None

@@ -42,7 +42,7 @@ class SizeQuestion:
         self._on_size(size)
 
 
-class Call:
+class OwnerCall:
     """Something to do with the engine on its own thread, and its outcome."""
 
     def __init__(self, act: Callable[[Engine], Any]) -> None:

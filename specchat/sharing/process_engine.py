@@ -176,7 +176,7 @@ class ProcessEngine(Engine):
         self._latest += 1
         self._is_busy, self._current = True, self._latest
         try:
-            self._send(engine_host.Call(self._latest, method, arguments, keywords))
+            self._send(engine_host.MethodCall(self._latest, method, arguments, keywords))
             while True:
                 while self._loading.workers and not self._has_message(POLL_SECONDS):
                     pass

@@ -22,7 +22,7 @@ from specchat.requests.progress import Progress, ProgressCallback, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
 from specchat.sharing.engine_events import EngineEvents, NoEvents
-from specchat.sharing.owner_tasks import Call, IdleTime, SizeQuestion
+from specchat.sharing.owner_tasks import IdleTime, OwnerCall, SizeQuestion
 from specchat.sharing.ticket_line import TicketLine
 from specchat.sharing.tickets import Ticket
 from specchat.system.logs import log_internal_error
@@ -75,7 +75,7 @@ class SharedEngine:
         self._lock = threading.Condition()
         self._line = TicketLine(most_waiting)
         self._sizing: SizeQuestion | None = None
-        self._calls: deque[Call] = deque()
+        self._calls: deque[OwnerCall] = deque()
         self._number = 0
         self.num_restarts = 0
         """How often the engine died and was loaded again."""
@@ -146,7 +146,7 @@ class SharedEngine:
 
     def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between two answers' turns, and wait for the result."""
-        made = Call(act)
+        made = OwnerCall(act)
         with self._lock:
             self._require_open()
             self._calls.append(made)
@@ -316,7 +316,9 @@ class SharedEngine:
             except SpecchatError as error:  # such as a reload that fails: it is tried again
                 self._readable(error)
 
-    def _do(self, made: Call | None, ticket: Ticket | None, sizing: SizeQuestion | None) -> None:
+    def _do(
+        self, made: OwnerCall | None, ticket: Ticket | None, sizing: SizeQuestion | None
+    ) -> None:
         """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""
         try:
             engine = self._loaded()
@@ -345,7 +347,7 @@ class SharedEngine:
             idle.is_kept = True
             self._keep(engine)
 
-    def _next(self, seconds: float) -> tuple[Call | None, Ticket | None, SizeQuestion | None]:
+    def _next(self, seconds: float) -> tuple[OwnerCall | None, Ticket | None, SizeQuestion | None]:
         """Return what to do next: a call first, then the answer whose turn it is."""
         with self._lock:
             if not self._is_wanted_now():

@@ -40,7 +40,7 @@ from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
@@ -122,7 +122,7 @@ class ChatApp(App[None]):
             view, setup.pair, post, load, key_of, self._remember
         )
         self.pulls = Pulls(view, post)
-        self.hint = Hint(self.pulls, key_of, is_first_run=setup.is_first_run)
+        self.hint = ModelHint(self.pulls, key_of, is_first_run=setup.is_first_run)
         self.options = options = AnswerOptions(chat, pair)
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)

@@ -24,7 +24,7 @@ from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import key_of
-from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
@@ -285,7 +285,7 @@ def test_settings_turn_the_offers_off() -> None:
 def test_what_is_installed_or_recommended_twice_is_offered_once() -> None:
     """On a small machine both are the same pair."""
     pulls = Pulls(_Silent(), lambda *call: None)  # type: ignore[arg-type]
-    line = Hint(pulls, key_of, is_first_run=True)
+    line = ModelHint(pulls, key_of, is_first_run=True)
     line.begin_with([Offer("small", "", "1 MB", is_recommended=True, is_trial=True)])
     assert line.words().count("small") == 1
     assert line.offered(1) is None
@@ -297,7 +297,7 @@ def test_what_is_installed_or_recommended_twice_is_offered_once() -> None:
 def test_the_pair_that_arrived_is_offered_until_another_is_in_use() -> None:
     """Afterwards downloads alone are shown."""
     pulls = Pulls(_Silent(), lambda *call: None)  # type: ignore[arg-type]
-    line = Hint(pulls, key_of, is_first_run=True)
+    line = ModelHint(pulls, key_of, is_first_run=True)
     for name in ("one", "two"):
         pulls.start(Offer(name, "", share=0.5))
     pulls.follow("one", PullState("installed"))

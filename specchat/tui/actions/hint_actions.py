@@ -9,7 +9,7 @@ from specchat.settings.sources import settings_path
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.main_view import MainView
 
@@ -19,7 +19,7 @@ class HintActions:
     """Finds pairs for the hint to offer, and carries out an accepted offer."""
 
     view: MainView
-    hint: Hint
+    hint: ModelHint
     pulls: Pulls
     answers: Answers
     pair_actions: PairActions

@@ -13,7 +13,7 @@ from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.main_view import MainView
@@ -35,7 +35,7 @@ class PairActions:
     options: AnswerOptions
     pair_controller: PairController
     pulls: Pulls
-    hint: Hint
+    hint: ModelHint
     adviser: Adviser
 
     async def show(self, words: str = "") -> None:

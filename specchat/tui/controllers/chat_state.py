@@ -6,7 +6,7 @@ from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import Hint
+from specchat.tui.controllers.hint import ModelHint
 from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
@@ -20,7 +20,7 @@ class ChatState:
     conversations: Conversations
     pair_controller: PairController
     pulls: Pulls
-    hint: Hint
+    hint: ModelHint
     options: AnswerOptions
     answers: Answers
     adviser: Adviser

@@ -9,7 +9,7 @@ from specchat.tui.setup import Offer
 
 
 @dataclass(slots=True)
-class Hint:
+class ModelHint:
     """Offers better pairs while only the demo pair is installed, and a pair just downloaded."""
 
     pulls: Pulls
