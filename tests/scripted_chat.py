@@ -14,9 +14,9 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback, Stage
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
 

@@ -27,8 +27,8 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Stage
-from specchat.requests.update import Update
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
 

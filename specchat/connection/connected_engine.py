@@ -25,9 +25,9 @@ from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, ContextFull, ServerFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 from specchat.structured.structure import NAMES, Structure
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

@@ -23,9 +23,9 @@ from specchat.requests.answer_request import (
     GenerateRequest,
     request_for,
 )
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ from specchat.prompts.chat_text import chat_format
 from specchat.prompts.preparing import Preparation, require_known
 from specchat.prompts.prompt import Prompt
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import ProgressCallback, ProgressReport, stopping_report
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 from specchat.workers.worker_watch import LostCallback, end_process
 
 MIB = 2**20

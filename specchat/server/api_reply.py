@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
-from specchat.requests.update import Update
+from specchat.requests.answer_update import Update
 from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of

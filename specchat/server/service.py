@@ -17,7 +17,7 @@ from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled
 from specchat.formats.call_syntax import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
-from specchat.requests.update import Update
+from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket

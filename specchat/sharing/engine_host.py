@@ -23,8 +23,8 @@ from specchat.errors import EngineFailed, SpecchatError
 from specchat.formats.template import TEMPLATES
 from specchat.gguf import draft_kinds
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
-from specchat.requests.update import Update
 from specchat.system.logs import log_internal_error, open_log
 
 LOG = "engine.log"

@@ -20,6 +20,7 @@ from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import (
     Progress,
     ProgressCallback,
@@ -28,7 +29,6 @@ from specchat.requests.progress import (
     stopping_report,
 )
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 from specchat.sharing import engine_host
 from specchat.sharing.engine_process import start_process
 from specchat.system.logs import failed_assertion, latest_log, log_path, log_size

@@ -10,8 +10,8 @@ from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
 from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress
-from specchat.requests.update import Update
 
 Asked: TypeAlias = AnswerRequest | Callable[[EngineFacts], AnswerRequest]
 """A request, or a function that makes it once the engine is loaded and its facts are known."""

@@ -13,7 +13,7 @@ from specchat.errors import ContextFull
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import GenerateOptions
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
-from specchat.requests.update import Update
+from specchat.requests.answer_update import Update
 
 
 def given_options(request: AnswerRequest) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import AnswerRequest
-from specchat.requests.update import Update
+from specchat.requests.answer_update import Update
 
 TEXTS = ("One", " two", " three")
 PLAIN = tuple(

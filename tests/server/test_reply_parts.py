@@ -13,8 +13,8 @@ import pytest
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.requests.answer_request import GenerateRequest
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress
-from specchat.requests.update import Update
 from specchat.server import api_reply
 from specchat.server.activity import ServedRequest
 from specchat.server.api_reply import Ended, EventWriter, Reply, progress_text

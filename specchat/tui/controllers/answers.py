@@ -11,7 +11,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.chunk import Chunk
 from specchat.errors import ContextFull, InvalidOption, SpecchatError
-from specchat.requests.update import Update
+from specchat.requests.answer_update import Update
 from specchat.safe_text import harmless
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.answer_parts import AnswerParts

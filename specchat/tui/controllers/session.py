@@ -14,9 +14,9 @@ from specchat.errors import EngineFailed, ServerFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import AUTO_THINK
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, request_for
+from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
-from specchat.requests.update import Update
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.sharing.shared_engine import SECONDS_TO_END, SharedEngine
 from specchat.sharing.tickets import Ticket
