@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,8 @@ from conftest import WriteModel
 from specchat.bench.tasks import TASKS
 from specchat.cli import main, model_arguments
 from specchat.cli.arguments import BENCH_TASKS
-from specchat.decoding.chunk import Chunk
+from specchat.requests.answer_request import AnswerRequest
+from specchat.requests.answer_update import Update
 from tables import table
 
 ROOT = Path(__file__).parents[2]
@@ -121,11 +121,11 @@ class Interrupted(FakeEngine):
         super().__init__()
         self._at = at
 
-    def generate(self, prompt: Any, **options: Any) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Answer, or raise KeyboardInterrupt."""
         if len(self.asked) == self._at:
             raise KeyboardInterrupt
-        yield from super().generate(prompt, **options)
+        return super().begin(request)
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
