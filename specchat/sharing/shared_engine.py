@@ -275,6 +275,7 @@ class SharedEngine:
         finally:
             if self._engine is not None:
                 self._engine.close()
+                self._engine = None  # its descriptors go now, not with the cycles it is held in
             self._end_all(error, is_lost=is_lost)
         if is_lost:
             self._events.lost(error)
