@@ -36,6 +36,8 @@ class Turn:
         ticket, num_repeated = self._ticket, len(self._begun)
         ticket.set_place(0)
         with closing(self._engine.begin(self._request())) as updates:
+            if ticket.is_cancelled:  # before it had begun, which forgets an earlier stop
+                self._engine.stop()
             for update in updates:
                 chunks = update.chunks[num_repeated:]
                 num_repeated = max(0, num_repeated - len(update.chunks))

@@ -170,15 +170,17 @@ class SharedEngine:
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
-        return self._engine.held_bytes() if self._engine is not None else 0
+        engine = self._engine  # the owner may let go of it meanwhile
+        return engine.held_bytes() if engine is not None else 0
 
     def has_ended(self) -> bool:
         """Return True if the engine has ended, or its process has and is not started again."""
         if self._is_closing:
             return True
+        engine = self._engine
         try:
-            if self._engine is not None and not self.reloads:
-                self._engine.check()
+            if engine is not None and not self.reloads:
+                engine.check()
         except EngineFailed:
             return True
         return False
@@ -212,8 +214,8 @@ class SharedEngine:
     def kill(self) -> None:
         """End all answers and kill the engine's own process."""
         self._is_closing = True
-        if self._engine is not None:
-            self._engine.kill()
+        if (engine := self._engine) is not None:
+            engine.kill()
 
     def _take_over(self, ticket: Ticket) -> None:
         self._number += 1
@@ -271,22 +273,29 @@ class SharedEngine:
             self._lost = error if is_lost else None
         self._is_settled.set()
         try:
+            self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
             self.before_end()
         finally:
-            if self._engine is not None:
-                self._engine.close()
+            try:
+                if self._engine is not None:
+                    self._engine.close()
+            finally:
                 self._engine = None  # its descriptors go now, not with the cycles it is held in
-            self._end_all(error, is_lost=is_lost)
-        if is_lost:
-            self._events.lost(error)
+                self._end_all(error, is_lost=is_lost)
+                if is_lost:
+                    self._events.lost(error)
 
     def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
         """End what is asked for; under the lock, so that nothing is added beside it."""
         with self._lock:
             for ticket in self._line:
                 ticket.end(None, error) if is_lost else ticket.end("cancelled")
-            for made in self._calls:
-                made.fail(error)
+        self._fail_calls(error)
+
+    def _fail_calls(self, error: SpecchatError) -> None:
+        with self._lock:
+            while self._calls:
+                self._calls.popleft().fail(error)
 
     def _open(self) -> None:
         """Load the engine, unless there is one."""

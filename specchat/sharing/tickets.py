@@ -96,7 +96,9 @@ class Ticket:
 
     @property
     def statistics(self) -> Statistics:
-        """The statistics of all turns so far."""
+        """The statistics of all turns so far; between turns those of the last one describe it."""
+        if not self._latest.prompt_tokens and self._earlier.prompt_tokens:
+            return self._earlier
         return self._earlier.joined(self._latest)
 
     def end_turn(self, statistics: Statistics) -> None:
