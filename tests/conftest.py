@@ -63,7 +63,8 @@ def _real_model() -> Path | None:
 def smollm2() -> Path:
     """Return the path of the real model; tests that use this are skipped where it is missing."""
     path = _real_model()
-    assert path is not None
+    if path is None:  # a test that asks for it by name only when it runs
+        pytest.skip("needs the real model, which scripts/test --all fetches")
     return path
 
 

@@ -230,6 +230,8 @@ class Service:
         ticket = Ticket(request, client, on_change)
         self.engine.submit(ticket)
         self._tickets.add(ticket)
+        if self._is_ending:  # since it was looked at
+            ticket.cancel()
         self._number += 1
         served = ServedRequest(self._number, client, api, model, time(), place=ticket.place)
         self._observe(served)

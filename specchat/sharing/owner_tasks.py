@@ -22,7 +22,11 @@ class IdleTime:
 
 
 class SizeQuestion:
-    """A question for the size of a conversation."""
+    """A question for the size of a conversation.
+
+    It is answered once nothing else is asked for. Until then, and if that never comes, the size is
+    told to be unknown.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,13 @@ class SizeQuestion:
     ) -> None:
         """Prepare to ask it."""
         self._asked, self._on_size = asked, on_size
+        self._is_postponed = False
+
+    def postpone(self) -> None:
+        """Say once that the size is not known yet."""
+        if not self._is_postponed:
+            self._is_postponed = True
+            self._on_size(None)
 
     def run(self, engine: Engine, readable: Callable[[Exception], object]) -> None:
         """Ask the engine and report what it says; None if it fails: the next answer says why."""

@@ -36,6 +36,8 @@ SECONDS_TO_MEASURE = 2.0
 """After how long without a request the pair's passes are measured, if they are not known."""
 SECONDS_TO_KEEP = 10.0
 """After how long without a request what was read is kept on disk."""
+SECONDS_TO_RELOAD = 10.0
+"""After how long a reload that failed is tried again, unless something is asked for before."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
@@ -137,12 +139,17 @@ class SharedEngine:
     ) -> None:
         """Report how much of the context a conversation would take, once nothing else is asked for.
 
-        None if that is not known. A newer question of this kind replaces one that waits.
+        None if that is not known, and first where something else is asked for. A newer question of
+        this kind replaces one that waits.
         """
         with self._lock:
             self._require_open()
-            self._wake()
             self._sizing = SizeQuestion(asked, on_size)
+            self._wake()
+
+    def forget_size(self) -> None:
+        """Drop a question for a size that waits."""
+        self._sizing = None
 
     def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between two answers' turns, and wait for the result."""
@@ -228,7 +235,8 @@ class SharedEngine:
 
     def _wake(self) -> None:
         """End what is only done while nothing is asked for, and wake the thread."""
-        self._sizing = None
+        if self._sizing is not None and (self._calls or not self._line.is_empty):
+            self._sizing.postpone()
         if (aside := self._line.aside) is not None:
             self._line.aside = None
             aside.is_cancelled = True
@@ -248,7 +256,7 @@ class SharedEngine:
         """Stop an answer in progress; one that has no turn now leaves its place at once."""
         with self._lock:
             if self._current is not ticket:
-                self._line.drop_cancelled()
+                self._line.drop_cancelled(in_turn=self._current)
             elif self._engine is not None:
                 self._engine.stop()
             self._lock.notify_all()
@@ -272,24 +280,30 @@ class SharedEngine:
             self._is_closing = True
             self._lost = error if is_lost else None
         self._is_settled.set()
-        try:
-            self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
-            self.before_end()
-        finally:
+        self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
+        for end in (self.before_end, self._close_engine):
             try:
-                if self._engine is not None:
-                    self._engine.close()
-            finally:
-                self._engine = None  # its descriptors go now, not with the cycles it is held in
-                self._end_all(error, is_lost=is_lost)
-                if is_lost:
-                    self._events.lost(error)
+                end()
+            except Exception as raised:  # noqa: BLE001  # what waits must end all the same
+                self._readable(raised)
+        self._end_all(error, is_lost=is_lost)
+        if is_lost:
+            self._events.lost(error)
+
+    def _close_engine(self) -> None:
+        try:
+            if self._engine is not None:
+                self._engine.close()
+        finally:
+            self._engine = None  # its descriptors go now, not with the cycles it is held in
 
     def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
         """End what is asked for; under the lock, so that nothing is added beside it."""
         with self._lock:
             for ticket in self._line:
                 ticket.end(None, error) if is_lost else ticket.end("cancelled")
+            if self._sizing is not None:
+                self._sizing.postpone()
         self._fail_calls(error)
 
     def _fail_calls(self, error: SpecchatError) -> None:
@@ -323,8 +337,11 @@ class SharedEngine:
             except EngineFailed:
                 if not self.reloads:
                     raise
-            except SpecchatError as error:  # such as a reload that fails: it is tried again
-                self._readable(error)
+            except SpecchatError as error:  # a reload failed: it is tried again, but not at once
+                self.last_error = error
+                with self._lock:
+                    if not self._is_closing:
+                        self._lock.wait(SECONDS_TO_RELOAD)
 
     def _do(
         self, made: OwnerCall | None, ticket: Ticket | None, sizing: SizeQuestion | None
@@ -337,6 +354,8 @@ class SharedEngine:
                 made.fail(self._readable(error))
             elif ticket is not None:
                 self._end(ticket, None, self._readable(error))
+            elif sizing is not None:
+                sizing.postpone()
             if not self.reloads:
                 raise
             return
@@ -429,6 +448,7 @@ class SharedEngine:
             gc.collect()  # errors hold the dead engine in cycles, and it holds descriptors
             self.num_restarts += 1
             self._facts = self._engine.facts
+            self._events.measured(self._engine.facts)  # its plan may be another one
         return self._engine
 
     def _measure_for(self, engine: Engine, ticket: Ticket) -> bool:

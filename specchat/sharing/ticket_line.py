@@ -66,9 +66,9 @@ class TicketLine:
         if self.aside is ticket:
             self.aside = None
 
-    def drop_cancelled(self) -> None:
-        """End the tickets that were given up."""
-        for ticket in [ticket for ticket in self if ticket.is_cancelled]:
+    def drop_cancelled(self, in_turn: Ticket | None = None) -> None:
+        """End the tickets that were given up, but the one in its turn, which ends that itself."""
+        for ticket in [ticket for ticket in self if ticket.is_cancelled and ticket is not in_turn]:
             self.remove(ticket)
             ticket.end("cancelled")
         self.tell_places()

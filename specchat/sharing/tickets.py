@@ -32,7 +32,7 @@ class Ticket:
         *,
         is_timed: bool = False,
     ) -> None:
-        """Make the ticket of a request, to submit; `on_change` is called on the engine's thread.
+        """Make the ticket of a request, to submit; `on_change` is called on any thread.
 
         With `is_timed` the answer is compared with another: the pair is measured before it, and
         no other answer interrupts it.
@@ -103,7 +103,8 @@ class Ticket:
 
     def end_turn(self, statistics: Statistics) -> None:
         """Add the statistics of a turn that is over."""
-        self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
+        with self._lock:
+            self._earlier, self._latest = self._earlier.joined(statistics), Statistics()
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
         """Add steps, with the statistics of this turn so far."""

@@ -7,12 +7,13 @@ A turn passes through these files, from Enter to text on the screen:
  3. `controllers/answers.py`, which reads the attached files with
  4. `mentions.py`, stores the question through
  5. `controllers/conversations.py` and
- 6. `chat/store.py`, and asks the engine through
- 7. `controllers/session.py`, whose thread reads the steps of the answer from
- 8. `engine/process_engine.py` and announces them to the app, which calls 3 again. There
- 9. `controllers/writing.py` collects them, and
-10. `widgets/message_views.py` shows them as
-11. `widgets/prose.py`, which splits the text with
-12. `widgets/growing_text.py` and sets it with
-13. `widgets/typesetter.py`.
+ 6. `chat/store.py`, and asks through
+ 7. `controllers/session.py`, which submits a ticket of `sharing/tickets.py` to
+ 8. `sharing/shared_engine.py`, whose thread owns the engine. Each `Update` that comes from
+ 9. `sharing/process_engine.py` goes into the ticket, the app is told, and calls 3, which takes it.
+10. `controllers/writing.py` collects the steps, and
+11. `widgets/message_views.py` shows them as
+12. `markdown/prose.py`, which splits the text with
+13. `markdown/growing_text.py` and sets it with
+14. `markdown/typesetter.py`.
 """

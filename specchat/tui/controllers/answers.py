@@ -343,8 +343,7 @@ class Answers:
             # the steps show what the model itself would write there
             return f"The schema does not allow that token there. {self._key_of('steps')} has others"
         if not isinstance(error, ContextFull):
-            session = self._pair_controller.session
-            return session.explain(error) if session else str(error)
+            return str(error)
         ways = (
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
         )

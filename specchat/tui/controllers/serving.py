@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from specchat.errors import Cancelled, SpecchatError
 from specchat.options.declarations import AUTO_THINK, ServerOptions
 from specchat.server.packages import require_packages
+from specchat.system.logs import log_internal_error
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.session import Post, Session
+from specchat.tui.controllers.session import LOG, Post, Session
 from specchat.tui.setup import PairChoice
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Serving:
             self.post(self._failed, session, "")
         except SpecchatError as error:
             self.post(self._failed, session, str(error))
+        except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
+            self.post(self._failed, session, log_internal_error(error, LOG))
         else:
             self.post(self._show, session, OpenPort(port, service))
             if engine.has_ended():  # perhaps before it knew of the port

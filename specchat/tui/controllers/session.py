@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import EngineFacts
-from specchat.errors import EngineFailed, ServerFailed, SpecchatError
+from specchat.errors import ServerFailed, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import AUTO_THINK
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, request_for
@@ -100,6 +100,7 @@ class Aside:
     """Called with the text and how it ended: "cancelled" where another request came."""
     ticket: Ticket | None = field(default=None, init=False)
     _text: str = field(default="", init=False)
+    _is_over: bool = field(default=False, init=False)
 
     def request(self, facts: EngineFacts) -> AnswerRequest:
         """Return the request to an engine of these facts. Raises InvalidOption."""
@@ -108,9 +109,10 @@ class Aside:
 
     def take(self) -> None:
         """Take what is new of the text, and stop it where it is too long."""
-        if self.ticket is None:
+        if self.ticket is None or self._is_over:
             return
         update = self.ticket.take()
+        self._is_over = update.is_over
         self._text += "".join(chunk.text for chunk in update.chunks)
         if update.is_over:
             self.on_end(self._text, update.finish or "failed")
@@ -178,7 +180,8 @@ class Session:
         return self.engine.has_ended() or isinstance(self.engine.last_error, ServerFailed)
 
     def ask(self, question: Question) -> None:
-        """Queue a question; it is answered once the pair is loaded."""
+        """Queue a question; it is answered once the pair is loaded, and no size is told before."""
+        self.engine.forget_size()
         self._question, question.asked_at = question, monotonic()
         on_change = partial(self._report, question.on_change)
         ticket = Ticket(question.request, CLIENT, on_change, is_timed=question.is_timed)
@@ -203,11 +206,6 @@ class Session:
         """Stop the last answer, whether it is waiting or in progress."""
         if self._question is not None and self._question.ticket is not None:
             self._question.ticket.cancel()
-
-    def explain(self, error: SpecchatError) -> str:
-        """Return why an answer failed."""
-        again = isinstance(error, EngineFailed) and self.engine.reloads
-        return f"{error} (it is being loaded again)" if again else str(error)
 
     def close(self) -> None:
         """Ask the engine and its thread to end, without waiting for them."""

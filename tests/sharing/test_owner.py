@@ -1,0 +1,245 @@
+"""The thread that owns an engine: nothing that is asked for is lost, whenever something ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from scripted_chat import FACTS
+from specchat.decoding.chunk import Chunk, Finish
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import Engine
+from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.answer_update import Update
+from specchat.requests.prompt_size import PromptSize
+from specchat.sharing import shared_engine
+from specchat.sharing.engine_events import NoEvents
+from specchat.sharing.shared_engine import SharedEngine
+from specchat.sharing.tickets import Ticket
+from specchat.tui.controllers.session import Aside
+
+QUESTION = ChatRequest(messages=[{"role": "user", "content": "?"}])
+
+
+class Held(Engine):
+    """Answers in steps, each of which it is let to take; a stop counts from `begin` on."""
+
+    def __init__(self) -> None:
+        """Begin with no step allowed."""
+        self.facts = FACTS
+        self.steps = threading.Semaphore(0)
+        self.has_begun, self.may_begin = threading.Event(), threading.Event()
+        self.may_begin.set()
+        self.num_steps = 3
+        self.is_dead = False
+        self.close_error: Exception | None = None
+        self._is_stopped = False
+
+    def begin(self, request: AnswerRequest) -> Generator[Update]:
+        """Forget an earlier stop, as real engines do."""
+        self.has_begun.set()
+        assert self.may_begin.wait(10)
+        self._is_stopped = False
+        return self._answer()
+
+    def _answer(self) -> Generator[Update]:
+        statistics = Statistics(drafter="suffix", prompt_tokens=9, notices=("a notice",))
+        for number in range(self.num_steps):
+            while not self.steps.acquire(timeout=0.01):
+                if self._is_stopped:
+                    yield Update((Chunk("", finish="cancelled"),), statistics, finish="cancelled")
+                    return
+            finish: Finish | None = "stop" if number == self.num_steps - 1 else None
+            statistics.generated_tokens += 1
+            yield Update((Chunk("a", finish=finish),), statistics, finish=finish)
+
+    def size(self, request: ChatRequest) -> PromptSize:
+        """Return a size."""
+        return PromptSize(7)
+
+    def stop(self) -> None:
+        """Stop the answer in progress."""
+        self._is_stopped = True
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    def check(self) -> None:
+        """Fail once it is dead."""
+        if self.is_dead:
+            raise EngineFailed("it died")
+
+    def close(self) -> None:
+        """Fail if that is wanted."""
+        if self.close_error is not None:
+            raise self.close_error
+
+
+def asked(engine: SharedEngine, client: str = "a") -> Ticket:
+    """Submit a question."""
+    ticket = Ticket(QUESTION, client, lambda: None)
+    engine.submit(ticket)
+    return ticket
+
+
+def until(is_true: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for something that another thread does."""
+    deadline = monotonic() + seconds
+    while not is_true():
+        assert monotonic() < deadline
+        sleep(0.005)
+
+
+def test_a_size_is_unknown_while_others_are_answered_and_told_afterwards() -> None:
+    """Neither an answer nor a call of another client loses it; a newer one replaces it."""
+    held, sizes, newer = Held(), list[PromptSize | None](), list[PromptSize | None]()
+    engine = SharedEngine(lambda _: held)
+    ticket = asked(engine, "another")
+    assert held.has_begun.wait(10)
+    engine.size(lambda _: QUESTION, sizes.append)
+    engine.size(lambda _: QUESTION, newer.append)
+    assert (sizes, newer) == ([None], [None])
+    held.steps.release(3)
+    until(lambda: ticket.is_over)
+    engine.call(lambda _: None)
+    until(lambda: len(newer) > 1)
+    engine.close()
+    assert (sizes, newer) == ([None], [None, PromptSize(7)])
+
+
+def test_an_answer_keeps_what_its_statistics_say_between_two_turns() -> None:
+    """What drafts and what was noticed do not go while another client has a turn."""
+    ticket = Ticket(QUESTION, "a", lambda: None)
+    statistics = Statistics(drafter="suffix", prompt_tokens=9, notices=("a notice",), left_out=2)
+    ticket.add([Chunk("a")], statistics)
+    ticket.end_turn(statistics)
+    found = ticket.take().statistics
+    assert (found.drafter, found.notices, found.left_out) == ("suffix", ("a notice",), 2)
+
+
+def test_a_stop_just_before_an_answer_begins_is_not_lost() -> None:
+    """Engines forget earlier stops when they begin; no step follows."""
+    held = Held()
+    held.may_begin.clear()
+    engine = SharedEngine(lambda _: held)
+    ticket = asked(engine)
+    assert held.has_begun.wait(10)
+    ticket.cancel()
+    held.may_begin.set()
+    until(lambda: ticket.is_over)
+    engine.close()
+    assert ticket.take().statistics.generated_tokens == 0
+
+
+def test_a_cancelled_answer_in_its_turn_gets_its_last_steps() -> None:
+    """Another client's cancel at that moment ends only its own."""
+    held = Held()
+    engine = SharedEngine(lambda _: held)
+    first = asked(engine, "a")
+    assert held.has_begun.wait(10)
+    second = asked(engine, "b")
+    first.is_cancelled = True  # as `cancel` does first
+    second.cancel()
+    assert second.is_over
+    assert not first.is_over
+    first.cancel()
+    until(lambda: first.is_over)
+    engine.close()
+
+
+def test_callers_do_not_wait_for_what_is_closed_first() -> None:
+    """A server's thread may wait for such a call, and closing the port for that thread."""
+    held = Held()
+    engine = SharedEngine(lambda _: held)
+    engine.wait_until_loaded()
+    is_failed = threading.Event()
+
+    def call() -> None:
+        with pytest.raises(SpecchatError):
+            engine.call(lambda _: None)
+        is_failed.set()
+
+    asked(engine)
+    assert held.has_begun.wait(10)
+    caller = threading.Thread(target=call)
+    caller.start()
+    until(lambda: engine._calls)
+    was_failed = list[bool]()
+    engine.before_end = lambda: was_failed.append(is_failed.wait(5))
+    engine.close()
+    caller.join()
+    assert was_failed == [True]
+
+
+def test_requests_end_even_if_closing_the_engine_fails() -> None:
+    """No client waits for ever."""
+    held = Held()
+    held.close_error = OSError("a bug")
+    engine = SharedEngine(lambda _: held)
+    tickets = [asked(engine, client) for client in ("a", "b")]
+    assert held.has_begun.wait(10)
+    engine.close()
+    assert all(ticket.is_over for ticket in tickets)
+
+
+def test_a_reload_that_fails_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would load a large model for ever; a request tries it again."""
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
+    first, loads = Held(), list[None]()
+
+    def load(_: object) -> Engine:
+        loads.append(None)
+        if len(loads) > 1:
+            raise ModelWontLoad("no memory")
+        return first
+
+    engine = SharedEngine(load)
+    engine.wait_until_loaded()
+    first.is_dead = True
+    until(lambda: len(loads) == 2)
+    sleep(0.2)
+    assert len(loads) == 2
+    assert isinstance(engine.last_error, ModelWontLoad)
+    ticket = asked(engine)
+    until(lambda: ticket.is_over)
+    assert isinstance(ticket.take().error, ModelWontLoad)
+    engine.close()
+
+
+def test_the_end_of_a_text_beside_the_conversation_is_told_once() -> None:
+    """Though a ticket announces its end after what came before."""
+    ends: list[Any] = []
+    aside = Aside(QUESTION.messages, {}, lambda *end: ends.append(end))
+    changes: list[None] = []
+    aside.ticket = Ticket(aside.request, "the chat", lambda: changes.append(None))
+    aside.ticket.add([Chunk("A title")], Statistics())
+    aside.ticket.end("stop")
+    for _ in changes:
+        aside.take()
+    assert (len(changes), ends) == (2, [("A title", "stop")])
+
+
+def test_what_a_reload_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new engine may have another plan."""
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
+    engines = [Held(), Held()]
+    engines[1].facts = replace(FACTS, plan="another")
+    plans: list[str] = []
+
+    class Events(NoEvents):
+        def measured(self, facts: Any) -> None:
+            plans.append(facts.plan)
+
+    left = iter(engines)
+    engine = SharedEngine(lambda _: next(left), events=Events())
+    engine.wait_until_loaded()
+    engines[0].is_dead = True
+    until(lambda: plans)
+    engine.close()
+    assert plans == ["another"]
