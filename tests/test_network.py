@@ -167,6 +167,7 @@ class Chat:
         return self._process.wait(1)
 
 
+@pytest.mark.slow
 def test_the_doctor_asks_the_hub_unless_it_must_not(
     network_trap: NetworkTrap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_doctor_asks_the_hub_unless_it_must_not(
     assert any("getaddrinfo" in tried for tried in network_trap.take())
 
 
+@pytest.mark.slow
 @table(
     ("function", "arguments", "host"),
     [

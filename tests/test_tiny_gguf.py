@@ -170,6 +170,7 @@ def test_a_model_without_a_tokenizer_loads(write: Write) -> None:
     assert logits_of(write("qwen3", vocabulary=300, tokenizer=False), PROMPT).shape == (8, 300)
 
 
+@pytest.mark.slow
 def test_a_big_vocabulary_loads(tmp_path: Path) -> None:
     """A model for measuring what the size of the vocabulary costs."""
     logits = logits_of(write_big_vocabulary(tmp_path / "big.gguf"), PROMPT)

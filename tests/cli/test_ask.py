@@ -62,6 +62,7 @@ def pair(tiny: WriteModel) -> list[str]:
     return ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right")), *FAST]
 
 
+@pytest.mark.slow
 def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
     """A draft length of 0 is a usage error; the JSON has no NaN or infinity."""
     done = run("check", *pair, "--draft-length", "0")
@@ -72,6 +73,7 @@ def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
     assert all(finding["drafted"] for finding in findings)
 
 
+@pytest.mark.slow
 def test_a_prediction_head_is_refused_in_one_line(tmp_path: Path) -> None:
     """llama.cpp would crash on it as a target; as a draft it is used where it fits."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
@@ -106,6 +108,7 @@ def test_a_drafter_without_its_model_is_refused_in_one_line(
     )
 
 
+@pytest.mark.slow
 def test_errors_are_reported_without_numpy() -> None:
     """Reporting an error does not import NumPy, which might be what is broken."""
     script = (
@@ -150,6 +153,7 @@ def test_json_is_the_contract(pair: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 def test_text_goes_to_stdout_and_ends_with_a_newline(pair: list[str]) -> None:
     """The same seed gives the same text, and without a terminal stderr stays empty."""
     words = ["ask", "hello", "there", *pair, "--seed", "3", "--max-tokens", "12"]
@@ -203,6 +207,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize(("words", "code", "part"), BAD, ids=lambda value: str(value)[:40])
 def test_bad_input_is_one_clear_line(
     tiny: WriteModel,
@@ -282,6 +287,7 @@ def test_ctrl_c_keeps_the_partial_answer(tiny: WriteModel) -> None:
     assert errors == b""
 
 
+@pytest.mark.slow
 def test_an_interrupted_answer_is_still_json(tiny: WriteModel) -> None:
     """The object has what was decoded, with finish "cancelled"."""
     words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--json"]
@@ -336,6 +342,7 @@ def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
     assert process.returncode in {130, -signal.SIGINT}
 
 
+@pytest.mark.slow
 def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
     """A closed pipe ends the command quietly; a full disk is an error on one line."""
     command = f"{sys.executable} -m specchat ask hi {' '.join(pair)} --max-tokens 200 --seed 1"
@@ -348,6 +355,7 @@ def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
     assert len(full.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     """Accepted draft tokens are coloured, and a line of statistics follows the answer."""
     words = ["ask", "hi", *pair, "--temperature", "0", "--max-tokens", "40", "--draft-length", "3"]
@@ -390,6 +398,7 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     assert b"specchat pull" not in piped.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_why_there_is_no_speculation(tiny: WriteModel) -> None:
     """Without a draft model the reason follows the answer."""
     words = ["ask", "hi", "--target", str(tiny("llama")), *FAST, "--max-tokens", "3"]
@@ -421,6 +430,7 @@ def test_a_smaller_context_is_reported_on_stderr(
     assert json.loads(shown.out)["finish"] == "length"
 
 
+@pytest.mark.slow
 def test_options_for_gpus_reach_the_engine(pair: list[str]) -> None:
     """Without a GPU they change nothing; a wrong value is a usage error with an example."""
     done = run(
@@ -500,6 +510,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_check_measures_a_pair_once(
     pair: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -545,6 +556,7 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
     assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_suffix_drafts_are_checked_without_a_draft_model(
     tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -573,6 +585,7 @@ def test_an_internal_error_is_one_line(
     assert "in fail\n" in log.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_standard_input_of_another_encoding_is_read(pair: list[str]) -> None:
     """It is converted, and said to be; what is no text is refused."""
     words = ["ask", *pair, "--max-tokens", "2", "--json"]

@@ -50,6 +50,7 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_answer_alone(thinker: list[str]) -> None:
     """Reasoning goes nowhere, or before the answer if asked for."""
     alone, both = run("ask", "hi", *thinker), run("ask", "hi", *thinker, "--show-reasoning")
@@ -68,6 +69,7 @@ def test_json_has_the_parts_and_all_tokens(thinker: list[str]) -> None:
     assert record["tool_calls"] == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_shows_reasoning_dimmed(thinker: list[str], no_color: str) -> None:
     """Before the answer, which is not; without colours, words say where it begins and ends."""
@@ -80,6 +82,7 @@ def test_a_terminal_shows_reasoning_dimmed(thinker: list[str], no_color: str) ->
     assert "reasoning" in shown
 
 
+@pytest.mark.slow
 def test_a_tool_call_is_a_line_of_json(tmp_path: Path) -> None:
     """After the text before it; the JSON object has it with its id."""
     words = model(tmp_path, f"Look: {CALL}", template=CALLING)
@@ -131,6 +134,7 @@ def test_a_loop_keeps_its_input(thinker: list[str], tmp_path: Path) -> None:
     assert done.stdout == "Yes.\n" * 3
 
 
+@pytest.mark.slow
 def test_an_input_that_stays_open_is_named(thinker: list[str]) -> None:
     """As soon as it is waited for; what comes later is read all the same."""
     with subprocess.Popen(
@@ -144,6 +148,7 @@ def test_an_input_that_stays_open_is_named(thinker: list[str]) -> None:
     assert (process.returncode, out) == (0, "Yes.\n")
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_all_reasoning_is_explained(thinker: list[str]) -> None:
     """On standard error; it names the option that shows the reasoning, unless that was given."""
     done = run("ask", "hi", *thinker, "--max-tokens", "3")
@@ -155,6 +160,7 @@ def test_an_answer_that_is_all_reasoning_is_explained(thinker: list[str]) -> Non
     assert seen.stderr == f"{reason}\n"
 
 
+@pytest.mark.slow
 def test_a_word_of_the_environment_that_the_model_does_not_know_is_replaced(
     tmp_path: Path,
 ) -> None:
@@ -166,6 +172,7 @@ def test_a_word_of_the_environment_that_the_model_does_not_know_is_replaced(
     assert "does not support think = medium" in done.stderr
 
 
+@pytest.mark.slow
 def test_raw_says_what_it_ignores(thinker: list[str]) -> None:
     """Options of a chat that were given with it."""
     done = run("ask", "hi", *thinker, "--raw", "--think", "off", "--system", "Be brief.")

@@ -37,6 +37,7 @@ def run(tiny: WriteModel, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
     """The object has the machine and a record per answer with its speedup; the plot is written."""
     plot = tmp_path / "bench.svg"
@@ -66,6 +67,7 @@ def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
     assert {"chat", "json", "speedup by task", "acceptance by draft position"} <= set(texts)
 
 
+@pytest.mark.slow
 def test_the_table_names_the_drafters(tiny: WriteModel) -> None:
     """The table has a row per task and temperature; the conclusions name the drafters."""
     done = run(tiny, "--rounds", "1", "--max-tokens", "8", "--task", "code", "--temperature", "0")
@@ -95,6 +97,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
 def test_an_interrupt_keeps_the_results(tiny: WriteModel) -> None:
     """Ctrl+C ends the answer in progress and prints the table so far, with exit code 130."""

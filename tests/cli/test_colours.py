@@ -55,7 +55,7 @@ def test_the_variables_that_others_know_decide(
     assert has_colours(io.StringIO()) == piped
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "words",
     [["doctor", "--offline"], ["help", "glossary"], ["list"], ["--help"], ["ask", "--nonsense"]],
@@ -76,6 +76,7 @@ def test_a_dumb_terminal_gets_no_escape_codes() -> None:
     assert "\x1b" not in on_terminal(["doctor", "--offline"], TERM="dumb")
 
 
+@pytest.mark.slow
 def test_colours_can_be_forced_into_a_pipe() -> None:
     """For `less -R` and logs that show them."""
     done = subprocess.run(

@@ -90,6 +90,7 @@ def test_bash_completes(
     assert in_bash(completions("bash", tmp_path, capsys), line) == wanted
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("line", "wanted"), BY_NAME)
 def test_bash_completes_names(
@@ -118,6 +119,7 @@ def test_fish_completes(
     assert {each.partition("\t")[0] for each in found} == wanted
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("line", "wanted"), BY_NAME)
 def test_fish_completes_names(

@@ -141,6 +141,7 @@ def test_a_draft_that_pays_is_chosen_for_its_target(
     assert find_drafts(target).fitting[0].model.path == Path(made["path"])  # as `tune` tries them
 
 
+@pytest.mark.slow
 def test_a_draft_that_does_not_pay_is_not_kept(
     target: Path,
     run: Command,
@@ -184,6 +185,7 @@ def test_a_crash_of_llama_cpp_is_one_line(
     assert "was ended by SIGSEGV while loading" in line
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_so_far(
     target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +206,7 @@ def test_ctrl_c_keeps_the_best_so_far(
     assert Path(made["path"]).is_file()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("stage", ["sampling answer 3", "writing", "measuring the draft"])
 def test_a_second_ctrl_c_leaves_nothing(
     stage: str, target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +243,7 @@ def test_some_targets_are_refused_with_one_line(
     assert REFUSED[architecture] in line
 
 
+@pytest.mark.slow
 def test_few_layers_and_derived_drafts_are_refused(
     target: Path, tiny: WriteModel, run: Command
 ) -> None:
@@ -323,6 +327,7 @@ def test_a_false_number_of_layers_is_refused(
     assert "can be left out: its layers differ from one another; choose another target" in line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="names are always Unicode there")
 def test_a_name_that_is_not_utf_8_is_a_target_too(target: Path, run: Command) -> None:
     """The draft's name has only what is safe in one."""
@@ -357,6 +362,7 @@ def test_only_one_draft_is_derived_at_a_time(
         pass
 
 
+@pytest.mark.slow
 def test_what_a_killed_command_left_is_deleted(target: Path, run: Command) -> None:
     """By the next one, whatever its target; drafts stay."""
     make_private(derived_folder())
@@ -410,6 +416,7 @@ def test_rm_keeps_a_draft_that_a_pair_or_a_setting_names(
     assert not draft.exists()
 
 
+@pytest.mark.slow
 def test_a_slow_target_is_asked_less(
     target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,7 +214,7 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_no_hostile_text_reaches_the_terminal(world: World, name: str) -> None:
     """It is shown with its control characters replaced, or escaped in JSON."""
@@ -268,6 +268,7 @@ def test_every_command_is_run() -> None:
     assert set(known.commands) <= run | {"chat"}
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_answer_as_it_is(world: World) -> None:
     """Scripts get the model's own characters."""
     words = ["ask", "hi", "--target", world.target, *FAST, "--temperature", "0"]

@@ -211,6 +211,7 @@ def ask(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_local_model_answers_by_its_name(home: Path, tiny: WriteModel) -> None:
     """The model is used in place; nothing is copied."""
     put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
@@ -230,6 +231,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_found_draft_is_reported_and_the_pair_can_be_saved(home: Path, tiny: WriteModel) -> None:
     """The saved name works until the pair is removed."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
@@ -247,6 +249,7 @@ def test_a_found_draft_is_reported_and_the_pair_can_be_saved(home: Path, tiny: W
     assert target.is_file()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
     """A name that leads to nothing would be no help."""
     target = put(home / "big.gguf")
@@ -273,6 +276,7 @@ def test_no_draft_is_searched_for_with_drafter_none(
     assert json.loads(done.stdout)["model"]["draft"] is None
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "code", "result"),
     [

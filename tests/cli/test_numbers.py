@@ -49,7 +49,7 @@ def test_all_numbers_are_found() -> None:
     assert len(DECLARED) > 10
 
 
-@pytest.mark.slow(keep=55)
+@pytest.mark.slow(keep=29)
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_a_huge_number_is_an_error_in_one_line(
     words: tuple[str, ...],

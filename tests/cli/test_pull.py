@@ -168,6 +168,7 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("small_machine")
 @pytest.mark.parametrize("answer", ["\n", "y\n", "Yes\n"])
 def test_a_pull_without_a_name_offers_what_suits_this_machine(
@@ -184,6 +185,7 @@ def test_a_pull_without_a_name_offers_what_suits_this_machine(
     assert "pull begin (200 kB)? [Y/n]" in message
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.usefixtures("small_machine")
 @pytest.mark.parametrize("answer", ["n\n", "", "what?\n"])
 def test_an_offer_can_be_turned_down(
@@ -219,6 +221,7 @@ def test_ctrl_c_at_a_question_begins_a_new_line(
     assert capsys.readouterr().err.endswith(("[Y/n] \n", "[y/N] \n"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_machine")
 def test_an_offer_names_its_command_without_a_terminal(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -251,6 +254,7 @@ def test_unknown_gpus_are_asked_for_and_kept(
     assert find_machine().gpus == (replace(GPU, free=0),)
 
 
+@pytest.mark.slow
 def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -278,6 +282,7 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
     assert find_machine().gpus is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_machine")
 def test_an_installed_pair_needs_no_question(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -294,6 +299,7 @@ def test_an_installed_pair_needs_no_question(
     assert hub.seen == []
 
 
+@pytest.mark.slow
 def test_a_machine_that_no_pair_fits_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,6 +417,7 @@ def test_what_no_pin_is_known_of_is_checked_by_its_name_in_the_cache(
     assert capsys.readouterr().out == f"right: {FILE}\n"
 
 
+@pytest.mark.slow
 def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Not at all, the beginning of it, or all; sizes are exact once they are known."""
     assert (row(capsys, "one")["here"], row(capsys, "one")["bytes"]) == (False, None)
@@ -440,6 +447,7 @@ def test_the_list_names_files_that_belong_to_no_pair(capsys: pytest.CaptureFixtu
     assert (found["kind"], found["here"], found["bytes"]) == ("file", True, len(CONTENT))
 
 
+@pytest.mark.slow
 def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> None:
     """The shared draft goes with the last pair that needs it, and so does its folder."""
     main(["pull", "one"])
@@ -647,6 +655,7 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     assert lines == ["", "2 bytes of 9 bytes,", "4 bytes of 9 bytes,", ""]
 
 
+@pytest.mark.slow
 def test_listing_waits_for_nothing_heavy() -> None:
     """Neither huggingface_hub nor NumPy is needed to say what is here."""
     import subprocess

@@ -471,6 +471,7 @@ def test_a_pair_with_the_same_target_stays_as_it_is(
     assert err.splitlines()[-1] == "ready: specchat ask --pair mine"
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("words", [["pull"], ["pull", "--check"], ["rm", "--yes"], ["show"]])
 @pytest.mark.parametrize("name", ["good/Some-7B-GGUF:Q8_0", "nobody/Some-7B-GGUF", "good/some-7b"])
 def test_another_organizations_file_is_never_meant(
@@ -485,6 +486,7 @@ def test_another_organizations_file_is_never_meant(
     assert find_present(parse(f"{REPO}/Some-7B-Q8_0.gguf"))
 
 
+@pytest.mark.slow
 def test_a_revision_is_that_revision(
     models: dict[str, bytes], hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

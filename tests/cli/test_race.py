@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ["race", "What is a draft model?", "--pair", "demo", "--threads", "1", "--ctx", "512"]
 
 
+@pytest.mark.slow
 def test_a_race_of_the_demo_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json stdout has every step with its time; --export writes the same race."""
     path = tmp_path / "race.json"

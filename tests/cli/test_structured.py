@@ -52,6 +52,7 @@ def test_lists_choices_expressions_and_grammars(model: list[str], tmp_path: Path
     assert [line[:2] for line in lines[:2]] == ["- ", "- "]
 
 
+@pytest.mark.slow
 def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
     """Exit code 1, the text so far, and a line that names the field that ran away."""
     done = run("ask", *model, "--schema", "name", "--max-tokens", "12", *GREEDY)
@@ -66,7 +67,7 @@ def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
     assert record["finish"] == "length"
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -95,6 +96,7 @@ def test_what_cannot_be_enforced_is_one_line(
     assert len(line) < 400
 
 
+@pytest.mark.slow
 def test_a_relaxed_check_says_what_it_leaves_out(model: list[str]) -> None:
     """The answer is what the rest of the schema allows."""
     schema = {"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True, "maxItems": 3}
@@ -109,6 +111,7 @@ def test_a_relaxed_check_says_what_it_leaves_out(model: list[str]) -> None:
     assert b"uniqueItems" in done.stderr
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_fit", [True, False])
 def test_a_relaxed_answer_is_checked_afterwards(model: list[str], *, is_fit: bool) -> None:
     """One that breaks what is not enforced fails, is kept, and a line names place and keyword."""

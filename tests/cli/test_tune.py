@@ -55,6 +55,7 @@ def folder(tiny: WriteModel, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_best_candidate_is_saved_and_used(folder: Path, run: Command) -> None:
     """Draft models beside the target are measured, the unfit one is named, the best is used."""
     target = folder / "target.gguf"
@@ -73,6 +74,7 @@ def test_the_best_candidate_is_saved_and_used(folder: Path, run: Command) -> Non
     assert answer["drafter"] in used
 
 
+@pytest.mark.slow
 def test_only_named_drafts_are_measured(folder: Path, run: Command) -> None:
     """The table has them, and the last line names the one saved."""
     done = run(
@@ -86,6 +88,7 @@ def test_only_named_drafts_are_measured(folder: Path, run: Command) -> None:
     assert "not measured" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_draft_may_be_named_as_list_names_it(
     folder: Path, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def drawn(random: Random, constraint: Constraint) -> int | None:
     return random.choice(likely if likely and random.random() < 0.6 else texts)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("part", range(10))
 def test_no_place_after_the_mark_is_without_its_constraint(part: int) -> None:
     """In 1,000 answers the mark comes at every place of a draft, which is partly taken back.

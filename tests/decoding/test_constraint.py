@@ -175,6 +175,7 @@ def test_sampled_text_fits_the_exact_distribution(
     assert p_value(sampling, wrap=wrap, verifier=verifier, draft_length=3) > 1e-6
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("draft_length", [1, 2, 6])
 def test_draft_lengths_and_other_vocabularies_fit(draft_length: int) -> None:
     """With a draft model that names tokens differently, too (3 tests, 1e-6 each)."""
@@ -234,12 +235,14 @@ def test_masks_of_wrong_places_are_caught(
     assert broken_p_value(WHOLE) < 1e-12
 
 
+@pytest.mark.slow
 def test_dropping_drawn_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """It favours what the draft proposes."""
     monkeypatch.setattr(DraftMaker, "_cut", drop_drawn)
     assert broken_p_value(WHOLE, wrap="outside", num_seeds=400) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_mask_after_top_k_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves fewer tokens than there are."""
     monkeypatch.setattr(Sampler, "distribution", mask_last)

@@ -61,6 +61,7 @@ def test_greedy_text_is_plain_decodings(draft: list[int], draft_length: int) -> 
     assert answer == SCRIPT[2:102]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     script=st.lists(st.integers(0, 3), min_size=80, max_size=80),
@@ -370,7 +371,7 @@ FITTING = [
 """All lengths and rules for the models' own distributions; a short and a long draft for others."""
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(("verifier", "sampling", "draft_length"), FITTING)
 def test_sampled_text_fits_the_exact_distribution(
@@ -417,6 +418,7 @@ def test_steps_without_a_choice_or_with_too_many_have_no_probabilities() -> None
     assert not any(chunk.chances for chunk in chunks)
 
 
+@pytest.mark.slow
 def test_penalties_see_the_tokens_before_each_position() -> None:
     """With penalties every token is uniform in its own exact distribution (false alarm 1e-5)."""
     sampling = Sampling(
@@ -439,6 +441,7 @@ def test_penalties_see_the_tokens_before_each_position() -> None:
     assert stats.kstest(ranks, "uniform").pvalue > 1e-5
 
 
+@pytest.mark.slow
 def test_deciding_before_the_draw_keeps_the_text_exact() -> None:
     """A draft length that depends on what is known before each draw changes nothing."""
     models = random_logits(5, 1), random_logits(5, 2)
@@ -485,6 +488,7 @@ def test_pacing_leaves_the_distribution_alone(
     assert p_value > 1e-6
 
 
+@pytest.mark.slow
 def test_a_pace_that_looks_at_drawn_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pace, decided after the draw instead of before it, spoils the distribution."""
     models = random_logits(5, 1), random_logits(5, 2)

@@ -92,6 +92,7 @@ def test_the_numbers_are_exponential_and_independent() -> None:
     assert np.unique(numbers).size == numbers.size
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("size", [5, 300])
 def test_draws_fit_the_distribution(size: int) -> None:
     """Over seeds, over places and over both at once (3 tests a size, false alarm 1e-5 each)."""

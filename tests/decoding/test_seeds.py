@@ -74,7 +74,7 @@ def texts_by_draft(
         ]
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(temperature: float, models: ToyModels) -> None:
@@ -105,6 +105,7 @@ class Fickle(LearningPacer):
         return wants
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("wrap", [*DRAFTERS.values(), Dropping], ids=[*DRAFTERS, "dropping"])
 def test_no_pace_changes_the_text(wrap: Callable[[Drafter], Drafter]) -> None:
     """Draft lengths may follow the clock, chance, or even the tokens that were drawn."""
@@ -119,7 +120,7 @@ def test_no_pace_changes_the_text(wrap: Callable[[Drafter], Drafter]) -> None:
     assert drafted > 0
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("draft_length", [0, 3])
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
 def test_texts_over_seeds_fit_the_exact_distribution(sampling: Sampling, draft_length: int) -> None:
@@ -168,6 +169,7 @@ def acceptance_z() -> float:
     return float(off / variance**0.5)
 
 
+@pytest.mark.slow
 def test_drafts_are_accepted_as_often_as_coupling_allows() -> None:
     """The share is what two races with the same numbers agree on (false alarm 1e-5)."""
     assert abs(acceptance_z()) < 4.42
@@ -186,6 +188,7 @@ def test_an_identical_draft_is_always_accepted(draft_length: int) -> None:
 # --- mutants: each of these must fail a test above
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_shared_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drafter with noise of its own leaves the text alone but loses acceptance."""
     monkeypatch.setattr(Request, "draw", lambda _, q, index: Noise(12345).draw(q, index))
@@ -193,6 +196,7 @@ def test_noise_that_is_not_shared_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     assert acceptance_z() < -10
 
 
+@pytest.mark.slow
 def test_noise_shifted_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drafter that draws with the noise of the next index loses acceptance too."""
     monkeypatch.setattr(Request, "draw", lambda self, q, index: self.noise.draw(q, index + 1))
@@ -200,6 +204,7 @@ def test_noise_shifted_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
     assert acceptance_z() < -10
 
 
+@pytest.mark.slow
 def test_noise_used_again_at_the_next_place_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two indices in a row with the same numbers spoil the distribution of the second."""
     draw = Noise.draw
@@ -209,6 +214,7 @@ def test_noise_used_again_at_the_next_place_is_caught(monkeypatch: pytest.Monkey
     assert transition_p_value(*same, WHOLE, draft_length=3, is_seeded=True) < 1e-9
 
 
+@pytest.mark.slow
 def test_indices_counted_by_drafts_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """If every step began with the first noise again, drafts would change the text.
 

@@ -77,7 +77,7 @@ def pair_of(wrap: Callable[[Drafter], Drafter], seed: int = 1, **options: Any) -
     return ToyPair(*drafts_of(seed), wrap=wrap, **{**WIDE, **options})
 
 
-@pytest.mark.slow(keep=19)
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("most_nodes", [1, 4, 16, 40])
 @pytest.mark.parametrize("length", [0, 1, 3, 6])
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -92,6 +92,7 @@ def test_greedy_text_is_plain_decodings(name: str, length: int, most_nodes: int)
         assert not pair.target.branches
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -119,7 +120,7 @@ def test_any_tree_leaves_the_text_and_the_memory_right(
     assert len(pair.target.tokens) >= 1 + len(answer)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(name: str, temperature: float) -> None:
@@ -146,7 +147,7 @@ def tree_p_value(name: str, sampling: Sampling, **options: object) -> float:
     return transition_p_value(*drafts_of(), sampling, **given)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("name", ["model", "bushes"])
 def test_sampled_texts_have_the_targets_own_odds(name: str, sampling: Sampling) -> None:
@@ -154,7 +155,7 @@ def test_sampled_texts_have_the_targets_own_odds(name: str, sampling: Sampling) 
     assert tree_p_value(name, sampling) > 1e-3
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("most_nodes", [2, 5, 9, 16])
 def test_all_shapes_have_the_targets_own_odds(length: int, most_nodes: int) -> None:
@@ -163,6 +164,7 @@ def test_all_shapes_have_the_targets_own_odds(length: int, most_nodes: int) -> N
     assert value > 1e-3
 
 
+@pytest.mark.slow
 def test_a_branch_read_by_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of the place before it, which is another token's."""
     followed = DraftTree.followed
@@ -178,6 +180,7 @@ def test_a_branch_read_by_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPat
     assert tree_p_value("model", WHOLE) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_branch_accepted_unasked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the target did not choose, in place of its own token."""
     followed = DraftTree.followed
@@ -201,6 +204,7 @@ def sibling_p_value(draft_length: int = 1, most_nodes: int = 4) -> float:
     )  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(("length", "most_nodes"), [(1, 3), (2, 7), (3, 13)])
 def test_drawn_siblings_have_the_targets_own_odds(length: int, most_nodes: int) -> None:
     """Leaves beside drawn tokens, up to 3 deep and with up to 4 children in a place."""
@@ -321,6 +325,7 @@ class ToFives:
         return max(num_tokens, min(-5 * (-num_tokens // 5), most))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("capacity", [30, 4096])
 def test_padded_trees_give_the_same_text(capacity: int) -> None:
     """Padding hangs behind the draft as one more line, and is never kept."""
@@ -340,6 +345,7 @@ def test_padded_trees_give_the_same_text(capacity: int) -> None:
         assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_a_grammar_holds_within_trees() -> None:
     """Branches that it forbids are not read; the answers are those without drafts."""
     rules = [{0: 1, 1: 1, 2: 0}, {0: 0, 1: 1, 3: 2}, {4: 0}]

@@ -133,6 +133,7 @@ EXPECTED_ACCEPTED = [
 ]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(("verify", "length", "expected"), EXPECTED_ACCEPTED)
 def test_mean_accepted_length_is_the_papers(verify: Verifier, length: int, expected: float) -> None:
     """On the paper's two-token example the mean number kept is the exact one (5 sigma: 6e-7)."""
@@ -195,6 +196,7 @@ def p_value(observed: np.ndarray, expected: np.ndarray) -> float:
     return float(stats.chisquare(observed[kept], expected[kept]).pvalue)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("verify", DRAWING)
 @pytest.mark.parametrize(("length", "seed"), [(1, 11), (2, 12), (3, 13), (3, 21)])
 def test_texts_are_distributed_as_the_targets(verify: Verifier, length: int, seed: int) -> None:

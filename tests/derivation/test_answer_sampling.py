@@ -93,6 +93,7 @@ def test_nothing_is_sampled_where_there_is_no_room(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_large_target_in_parts_is_not_copied(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def folder(shared: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=2)
 @pytest.mark.skipif(os.name == "nt", reason="the commands are written for a POSIX shell")
 @pytest.mark.parametrize(("place", "command"), commands())
 def test_a_command_works_as_written(
@@ -195,7 +195,7 @@ def _open_and_quit(folder: Path, environment: Environment) -> int:
     return chat.returncode
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.place)
 def test_a_python_snippet_runs(block: Block, folder: Path, environment: Environment) -> None:
     """The snippet runs as a script, beside the files that its page says to save."""

@@ -58,6 +58,7 @@ def test_every_block_names_its_language(page: Path) -> None:
     assert {block.language for block in blocks() if block.page == page} <= LANGUAGES
 
 
+@pytest.mark.slow(keep=5)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_in_the_text_exist(page: Path) -> None:
     """A code span such as `specchat history list` begins as a command line of specchat does."""

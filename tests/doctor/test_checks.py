@@ -143,6 +143,7 @@ def test_a_missing_model_is_not_blamed_on_llama_cpp(tmp_path: Path) -> None:
     assert "specchat" in finding.fix[0]
 
 
+@pytest.mark.slow
 def test_offload_that_decodes_names_its_device(tiny: WriteModel) -> None:
     """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
     finding = llama.check_offload(build(), [CUDA], tiny("llama"))

@@ -104,6 +104,7 @@ def put_program(folder: Path, name: str, says: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_a_machine_where_all_works_is_well() -> None:
     """llama.cpp reports its build and decodes; there is no request in offline mode."""
     code, result, findings = examine()
@@ -144,6 +145,7 @@ def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
     assert findings["GPU offload"]["state"] == "problem"
 
 
+@pytest.mark.slow
 @posix_only
 def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(
     tmp_path: Path, examine_here: Callable[[], Examined]

@@ -128,6 +128,7 @@ def test_memories_are_the_transcripts_beginning_after_every_step(
         assert pair.statistics.generated_tokens == 80
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_the_text_is_plain_decodings(name: str) -> None:
     """Whatever is proposed, at temperature 0 the target's own text comes out."""
@@ -213,6 +214,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8))] == [2, 3, END]
 
 
+@pytest.mark.slow(keep=33)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_capacity", [3, 8, 20, 21, 22, 40])
@@ -247,6 +249,7 @@ def test_the_targets_context_is_filled_to_its_last_place(
     assert pair.target.length == capacity
 
 
+@pytest.mark.slow
 @table("models", MODELS.values(), ids=MODELS)
 @table("name", DRAFTERS)
 def test_another_conversation_is_begun_cleanly(name: str, models: ToyModels) -> None:

@@ -113,6 +113,7 @@ def test_it_is_a_choice_of_the_command_line_and_of_the_settings() -> None:
     assert "bigram" in find_setting("decoding.drafter").words
 
 
+@pytest.mark.slow
 def test_ask_and_bench_name_it_in_json(
     tiny: WriteModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

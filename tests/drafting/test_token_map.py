@@ -173,6 +173,7 @@ def enumerated(kind: type[CommonTokenMap], verifier: Verifier) -> list[float]:
     return [counts[token] / counts.total() for token in range(4)]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
 def test_a_step_is_exact_by_enumeration(verifier: Verifier) -> None:
     """The first token has the target's probabilities to the last digit, with a wrong map, too."""
@@ -180,7 +181,7 @@ def test_a_step_is_exact_by_enumeration(verifier: Verifier) -> None:
     assert enumerated(Swapped, verifier) == pytest.approx(P, abs=1e-12)
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
 @pytest.mark.parametrize("mutant", [Unnormalised, Unrestricted])
 def test_a_broken_map_is_caught_by_enumeration(
@@ -239,6 +240,7 @@ def acceptance(
     return float(np.mean(kept)), float(np.mean(common))
 
 
+@pytest.mark.slow
 def test_a_right_draft_is_accepted_as_often_as_the_tokens_are_common() -> None:
     """Nothing is lost but the tokens that the draft model lacks (4 sigma: 1e-4)."""
     rate, expected = acceptance()
@@ -247,6 +249,7 @@ def test_a_right_draft_is_accepted_as_often_as_the_tokens_are_common() -> None:
     assert rate == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 1000))
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "mutant", [{"kind": Swapped}, {"model": OffByOne}], ids=["wrong token", "wrong position"]
 )
@@ -257,6 +260,7 @@ def test_a_wrong_map_costs_acceptance(mutant: dict[str, type]) -> None:
     assert rate < expected - 0.05
 
 
+@pytest.mark.slow
 def test_a_wrong_map_of_positions_changes_no_text() -> None:
     """The target decides, whatever the draft model has read."""
     plain = ToyPair(writing(TARGET, 1))

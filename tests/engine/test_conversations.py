@@ -116,6 +116,7 @@ def test_reasoning_that_the_prompt_opened_stays_reasoning_when_it_is_stopped(loa
     assert parts_of(continued)[1] == "Yes."
 
 
+@pytest.mark.slow(keep=7)
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, OPENING])
 @pytest.mark.parametrize("num_tokens", [3, 4, 5, 6, 9, 25, 26, 27, 33])
 def test_a_continued_answer_is_the_answer_that_was_stopped(

@@ -87,6 +87,7 @@ def test_a_required_call_is_one_of_a_tool(babbler: Engine) -> None:
         jsonschema_rs.validate(schemas[calls[0].name], json.loads(calls[0].arguments))
 
 
+@pytest.mark.slow
 @needs_templates
 def test_bounds_that_are_too_complex_are_left_out(tmp_path: Path) -> None:
     """Where texts are not in JSON: all else is enforced, and a notice says so."""

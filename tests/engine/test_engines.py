@@ -128,6 +128,7 @@ def test_a_second_question_reuses_the_first(engine: Engine) -> None:
     assert engine.stats.cached_tokens == len(prompt) + len(tokens) - 1
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2", "granitehybrid"])
 def test_closing_anywhere_leaves_the_next_answer_right(tiny: WriteModel, architecture: str) -> None:
     """After an answer is abandoned at any step, the next one is the same as from a new engine."""
@@ -144,6 +145,7 @@ def test_closing_anywhere_leaves_the_next_answer_right(tiny: WriteModel, archite
             assert answer(local) == expected
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_stopping_keeps_the_text_so_far(tiny: WriteModel, is_remote: bool) -> None:
     """stop() from another thread ends the answer with the reason, and the next one is right."""
@@ -238,6 +240,7 @@ def test_one_answer_at_a_time(engine: Engine) -> None:
     stream.close()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
 def test_load_failures_give_the_reason(tiny: WriteModel, tmp_path: Path, process: bool) -> None:
     """The same errors come from this process and from another one."""
@@ -269,6 +272,7 @@ def test_without_a_draft_model_the_reason_is_given(tiny: WriteModel) -> None:
             answer(local, drafter="model")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_killed_engine_process_is_reported(tiny: WriteModel, number: signal.Signals) -> None:
@@ -352,6 +356,7 @@ def test_an_exception_in_on_progress_is_raised_by_load(tiny: WriteModel) -> None
         Engine.load(tiny("llama"), on_progress=interrupt, **EXACT)
 
 
+@pytest.mark.slow
 def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None:
     """Quoted names cannot end the turn; the template's control tokens still work."""
     with LocalEngine(Loading(tiny("llama"), **EXACT)) as local:

@@ -50,7 +50,7 @@ def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: dict.fromkeys((2, 4, 8, 16), 1.0))
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("quantisation", ["f32", "f16", "q8_0", "q4_0"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_exact_on_gives_the_bits_of_plain_decoding(

@@ -58,7 +58,7 @@ def recorded(name: str, text: Text) -> Message:
     )
 
 
-@pytest.mark.slow(keep=14)
+@pytest.mark.slow(keep=7)
 @needs_templates
 @pytest.mark.parametrize(("name", "text"), CASES)
 def test_an_answer_in_the_form_of_its_family_arrives_in_parts(

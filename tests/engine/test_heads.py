@@ -127,7 +127,7 @@ class PaddedToFours:
         return min(-4 * (-num_tokens // 4), most)
 
 
-@pytest.mark.slow(keep=4)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_no_text(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -151,7 +151,7 @@ def test_padding_changes_no_text(
             assert engine.context.length == engine.context.capacity
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
@@ -187,7 +187,7 @@ def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead,
             assert engine.stats.speculation
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stop_in_any_pass_leaves_the_next_answer_right(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -323,7 +323,7 @@ BLOCK_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
 def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -464,6 +464,7 @@ def test_what_a_head_reads_is_part_of_what_it_costs(
     assert {1, 2, 4} <= set(num_read)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -630,6 +631,7 @@ def test_a_step_takes_one_pass_of_a_dflash_draft(
         assert sum(blocks) == engine.stats.drafted + len(blocks)
 
 
+@pytest.mark.slow(keep=4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
     """While others draft, or none, the head reads on from time to time."""
@@ -640,6 +642,7 @@ def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None
             assert context.feed.num_waiting <= MOST_WAITING + 2
 
 
+@pytest.mark.slow
 def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
     """With a seed the text is plain decoding's, above temperature 0 as well."""
     with opened(heads("qwen35", noise=0.1)) as engine:
@@ -650,6 +653,7 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
+@pytest.mark.slow
 @table("kind", [*[kind for kind in KINDS if " " not in kind], "qwen35 in two files"])
 @table("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
@@ -717,6 +721,7 @@ def test_an_assistant_has_no_use_without_its_target(heads: WriteHead, tiny: Writ
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
 def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> None:
     """An assistant has nothing to read then, and attention to nothing gives no number.
@@ -735,6 +740,7 @@ def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> Non
             assert tokens_of(engine, [token], draft_length=3) == plain
 
 
+@pytest.mark.slow
 @table("flash_attention", ["auto", "on", "off"])
 @table("cache_type", ["f16", "f32"])
 def test_an_assistant_reads_any_layout_of_its_targets_memory(
@@ -900,6 +906,7 @@ def test_the_heads_share_of_the_prompt_is_counted(heads: WriteHead) -> None:
         assert engine.stats.draft_prompt_s == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
 def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) -> None:
     """Of the right shape, but another model's: the text stays, and the statistics say why."""

@@ -14,6 +14,7 @@ from conftest import WriteModel
 from specchat import Engine
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_process_starts_is_not_lost(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def tokens_of(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> lis
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", ["right", "half right", "wrong"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_tokens_are_plain_decodings(
@@ -244,6 +244,7 @@ def test_check_catches_a_broken_verifier(
     assert finding.num_rescored_off > 0
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("batch", [18, 512])
 @pytest.mark.parametrize("architecture", ["mamba", "granitehybrid"])
 def test_a_hopeless_draft_does_not_pile_up_replays(

@@ -41,6 +41,7 @@ def answer(engine: Engine, prompt: list[int] = TEXT, **options: Any) -> list[int
     ]
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_text_goes_on_in_another_process_without_being_read(
     shallow: WriteModel, architecture: str

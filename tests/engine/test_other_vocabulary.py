@@ -79,6 +79,7 @@ def test_greedy_and_seeded_tokens_are_plain_decodings(
             assert engine.stats.generated_tokens == 60
 
 
+@pytest.mark.slow
 def test_sentencepiece_drafts_for_byte_pairs(shallow: WriteModel) -> None:
     """Bytes and words are common, whatever stands for a space or for a byte in the files."""
     target, draft = shallow("llama"), shallow("llama", vocabulary=Vocabulary(sentencepiece=True))
@@ -103,6 +104,7 @@ def test_sampled_text_is_distributed_as_plain_sampling(shallow: WriteModel, tmp_
             assert num_drafted > 1500
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_and_back_and_stops(shallow: WriteModel, tmp_path: Path) -> None:
     """Two turns, the second one anew, one that is closed early, and another subject."""
     target, draft = shallow("llama"), other(shallow("llama", "half right"), tmp_path, **CUT)
@@ -124,6 +126,7 @@ def test_a_conversation_goes_on_and_back_and_stops(shallow: WriteModel, tmp_path
             assert engine.stats.drafted
 
 
+@pytest.mark.slow
 def test_the_context_is_filled_to_its_end(shallow: WriteModel, tmp_path: Path) -> None:
     """The draft model needs more tokens for the same text, and starts anew in time."""
     target, draft = shallow("llama"), other(shallow("llama"), tmp_path, **CUT)
@@ -159,6 +162,7 @@ def test_too_little_in_common_is_refused_with_the_reason(shallow: WriteModel) ->
         Engine.load(shallow("llama", **many), draft, **EXACT)
 
 
+@pytest.mark.slow
 def test_of_real_drafts_at_least_four_fifths_are_still_accepted(tmp_path: Path) -> None:
     """Of the demo pair's with an equal vocabulary, with the rarest tenth of the tokens replaced."""
     pair = find_pair("demo")

@@ -241,6 +241,7 @@ def test_a_cache_names_no_file(
         assert part not in paths[0].name
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_a_pair_loaded_without_learning(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +260,7 @@ def test_nothing_is_kept_of_a_pair_loaded_without_learning(
     assert len(measured) == 2
 
 
+@pytest.mark.slow
 def test_measuring_a_new_pair_reports_progress(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +287,7 @@ def test_measuring_a_new_pair_reports_progress(
     assert shares[1] == []
 
 
+@pytest.mark.slow
 def test_measuring_can_be_stopped(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +348,7 @@ def engine_plan(gpu_layers: int) -> Plan:
     return Plan(gpu_layers, None, 64, "f16", is_repacked=False)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("vocabulary", [20, 33])
 def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int) -> None:
     """No pass has a token that is not there."""
@@ -354,6 +358,7 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
         assert engine.pacing.knowledge.target.is_known
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_does_no_harm(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +384,7 @@ def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:
         assert engine.stats.cached_tokens == 0
 
 
+@pytest.mark.slow
 def test_the_other_process_forgets_too(tiny: WriteModel) -> None:
     """Asked for between answers, before the next one begins."""
     with Engine.load(tiny("llama"), tiny("llama"), process=True, **OPTIONS) as engine:

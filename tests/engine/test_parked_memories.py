@@ -28,6 +28,7 @@ def tokens_of(engine: Engine, prompt: list[int], **options: Any) -> list[int]:
     ]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_texts_in_turn_are_read_once(shallow: WriteModel, architecture: str) -> None:
     """Ten rounds of two growing conversations, each with the tokens that it has alone."""
@@ -75,7 +76,7 @@ def test_an_interrupted_answer_goes_on_as_if_it_had_not_been(
         assert [token for step in begun for token in step.tokens] == whole
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_goes_on_with_what_it_had(heads: WriteHead, kind: str) -> None:  # noqa: F811
     """After another text its drafts are accepted as often as without one, and the text is right."""

@@ -54,6 +54,7 @@ def test_a_draft_with_fewer_positions_drafts_on_beyond_them(
                 assert engine.stats.drafted > 100
 
 
+@pytest.mark.slow
 def test_a_target_with_fewer_positions_than_its_draft_stops_first(tiny: WriteModel) -> None:
     """Passes with drafts never go beyond the end of the table."""
     target = tiny("gpt2", context_length=64)

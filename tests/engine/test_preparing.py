@@ -76,7 +76,7 @@ def test_the_first_answer_waits_for_no_measuring(
         assert not engine.pacing.is_settled
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str) -> None:
     """It is measured beside the text in memory: the next answer reads only what is new."""
@@ -95,6 +95,7 @@ def test_measuring_keeps_the_conversation(shallow: WriteModel, architecture: str
     assert cached >= len(held) - 1 or not engine.context.rollback_kind.can_speculate
 
 
+@pytest.mark.slow
 def test_interrupted_measuring_goes_on(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_what_was_measured_is_kept_for_the_next_session(
         assert engine.prepare(stopping_after(0))
 
 
+@pytest.mark.slow
 def test_exact_on_drafts_nothing_until_it_is_measured(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_ctrl_c_leaves_an_empty_memory_behind(
         assert found == tokens_of(engine, drafter="none")
 
 
+@pytest.mark.slow
 def test_a_process_stops_measuring_for_an_answer(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

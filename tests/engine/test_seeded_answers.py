@@ -95,6 +95,7 @@ def check(shallow: WriteModel) -> PromptCheck:
         return check_prompt(engine, "p", PROMPT, 60, 3, CheckedSampling(0.8, seed=5))
 
 
+@pytest.mark.slow
 def test_check_proves_a_seeds_text(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rescored with the noise, every token is the target's own; other verification is caught."""
     finding = check(shallow)

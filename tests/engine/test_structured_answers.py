@@ -58,6 +58,7 @@ def text_of(engine: AnyEngine, **options: Any) -> str:
     return "".join(chunk.text for chunk in chunks)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("architecture", ["llama", "mamba", "qwen35", "gemma3"])
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 def test_texts_are_valid_and_the_same_with_every_drafter(
@@ -155,6 +156,7 @@ def test_a_cut_answer_is_not_valid(shallow: WriteModel) -> None:
         assert text == '{"nam'
 
 
+@pytest.mark.slow
 def test_an_engine_of_its_own_process_answers_within_a_structure(shallow: WriteModel) -> None:
     """The structure goes there, and what was forced comes back."""
     with Engine.load(shallow("llama"), shallow("llama", "half right"), process=True) as engine:

@@ -35,7 +35,7 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_texts_are_plain_decodings(shallow: WriteModel, architecture: str, kind: str) -> None:
@@ -65,7 +65,7 @@ def test_branches_save_passes(shallow: WriteModel) -> None:
         assert engine.stats.tokens_per_step > 1.1 * chain
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_follow_branches(heads: WriteHead, kind: str) -> None:
     """Texts stay, and a head that is almost always right goes on from the target's own states."""

@@ -107,6 +107,7 @@ def test_a_target_split_over_workers_gives_the_same_tokens(
     assert [each.worker for each in known_workers(addresses(two_workers))] == addresses(two_workers)
 
 
+@pytest.mark.slow
 def test_one_worker_under_two_names_is_refused(
     two_workers: list[WorkerProcess], tiny: WriteModel
 ) -> None:
@@ -120,6 +121,7 @@ def test_one_worker_under_two_names_is_refused(
                     Engine.load(tiny("llama"), workers=[str(worker), other], **EXACT)
 
 
+@pytest.mark.slow
 def test_a_worker_is_left_alone_where_no_layer_may_leave_the_cpu(tiny: WriteModel) -> None:
     """It is not even asked, and a notice says why."""
     gone = f"127.0.0.1:{free_ports()}"
@@ -233,6 +235,7 @@ def test_the_protocol_is_that_of_the_installed_llama_cpp(two_workers: list[Worke
     assert report.round_trip > 0
 
 
+@pytest.mark.slow
 def test_a_server_without_a_health_port_can_be_used(
     two_workers: list[WorkerProcess], tiny: WriteModel
 ) -> None:
@@ -278,6 +281,7 @@ class Hold:
                 each.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_waited_for_with_a_line_and_then_given_up(
     two_workers: list[WorkerProcess], tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +454,7 @@ def test_what_a_worker_says_of_its_devices_is_made_harmless(
     assert (len(found.description), found.free, found.total) == (100, 0, 2**50)
 
 
+@pytest.mark.slow
 def test_a_worker_lost_while_loading_is_named(tiny: WriteModel) -> None:
     """As soon as llama.cpp tells of its progress, the worker ends."""
     with WorkerProcess() as worker:
@@ -498,6 +503,7 @@ def _files(kind: str, folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
 def test_a_worker_may_have_an_ipv6_address_alone(tiny: WriteModel) -> None:
     """llama.cpp connects with IPv4: what is said is passed on."""
@@ -557,6 +563,7 @@ class Listener:
         self.is_lost.set()
 
 
+@pytest.mark.slow
 def test_the_chat_says_which_worker_is_lost_and_that_it_is_still_gone(tiny: WriteModel) -> None:
     """Between questions, and when the next one loads the target again."""
     with WorkerProcess() as worker:

@@ -33,7 +33,7 @@ def doubling(begin: str, more: str, end: str = "") -> str:
     return DOUBLING.replace("BEGIN", begin).replace("MORE", more) + end
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     "template",
     [
@@ -91,6 +91,7 @@ def test_templates_that_would_fill_memory_are_refused(
     assert "()" not in str(raised.value)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "template",
     [
@@ -190,6 +191,7 @@ def test_an_interrupted_rendering_leaves_no_answer_behind() -> None:
     assert render("{{ 3 }}", {}) == "3"
 
 
+@pytest.mark.slow
 def test_rendering_takes_no_memory_here() -> None:
     """A hostile template allocates in its own process."""
     before = psutil.Process().memory_info().rss

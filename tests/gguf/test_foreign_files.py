@@ -77,7 +77,7 @@ def test_it_is_named_for_what_it_is(tiny: WriteModel, foreign: tuple[Path, str])
         assert len(message) - len(str(path)) < 250
 
 
-@pytest.mark.slow(keep=20)
+@pytest.mark.slow(keep=9)
 @pytest.mark.parametrize("foreign", FILES, indirect=True)
 def test_it_is_shown_but_not_offered(
     tiny: WriteModel,
@@ -133,6 +133,7 @@ def test_commands_say_it_in_one_line(
         assert str(path.parent) in line
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.anyio
 @pytest.mark.parametrize("foreign", COMMANDS, indirect=True)
 async def test_the_chat_says_it_and_keeps_its_model(foreign: tuple[Path, str]) -> None:

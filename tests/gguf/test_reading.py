@@ -334,6 +334,7 @@ def test_an_interrupted_download_is_incomplete(tmp_path: Path, fraction: float) 
         read_header(path)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("end", [io.DEFAULT_BUFFER_SIZE, 2**20])
 def test_a_header_longer_than_the_files_buffer_is_read_on(tmp_path: Path, end: int) -> None:
     """Cut everywhere around the end of the buffer, it is incomplete; whole, it is right."""
@@ -365,6 +366,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return write_model(path, "qwen35", num_layers=2, width=32).read_bytes()
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(
     max_examples=300,

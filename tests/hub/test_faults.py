@@ -31,7 +31,7 @@ def _one_file(hub: HubServer) -> None:
     hub.put(FILE.repository, FILE.file, CONTENT)
 
 
-@pytest.mark.slow(keep=30)
+@pytest.mark.slow(keep=16)
 @pytest.mark.parametrize("cut", range(0, len(CONTENT), len(CONTENT) // 100))
 def test_a_cut_connection_costs_no_byte_twice(hub: HubServer, cut: int) -> None:
     """At two hundred places, from run to run and within a run: it goes on where it stopped."""

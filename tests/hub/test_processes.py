@@ -89,6 +89,7 @@ def test_a_killed_pull_goes_on(hub: HubServer) -> None:
     assert [seen.range for seen in hub.seen][-1] == f"bytes={kept}-"
 
 
+@pytest.mark.slow
 def test_two_pulls_at_once_share_one_download(hub: HubServer) -> None:
     """One waits for the other; both end well, and the bytes came once."""
     gate = threading.Event()
@@ -134,6 +135,7 @@ def test_a_proxy_is_used(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> Non
     assert by_proxy == [True, True, False]  # the storage is at 127.0.0.1
 
 
+@pytest.mark.slow
 def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """HF_HUB_OFFLINE allows no request, and what is here needs none."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

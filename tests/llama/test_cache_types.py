@@ -35,6 +35,7 @@ def logits(tiny: WriteModel, width: int, **options: Any) -> np.ndarray:
         return np.array(context.evaluate(TEXT[-1:], 1)[0])
 
 
+@pytest.mark.slow(keep=24)
 @pytest.mark.parametrize("width", [32, 64])
 @pytest.mark.parametrize(
     ("cache_type", "flash"),
@@ -73,6 +74,7 @@ def test_heads_that_do_not_fill_blocks_are_named(
         )
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("architecture", ["llama", "mamba"])
 @pytest.mark.parametrize("process", [False, True])
 def test_the_two_options_that_exclude_each_other_are_named(

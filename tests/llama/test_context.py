@@ -74,6 +74,7 @@ def test_every_architecture_has_its_kind_of_rollback(tiny: WriteModel) -> None:
             assert memory.length == 0
 
 
+@pytest.mark.slow(keep=18)
 @pytest.mark.parametrize("architecture", KINDS)
 @pytest.mark.parametrize("num_kept", [0, 1, 3, 5])
 def test_a_rolled_back_draft_leaves_no_trace(
@@ -113,6 +114,7 @@ def test_tokens_drafted_one_by_one_can_be_rolled_back(tiny: WriteModel, architec
     assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
 
 
+@pytest.mark.slow(keep=19)
 @pytest.mark.parametrize("architecture", KINDS)
 @pytest.mark.parametrize("shared", [0, 1, 25, 60, 100])
 def test_a_prompt_that_diverges_anywhere_is_right(
@@ -306,6 +308,7 @@ def test_a_model_without_a_memory_is_refused(
         pass
 
 
+@pytest.mark.slow
 @table("architecture", KINDS)
 def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: str) -> None:
     """After an abort, in a single pass or a long prompt, the memory matches its tokens."""
@@ -323,6 +326,7 @@ def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: 
             assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_long_prompt_stops_soon_after_the_flag(tiny: WriteModel) -> None:
     """A flag raised by another thread ends prefill long before it is done."""
     options = replace(EXACT, ctx=16_000)

@@ -35,7 +35,7 @@ def rows(path: Path, skipped: Collection[int] = ()) -> NDArray[np.float32]:
         return np.array([row.copy() for row in forced.rows(skipped)])
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("skipped", [{1}, {2, 3}, {1, 4, 5}, {5}], ids=str)
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3moe"])
 def test_skipping_gives_the_bits_of_a_smaller_file(

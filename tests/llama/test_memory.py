@@ -20,6 +20,7 @@ DRAFT = [50, 60, 70, 80, 90]
 RECURRENT = ["mamba", "granitehybrid", "lfm2", "qwen35"]
 
 
+@pytest.mark.slow
 @table("lengths", [(34, 33), (33, 31), (34, 32, 32, 31), (32, 30), (31, 21, 3)])
 @table("architecture", ARCHITECTURES)
 def test_going_back_several_times_without_a_pass_between(
@@ -62,7 +63,7 @@ def test_going_back_to_nothing_empties_the_memory(tiny: WriteModel, architecture
         it.require_right()
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("batch", [18, 19, 33, 512])
 @pytest.mark.parametrize("architecture", RECURRENT)
 def test_every_row_is_right_however_many_tokens_are_replayed(
@@ -104,6 +105,7 @@ def test_a_step_costs_no_more_the_longer_the_answer(
             assert sum(evaluated) <= 2 * (LONGEST_REPLAY + 6)
 
 
+@pytest.mark.slow
 def test_tokens_beyond_a_window_are_evaluated_again(tiny: WriteModel) -> None:
     """After a rollback far beyond a window of 24, into it and to its edge the logits are right."""
     with bench(tiny, "gemma3", batch=18) as it:
@@ -226,7 +228,7 @@ class Player:
         return [int(token) for token in self._random.integers(3, 250, size)]
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("batch", [24, 512])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_any_order_of_use_leaves_the_memory_right(

@@ -9,6 +9,7 @@ from specchat.llama.hidden_state_feed import WaitingStates
 from tables import table
 
 
+@pytest.mark.slow
 @table("seed", range(5))
 def test_rows_are_those_of_their_positions(seed: int) -> None:
     """Appended, dropped at either end and looked at in any order, as a list by position would."""

@@ -189,6 +189,7 @@ def test_learning_uses_the_outcome_where_distributions_are_long(
     assert learned == [1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_draft_that_is_nearly_always_right_is_trusted_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -215,6 +216,7 @@ def test_an_expensive_draft_of_low_confidence_is_watched_long_enough(
     assert statistics.mean(shares) > 0.82
 
 
+@pytest.mark.slow
 def test_a_lucky_step_does_not_raise_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does the end of an answer return to plain decoding too early.
 
@@ -231,6 +233,7 @@ def test_a_lucky_step_does_not_raise_the_rate_to_beat(monkeypatch: pytest.Monkey
     assert statistics.mean(shares) > 0.965
 
 
+@pytest.mark.slow
 def test_trying_lengths_costs_little_where_none_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tokens are nearly certain to be accepted, yet an expensive draft does not quite pay."""
     rates = []
@@ -243,6 +246,7 @@ def test_trying_lengths_costs_little_where_none_pays(monkeypatch: pytest.MonkeyP
     assert statistics.mean(rates) > 0.965
 
 
+@pytest.mark.slow
 def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """If nothing pays, short answers of a known pair reach 0.977 of plain decoding's speed."""
     rates = []
@@ -255,7 +259,7 @@ def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyP
     assert statistics.mean(rates) > 0.977
 
 
-@pytest.mark.slow(keep=5)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
 @pytest.mark.parametrize("draft_cost", [0.05, 0.1, 0.25, 0.6])
 @pytest.mark.parametrize("chance", [0.0, 0.02])
@@ -394,6 +398,7 @@ def test_a_text_that_changes_is_followed(
     assert statistics.mean(shares) > 0.9
 
 
+@pytest.mark.slow
 def test_a_step_of_the_staircase_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where 4 tokens cost less than 2, drafts of 1 and 2 are avoided at an acceptance of 0.6."""
     machine = SimulatedMachine(STAIRS, 0.05, lambda _: 0.6)
@@ -609,6 +614,7 @@ def test_plain_decoding_is_judged_by_what_it_settles_to(
     assert is_measured or statistics.mean(at_once) < 0.9
 
 
+@pytest.mark.slow
 def test_what_exploration_leaves_behind_is_charged_to_its_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -215,7 +215,7 @@ def test_layers_are_split_as_llama_cpp_does(
     assert list(devices_of_layers(num_layers, gpu_layers, shares)) == expected
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("ctx", [1024, 8192, 32768])
 @pytest.mark.parametrize(
     "model",

@@ -36,6 +36,7 @@ def run_probe(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("quantisation", ["q4_0", "q8_0"])
 def test_a_probe_that_passes_prints_one_json_line(
     tmp_path: Path, quantisation: Quantisation
@@ -49,12 +50,14 @@ def test_a_probe_that_passes_prints_one_json_line(
     assert (report["batches"], report["tokens"]) == (16, 136)
 
 
+@pytest.mark.slow
 def test_a_recurrent_model_can_be_probed(tmp_path: Path) -> None:
     """The probe clears the memory between batches, which every architecture supports."""
     model = write_model(tmp_path / "mamba.gguf", "mamba", quantisation="q8_0")
     assert run_probe(model).returncode == 0
 
 
+@pytest.mark.slow
 @posix_only
 def test_a_path_that_is_not_utf8_can_be_probed(tmp_path: Path) -> None:
     """File names are bytes, and a path may not be valid UTF-8."""

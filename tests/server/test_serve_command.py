@@ -75,6 +75,7 @@ def test_a_port_in_use_is_one_line() -> None:
     assert "choose another --port" in line
 
 
+@pytest.mark.slow
 def test_a_made_key_is_printed_and_no_prompt_is(tmp_path: Path) -> None:
     """Nor is a prompt in any file of the state folder; open streams end with the server."""
     question = {"messages": [{"role": "user", "content": SECRET}]}

@@ -419,6 +419,7 @@ def family(
     return start_here(name, target=path, ctx=8192), name, text
 
 
+@pytest.mark.slow(keep=10)
 @needs_templates
 @each_agent
 @each_way

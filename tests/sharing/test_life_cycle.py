@@ -66,6 +66,7 @@ def process_engine(tiny: WriteModel, **options: Any) -> ProcessEngine:
     return engine
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [[7], [7, 8]])
 def test_the_shortest_prompts_are_answered(
@@ -80,6 +81,7 @@ def test_the_shortest_prompts_are_answered(
         assert answer(engine, prompt) == plain
 
 
+@pytest.mark.slow
 @table("architecture", KINDS)
 def test_a_prompt_stopped_during_prefill_gives_no_token(
     tiny: WriteModel, architecture: str
@@ -104,6 +106,7 @@ def test_a_prompt_stopped_during_prefill_gives_no_token(
             assert answer(engine, long, max_tokens=10) == expected
 
 
+@pytest.mark.slow
 def test_a_stop_in_the_engines_process_ends_the_prompt_too(tiny: WriteModel) -> None:
     """A stop at the first report of progress ends the prompt; no token is decoded."""
     with process_engine(tiny, ctx=20_000, batch=32) as engine:
@@ -145,7 +148,7 @@ def test_a_stop_without_an_answer_does_nothing(tiny: WriteModel, process: bool) 
         assert len(answer(engine)) == 40
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("num_chunks", [1, 2, 5, 9])
 def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
     tiny: WriteModel, num_chunks: int
@@ -162,6 +165,7 @@ def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
         assert engine.stats.generated_tokens == 40
 
 
+@pytest.mark.slow
 @unix_only
 def test_a_process_that_dies_while_an_answer_is_abandoned_is_reported_dead(
     tiny: WriteModel,
@@ -206,6 +210,7 @@ def test_a_second_question_is_cached_by_both_models(
     assert draft_cached >= len(prompt) + 40 - 20
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
 def test_two_engines_do_not_affect_each_other(tiny: WriteModel, process: bool) -> None:
     """Interleaved answers of two engines are the same as each alone."""
@@ -250,6 +255,7 @@ for target, draft in zip(sys.argv[1::2], sys.argv[2::2]):
 """
 
 
+@pytest.mark.slow
 def test_a_closed_engine_raises_and_does_not_crash(tiny: WriteModel) -> None:
     """Neither an old answer nor a new request touches freed memory, whatever the architecture."""
     files = [tiny(each, kind) for each in KINDS for kind in ("right", "half right")]
@@ -266,6 +272,7 @@ def test_a_closed_engine_raises_and_does_not_crash(tiny: WriteModel) -> None:
     assert done.stdout.splitlines() == ["the engine is closed: load it again"] * 4 * len(KINDS)
 
 
+@pytest.mark.slow
 def test_closing_ends_an_answer_in_progress_without_force(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +288,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
         next(stream)
 
 
+@pytest.mark.slow
 def test_closing_never_fails(tiny: WriteModel) -> None:
     """The engine process is gone afterwards, even if it could not be reached."""
     engine = process_engine(tiny)
@@ -321,6 +329,7 @@ def test_forget_closes_drafters(tiny: WriteModel) -> None:
         assert drafter() is None
 
 
+@pytest.mark.slow
 def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteModel) -> None:
     """The process ends even if the engine process is killed."""
     engine = process_engine(tiny)
@@ -351,6 +360,7 @@ with Engine.load(sys.argv[1], process=True, ctx=64, threads=1) as engine:
 """
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_file", [True, False], ids=["file", "standard input"])
 def test_a_script_needs_no_main_guard(tiny: WriteModel, tmp_path: Path, is_file: bool) -> None:
     """The engine's process does not run the script that started it again."""
@@ -374,6 +384,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what a process blocks from /proc")
 def test_engine_processes_receive_no_interrupt(tiny: WriteModel) -> None:
     """From its first moment, when Python would print a traceback; a later process neither."""
@@ -432,6 +443,7 @@ def test_a_process_that_the_system_kills_probably_had_too_little_memory(
     assert ": try a smaller --ctx or a smaller model" in message
 
 
+@pytest.mark.slow
 @unix_only
 def test_a_lack_of_memory_is_named_once(
     crashed_engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
@@ -443,6 +455,7 @@ def test_a_lack_of_memory_is_named_once(
     assert message.startswith("the engine process was ended by a lack of memory: try a smaller")
 
 
+@pytest.mark.slow
 @unix_only
 def test_a_process_that_we_kill_did_not_run_out_of_memory(tiny: WriteModel) -> None:
     """The chat kills an engine that hangs."""
@@ -609,6 +622,7 @@ def test_a_signal_handler_can_stop_while_a_request_is_sent(tiny: WriteModel) -> 
         assert "cancelled" in said or "the context holds 256" in said
 
 
+@pytest.mark.slow
 @unix_only
 def test_abandoning_an_answer_kills_a_process_that_hangs(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
@@ -626,6 +640,7 @@ def test_abandoning_an_answer_kills_a_process_that_hangs(
         answer(engine)
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_sending_ends_the_process(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -643,6 +658,7 @@ def test_an_interrupt_while_sending_ends_the_process(
     assert not engine._process.is_alive()
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_while_loading_is_reported(tiny: WriteModel, tmp_path: Path) -> None:
     """With its type and text; a path with a NUL byte cannot be opened."""
     with pytest.raises(EngineFailed, match=r"ValueError.*null"):
@@ -704,6 +720,7 @@ def test_an_error_in_on_progress_is_raised_unchanged(tiny: WriteModel, process: 
         assert len(answer(engine)) == 40
 
 
+@pytest.mark.slow
 def test_a_request_that_cannot_be_pickled_raises_at_once(tiny: WriteModel) -> None:
     """A generator cannot be sent to another process, so there is no answer to wait for."""
     with process_engine(tiny) as engine:
@@ -758,6 +775,7 @@ def test_a_bias_bans_a_token_from_drafted_and_plain_text_alike(tiny: WriteModel)
         assert drafted == answer(engine, logit_bias=banned, drafter="none")
 
 
+@pytest.mark.slow
 def test_an_engine_is_unchanged_by_many_answers(tiny: WriteModel) -> None:
     """After fifty answers of every kind, a question gets the same answer as at first."""
     files = tiny("qwen35"), tiny("qwen35", "half right")
@@ -779,6 +797,7 @@ def test_an_engine_is_unchanged_by_many_answers(tiny: WriteModel) -> None:
             assert answer(engine, draft_length=1 + number % 16) == expected
 
 
+@pytest.mark.slow(keep=1)
 @unix_only
 @pytest.mark.parametrize("is_loading", [True, False])
 def test_a_failed_assertion_is_named(

@@ -65,7 +65,7 @@ def loading_of(write: WriteModel, architecture: str) -> Loading:
     return Loading(write(architecture), draft, **{**EXACT, "ctx": 1024})
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_answers_that_take_turns_are_those_they_would_be_alone(
     shallow: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch

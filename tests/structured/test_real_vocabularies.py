@@ -82,6 +82,7 @@ def drawn(constraint: GrammarConstraint, texts: GrammarVocabulary, chance: Rando
     return chance.choice(closing if closing and chance.random() < 0.3 else choices)
 
 
+@pytest.mark.slow(keep=1)
 def test_texts_are_valid_and_forced_tokens_are_certain(
     calling: GrammarConstraint, texts: GrammarVocabulary
 ) -> None:

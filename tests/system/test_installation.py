@@ -33,7 +33,7 @@ def specchat(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow(keep=3)
+@pytest.mark.slow(keep=1)
 @posix_only
 @pytest.mark.parametrize("home", ["", "relative/folder"])
 @pytest.mark.parametrize("words", ["list", "ask hi", "doctor", "config show", "history list"])
@@ -55,6 +55,7 @@ def test_a_user_whom_the_system_does_not_know_has_no_home(monkeypatch: pytest.Mo
     assert has_home()
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize(
     ("package", "words"), [("platformdirs", "list"), ("numpy", "ask hi"), ("textual", "ask hi")]
 )

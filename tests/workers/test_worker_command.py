@@ -125,6 +125,7 @@ def test_without_a_list_of_descriptors_clients_are_unknown(monkeypatch: pytest.M
     assert list(worker_server._connections(1)) == []
 
 
+@pytest.mark.slow
 @needs_rpc
 @table(
     ("words", "code", "said"),
@@ -251,6 +252,7 @@ def test_a_build_without_rpc_is_named_with_the_next_step(
     assert found.fix
 
 
+@pytest.mark.slow
 @needs_rpc
 def test_the_doctor_command_takes_workers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
