@@ -81,6 +81,7 @@ def shown(element: ET.Element) -> list[str]:
     return [*found, *(text for child in element for text in shown(child))]
 
 
+@pytest.mark.slow
 @table("race", [race_of(), long_race()], ids=["short", "long"])
 @table("seconds", [0.15, 0.75, 1.05, 1.76, 2.55, 3.3])
 def test_the_loop_shows_every_moment_as_it_was(race: Race, seconds: float) -> None:

@@ -320,6 +320,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @table("delay", [0.0, 0.05, 0.15, 0.3, 0.5])
 def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
     """While starting, loading or answering there is no traceback, and the exit code is 130."""

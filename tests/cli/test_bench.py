@@ -157,6 +157,7 @@ def test_a_second_interrupt_keeps_the_results_too(
     assert "stopped early" in out
 
 
+@pytest.mark.slow
 def test_a_prompt_that_does_not_fit_is_skipped_with_a_line(tiny: WriteModel) -> None:
     """The other tasks are measured, and the exit code is 0."""
     done = run(
@@ -184,6 +185,7 @@ def test_the_command_line_names_every_task() -> None:
     assert [task.name for task in TASKS] == BENCH_TASKS
 
 
+@pytest.mark.slow
 @table(
     ("more", "part"),
     [

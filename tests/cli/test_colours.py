@@ -55,7 +55,7 @@ def test_the_variables_that_others_know_decide(
     assert has_colours(io.StringIO()) == piped
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [["doctor", "--offline"], ["help", "glossary"], ["list"], ["--help"], ["ask", "--nonsense"]],
@@ -71,6 +71,7 @@ def test_no_command_prints_colours_without_leave(words: list[str]) -> None:
             assert not set(map(int, numbers.split(";"))) & set(colours)
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_no_escape_codes() -> None:
     """Neither colours nor lines of progress that are replaced."""
     assert "\x1b" not in on_terminal(["doctor", "--offline"], TERM="dumb")

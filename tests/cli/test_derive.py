@@ -291,7 +291,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message in line
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixture", "quantized", "split"])
 def test_other_files_are_targets_too(
     kind: str, tmp_path: Path, run: Command, tiny: WriteModel

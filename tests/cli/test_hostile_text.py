@@ -238,7 +238,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_no_hostile_hub_reaches_the_terminal(world: World, hub: HubServer, name: str) -> None:
     """Neither what its answers say nor the names of its files."""

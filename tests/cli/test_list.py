@@ -260,7 +260,7 @@ def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
     assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("--draft", "none"), ("--drafter", "suffix"), ("--drafter", "none")], ids=" ".join
 )

@@ -71,6 +71,7 @@ def test_what_cannot_be_raced_is_refused(
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_plays_the_race() -> None:
     """It is drawn on the second screen; the first one keeps the last moment and the result."""
     shown = on_terminal([*DEMO, "--max-tokens", "12"])

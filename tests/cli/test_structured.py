@@ -111,7 +111,7 @@ def test_a_relaxed_check_says_what_it_leaves_out(model: list[str]) -> None:
     assert b"uniqueItems" in done.stderr
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fit", [True, False])
 def test_a_relaxed_answer_is_checked_afterwards(model: list[str], *, is_fit: bool) -> None:
     """One that breaks what is not enforced fails, is kept, and a line names place and keyword."""
@@ -134,6 +134,7 @@ def test_a_relaxed_answer_is_checked_afterwards(model: list[str], *, is_fit: boo
     assert [each[: len(told)] for each in reasons] == [told] * (not is_fit)
 
 
+@pytest.mark.slow
 def test_an_answer_of_one_step_is_checked_too(model: list[str]) -> None:
     """The line comes once."""
     schema = {"const": "a", "not": {"type": "string"}}

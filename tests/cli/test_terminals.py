@@ -7,6 +7,7 @@ from specchat.cli import main
 from tables import table
 
 
+@pytest.mark.slow
 @table("kind", ["dumb", "unknown", ""])
 def test_a_terminal_that_draws_no_screen_is_refused(kind: str) -> None:
     """In one line, which names what is wrong and what to do; no escape sequence is sent."""

@@ -172,6 +172,7 @@ def test_tuning_several_targets_at_once_keeps_them_all(tmp_path: Path) -> None:
     assert all(find_tuned(target) for target in targets)
 
 
+@pytest.mark.slow
 def test_an_interrupt_saves_nothing(
     folder: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

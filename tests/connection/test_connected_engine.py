@@ -82,7 +82,7 @@ def test_figures_are_those_that_the_server_reports(name: str) -> None:
     assert stats["draft_s"] is None
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("size", [1, 7])
 def test_where_the_network_breaks_a_stream_does_not_matter(name: str, size: int) -> None:
@@ -348,6 +348,7 @@ def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
         assert monotonic() - began < 3
 
 
+@pytest.mark.slow
 @table(
     ("kind", "source", "answer", "is_valid"),
     [

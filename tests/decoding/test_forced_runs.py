@@ -57,6 +57,7 @@ def test_a_bias_against_a_forced_token_changes_nothing() -> None:
     assert found[0][0][1] == 2
 
 
+@pytest.mark.slow
 @table("seed", range(30))
 def test_validity_is_that_of_the_answer_not_of_a_rejected_draft(seed: int) -> None:
     """Which may have left the constraint at another place when the answer ended."""

@@ -50,7 +50,7 @@ def sample(target: Path, work: Path, num_answers: int = 1) -> AnswerStore:
     return store
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 300, 600])
 def test_a_template_may_begin_with_a_long_text(
     length: int, tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def _distribution(weights: tuple[float, float]) -> Distribution:
     return Distribution(np.arange(2), np.array(weights))
 
 
+@pytest.mark.slow
 def test_later_tokens_of_a_draft_may_be_worse_than_the_first() -> None:
     """What a head offers from its own rows counts behind the first token, in all predictions."""
     wanted = guesses(1)

@@ -162,6 +162,7 @@ def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(
     assert findings["GPU offload"]["fix"]
 
 
+@pytest.mark.slow
 def test_wrong_settings_are_a_finding_like_any_other(
     examine_here: Callable[[], Examined],
 ) -> None:

@@ -112,7 +112,7 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
     return [token for chunk in chunks for token in chunk.tokens]
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_length", [1, 2, 3, 7])

@@ -249,7 +249,7 @@ def test_a_right_draft_is_accepted_as_often_as_the_tokens_are_common() -> None:
     assert rate == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 1000))
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutant", [{"kind": Swapped}, {"model": OffByOne}], ids=["wrong token", "wrong position"]
 )

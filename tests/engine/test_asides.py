@@ -56,6 +56,7 @@ def second_answer(
     return text, stats.prompt_tokens, stats.cached_tokens
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_repeatable", [False, True])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2", "granitehybrid"])
 def test_the_next_question_finds_its_memory(

@@ -77,6 +77,7 @@ def calls_of(engine: Engine, **options: Any) -> list[ToolCall]:
     return [call for chunk in chunks for call in chunk.tool_calls]
 
 
+@pytest.mark.slow(keep=1)
 @needs_templates
 def test_a_required_call_is_one_of_a_tool(babbler: Engine) -> None:
     """Its arguments follow the tool's schema, in every form of calls, for any seed."""
@@ -154,6 +155,7 @@ TREE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow(keep=1)
 @needs_templates
 @pytest.mark.parametrize("schema", [REFERRING, TREE], ids=["a property", "the whole"])
 def test_references_within_a_tools_schema_hold(babbler: Engine, schema: dict[str, Any]) -> None:

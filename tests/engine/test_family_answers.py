@@ -58,7 +58,7 @@ def recorded(name: str, text: Text) -> Message:
     )
 
 
-@pytest.mark.slow(keep=7)
+@pytest.mark.slow(keep=1)
 @needs_templates
 @pytest.mark.parametrize(("name", "text"), CASES)
 def test_an_answer_in_the_form_of_its_family_arrives_in_parts(
@@ -135,7 +135,7 @@ LOST = {"moonshotai-Kimi-K2", "LFM2.5-Instruct", "meetkai-functionary-medium-v3.
 """Parrots that begin something without an end when what they say may not come."""
 
 
-@pytest.mark.slow(keep=8)
+@pytest.mark.slow(keep=1)
 @needs_templates
 @pytest.mark.parametrize("name", [each for each in NAMES.values() if each not in LOST])
 def test_json_that_looks_like_a_call_is_the_answer(tmp_path: Path, name: str) -> None:

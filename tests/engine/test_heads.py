@@ -1049,7 +1049,7 @@ def test_a_dflash_draft_costs_one_pass_a_step() -> None:
         assert (step.gain(0.5) > 0) == wanted
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])
@@ -1083,7 +1083,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
         assert engine.stats.draft_off_reason == reason
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])

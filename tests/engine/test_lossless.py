@@ -91,7 +91,7 @@ def test_vocabularies_of_different_size_are_lossless(shallow: WriteModel, size: 
         assert max(tokens_of(engine, max_tokens=300, seed=1, **hot)) < 320
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
 def test_a_model_as_its_own_draft_is_accepted(shallow: WriteModel, architecture: str) -> None:
     """More than 99.9 % at temperature 1, with top-k and without."""

@@ -79,6 +79,7 @@ def test_a_head_finds_what_it_had_not_read(heads: WriteHead) -> None:  # noqa: F
         assert engine.stats.accepted == accepted > 0
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("how", ["a byte", "the end", "the header", "the length", "everything"])
 def test_a_damaged_file_is_deleted_and_its_text_read_again(shallow: WriteModel, how: str) -> None:
     """With the same answer."""

@@ -43,6 +43,7 @@ def test_a_context_beyond_the_training_is_said(tiny: WriteModel, ctx: int, is_sa
     assert all(each.startswith(TRAINED.format(ctx, 512)) for each in said)
 
 
+@pytest.mark.slow
 def test_a_context_from_a_variable_counts_too(tiny: WriteModel) -> None:
     """`ask` prints the line before the answer, and not among it."""
     target = str(tiny("llama", context_length=512))
@@ -181,6 +182,7 @@ def tree_notices(engine: Engine, **options: Any) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @table(
     ("architecture", "options", "reason"),
     [

@@ -59,7 +59,7 @@ def test_a_model_in_other_ids_is_its_own_draft(
             assert engine.stats.acceptance_rate > 0.99
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_and_seeded_tokens_are_plain_decodings(

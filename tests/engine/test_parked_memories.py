@@ -50,6 +50,7 @@ def test_texts_in_turn_are_read_once(shallow: WriteModel, architecture: str) -> 
         assert prompts == alone
 
 
+@pytest.mark.slow
 @table("architecture", ["llama", "qwen35", "mamba", "lfm2"])
 def test_an_interrupted_answer_goes_on_as_if_it_had_not_been(
     shallow: WriteModel, architecture: str

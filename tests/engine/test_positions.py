@@ -36,7 +36,7 @@ def test_a_context_ends_with_the_table_of_positions(
         assert len(text_of(engine, PROMPT[:20], drafter="none")) == 45
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draft_length", [1, 5, "auto"])
 def test_a_draft_with_fewer_positions_drafts_on_beyond_them(
     tiny: WriteModel, draft_length: int | str

@@ -20,6 +20,7 @@ TEXT = [3 + (7 * place) % 240 for place in range(80)]
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": 20}
 
 
+@pytest.mark.slow
 @table("architecture", ARCHITECTURES)
 def test_scores_are_the_softmax_of_the_logits(shallow: WriteModel, architecture: str) -> None:
     """Of the whole vocabulary, for each token but the first; the answer afterwards is right."""

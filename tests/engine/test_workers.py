@@ -162,7 +162,7 @@ def test_devices_of_workers_are_used_only_where_they_are_named(
     assert probe_clients(two_workers[0]) == ()
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_lost_worker_is_named_and_the_answer_so_far_is_kept(
     how: signal.Signals, tiny: WriteModel

@@ -252,6 +252,7 @@ render(sys.argv[1], {})
 """
 
 
+@pytest.mark.slow
 def test_a_template_does_not_outlive_the_process_that_asked_for_it() -> None:
     """Killed in the middle of a hostile template, nothing of it runs on."""
     root = Path(__file__).parents[2]

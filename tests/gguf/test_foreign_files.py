@@ -113,7 +113,7 @@ def test_it_is_shown_but_not_offered(
     assert find_drafts(target).fitting == ()
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("foreign", COMMANDS, indirect=True)
 def test_commands_say_it_in_one_line(
     tiny: WriteModel, foreign: tuple[Path, str], capsys: pytest.CaptureFixture[str]

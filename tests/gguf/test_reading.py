@@ -114,6 +114,7 @@ def test_every_stored_type_has_the_size_ggml_gives_it() -> None:
             assert STORED_TYPES[int(kind)][1:3] == sizes
 
 
+@pytest.mark.slow
 def test_a_large_vocabulary_stays_in_the_file(tmp_path: Path) -> None:
     """Only the position of 150 000 tokens is kept."""
     path = write_model(tmp_path / "big.gguf", "llama", vocabulary=150_000, num_layers=1, width=32)

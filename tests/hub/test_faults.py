@@ -46,6 +46,7 @@ def test_a_cut_connection_costs_no_byte_twice(hub: HubServer, cut: int) -> None:
     assert hub.num_sent == len(CONTENT)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("cut", range(0, 120, 10))
 @pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
 def test_an_answer_cut_in_its_head_is_asked_for_again(hub: HubServer, on: str, cut: int) -> None:

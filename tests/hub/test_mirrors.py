@@ -205,6 +205,7 @@ def test_the_size_may_come_from_the_storage(
     assert {seen.authorization for seen in hub.seen if "signed" in seen.path} == {None}
 
 
+@pytest.mark.slow
 def test_a_size_that_is_nowhere_is_reported(hub: HubServer) -> None:
     """Without it nobody knows when the file is whole."""
     commit = hub.put(FILE.repository, FILE.file, CONTENT)

@@ -259,6 +259,7 @@ def test_a_dead_address_of_the_hub_is_passed_over(
     assert get()[0].read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_before_something_is_known(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def _in_time(monkeypatch: pytest.MonkeyPatch, no_proxies: None) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT", 0.5)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("where", ["head", "body"])
 @pytest.mark.parametrize(
     ("ask", "expected"),
@@ -129,6 +130,7 @@ def test_metadata_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
         require_no_rest(hub)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("where", ["head", "body"])
 def test_a_trickle_within_tls_is_cut_too(
     where: str, authority: Authority, monkeypatch: pytest.MonkeyPatch

@@ -75,6 +75,7 @@ def test_answers_are_those_of_one_sequence_at_a_time(demo: Model) -> None:
             assert is_done or len(answer.tokens) == LONGEST
 
 
+@pytest.mark.slow
 def test_answers_keep_what_layers_read(demo: Model) -> None:
     """The same as in a context alone, for each token but the last, with a beginning or without."""
     layers, width = (1, 0), int(demo.header.own("embedding_length"))

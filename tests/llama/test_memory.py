@@ -137,6 +137,7 @@ def test_a_stopped_prompt_continues_where_it_was(tiny: WriteModel, architecture:
         it.require_right()
 
 
+@pytest.mark.slow
 @table("architecture", ["llama", "gemma3", "mamba", "granitehybrid", "lfm2"])
 def test_a_pass_stopped_by_another_thread_leaves_the_memory_right(
     tiny: WriteModel, architecture: str

@@ -45,6 +45,7 @@ def may_lock() -> bool:
     return done.stdout.strip() == b"0"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is set as Linux has it")
 def test_a_lock_that_fails_is_reported_with_the_limit(tiny: WriteModel) -> None:
     """And the model answers."""

@@ -379,7 +379,7 @@ def test_what_lies_between_draft_passes_is_part_of_their_cost(
     assert 0.12 < pacer._knowledge.draft_seconds("draft", 1, 10) < 0.15
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
 def test_a_text_that_changes_is_followed(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch

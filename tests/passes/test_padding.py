@@ -101,6 +101,7 @@ def test_the_length_really_run_is_learned(size: int) -> None:
     assert changed == [length == size for length in (2, 3, 4)]
 
 
+@pytest.mark.slow
 def test_padding_beats_every_fixed_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short drafts pay where long ones cost too many draft passes, and short passes too much."""
     costs = [0.0, *BLOCKS[1:], *(2.3 + 0.3 * more for more in range(40))]

@@ -134,6 +134,7 @@ def leave_when(
 READING = {"messages": [{"role": "user", "content": PROMPT}]}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(
     ("stage", "fields"),
@@ -304,6 +305,7 @@ def test_a_slow_reader_does_not_hold_the_engine(demo_server: Running, watch: Wat
     until(lambda: is_idle(demo_server), "a free engine")
 
 
+@pytest.mark.slow
 def test_nothing_of_those_who_left_is_kept(demo_server: Running, watch: Watch) -> None:
     """Neither tasks nor connections, threads, descriptors or tickets."""
     process, state = psutil.Process(), demo_server.server.server_state

@@ -28,6 +28,7 @@ def events_of(
     return server.named_events("/v1/messages?beta=true", {**BODY, **fields}, then)
 
 
+@pytest.mark.slow
 def test_a_message_has_the_text_of_the_engine_and_all_figures(demo_server: Running) -> None:
     """The same text as by the chat API; cached tokens are counted apart."""
     message = posted(demo_server, verify=True)

@@ -108,6 +108,7 @@ def test_a_made_key_is_printed_and_no_prompt_is(tmp_path: Path) -> None:
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="this system has no Unix sockets")
 def test_a_server_on_a_socket_is_used_through_it(tmp_path: Path) -> None:
     """Under any name, for no page can reach it; the socket goes when the server ends."""

@@ -72,6 +72,7 @@ def resize(picture: TerminalPicture, columns: int, rows: int) -> None:
     fcntl.ioctl(picture.follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
+@pytest.mark.slow
 def test_the_screen_shows_requests_and_totals_in_place(
     demo_server: Running, terminal: TerminalPicture
 ) -> None:

@@ -162,7 +162,7 @@ def test_a_value_that_is_written_can_be_read_again(option: Option) -> None:
             assert option.parsed(option.shown(known)) == known or option.is_list
 
 
-@pytest.mark.slow(keep=15)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
 def test_an_option_is_declared_once(option: Option) -> None:
     """Its help and its default occur nowhere else in the package."""

@@ -159,6 +159,7 @@ def chain(keyword: str, length: int) -> dict[str, Any]:
     return {"$defs": {**nodes, f"n{length}": {"type": "string"}}, "$ref": "#/$defs/n0"}
 
 
+@pytest.mark.slow
 @table(
     ("schema", "value"),
     [

@@ -142,6 +142,7 @@ async def test_versions_of_an_answer_are_branches() -> None:
         assert "1/2" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_a_question_can_be_asked_in_another_way() -> None:
     """The edited question is a branch of its own, and what followed the old one stays there."""
     script = Script(["first", "second"])
@@ -275,6 +276,7 @@ async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
         assert not legend.display
 
 
+@pytest.mark.slow
 async def test_an_answer_can_be_gone_through_step_by_step() -> None:
     """Each step shows what was kept, what was rejected and what the target put in its place."""
     app = chat(Script(["abcdefghijklmnop"]))
@@ -495,6 +497,7 @@ async def test_questions_are_shown_as_they_were_written() -> None:
         assert "# not a **heading**" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_settings_are_changed_from_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

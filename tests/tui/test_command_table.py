@@ -178,6 +178,7 @@ async def test_the_palette_and_the_stop_button_name_the_keys_of_the_settings() -
     assert any(title.endswith("(Ctrl+G)") for title in titles)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_f1_comes_from_the_table() -> None:
     """Every key with what it does."""

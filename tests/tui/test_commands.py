@@ -36,6 +36,7 @@ async def paste(pilot: Pilot[None], text: str) -> Composer:
     return composer
 
 
+@pytest.mark.slow
 async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
     """Typing narrows the list, the arrows move in it, Esc hides it."""
     app = chat(Script())
@@ -168,6 +169,7 @@ def test_wrong_arguments_are_refused() -> None:
     assert matching("/co ") == {}
 
 
+@pytest.mark.slow
 async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> None:
     """The table has one row per answer, also from earlier sessions, and a row of totals."""
     path = tmp_path / "history.db"

@@ -786,6 +786,7 @@ async def models(pilot: Pilot[None], words: str) -> str:
     return screen_text(app)
 
 
+@pytest.mark.slow
 async def test_servers_of_the_settings_are_models_to_switch_to(config: Config) -> None:
     """They have a group of their own; ^d makes one the default, Enter switches to it."""
     with read_recording("vllm").server() as one, read_recording("ollama").server() as other:

@@ -21,6 +21,7 @@ from tui.test_asking import SIZE, notes, texts
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 async def test_undo_leads_back_to_the_conversation_it_belongs_to(tmp_path: Path) -> None:
     """Two conversations never mix, on the screen or in the store."""
     path = tmp_path / "history.db"

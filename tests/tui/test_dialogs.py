@@ -103,6 +103,7 @@ async def test_every_setting_fits_with_its_keys_and_errors(
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
 
+@pytest.mark.slow(keep=1)
 async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> None:
     """Enter begins another line; Ctrl+S saves."""
     app = chat(Script())

@@ -222,6 +222,7 @@ def test_an_origin_looks_the_same_in_every_answer() -> None:
     assert len(shapes) == 1
 
 
+@pytest.mark.slow
 async def test_widgets_show_the_text_that_was_compared() -> None:
     """The panel puts on the screen what `figure_texts` returns, and nothing else."""
     app, chance = chat(Script()), random.Random(5)

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.anyio
 SIZE = (100, 30)
 
 
+@pytest.mark.slow
 async def test_the_model_counts_what_is_written() -> None:
     """The scripted one has tokens of four characters; an empty message and commands have none."""
     app = chat(Script())

@@ -224,6 +224,7 @@ def hold_downloads(hub: HubServer, seconds_per_piece: float) -> threading.Event:
     return gate
 
 
+@pytest.mark.slow
 async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
     """How far it is stands above the chat; when it is here, one key leads to it."""
     gate = hold_downloads(hub, 0.01)
@@ -318,6 +319,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
         await screen.find_again().wait()
 
 
+@pytest.mark.slow
 async def test_nothing_is_pulled_without_confirmation(hub: HubServer) -> None:
     """Escape closes the dialog; no request is sent to the hub."""
     app = chat_with_catalogue(Script())

@@ -54,6 +54,7 @@ def prose(app: ChatApp, place: int) -> Widget:
 ANSWER = "The first line.\n\nA **bold** word, and 漢字 wide ones.\n\n```py\nx = 1\n```\n"
 
 
+@pytest.mark.slow
 async def test_dragging_selects_text_to_copy() -> None:
     """From the middle of one line to the middle of another, in characters, not in cells."""
     app = chat(Script([ANSWER]))

@@ -121,6 +121,7 @@ def test_every_figure_is_in_the_glossary(name: str) -> None:
     assert explanation.index("**Good:**") > 30
 
 
+@pytest.mark.slow
 async def test_a_key_explains_the_figure_under_the_cursor() -> None:
     """The one the mouse points at, or the marked one; a click too; elsewhere F1 opens the help."""
     app = chat(Script(["abcdefghijkl" * 10]))

@@ -75,6 +75,7 @@ async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
         assert not says(file, 'theme = "nord"')
 
 
+@pytest.mark.slow
 async def test_a_wrong_value_keeps_the_dialog_open(file: Path) -> None:
     """The dialog says what is wrong and keeps what was typed, the cursor at its end."""
     app = chat(Script())

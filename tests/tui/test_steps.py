@@ -34,6 +34,7 @@ SIZE = (100, 34)
 OTHERS = ((0, "abcd", 0.6), (77, " other", 0.3), (2, "ijkl", 0.1))
 
 
+@pytest.mark.slow
 async def test_steps_are_there_after_a_restart(tmp_path: Path) -> None:
     """With their alternatives; an answer from before says why it has none."""
     path = tmp_path / "history.db"
@@ -70,7 +71,7 @@ async def test_the_first_draft_is_shown_first() -> None:
         await until(pilot, lambda: "step 1 of 2" in screen_text(app))
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_clicked", [False, True])
 async def test_another_token_begins_a_version_of_its_own(is_clicked: bool) -> None:
     """What came before it is kept by its tokens; the answer before stays beside it."""
