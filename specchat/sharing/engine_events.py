@@ -8,7 +8,10 @@ from specchat.requests.progress import Stage
 
 
 class EngineEvents(Protocol):
-    """Gets what happens to a shared engine as a whole, on the thread that owns it."""
+    """Gets what happens to a shared engine as a whole.
+
+    The engine calls on the thread that owns it, the chat's session on the UI thread.
+    """
 
     def progressed(self, stage: Stage, share: float) -> None:
         """Note the progress of loading, from 0 to 1."""

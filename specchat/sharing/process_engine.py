@@ -14,10 +14,8 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.decoding.chunk import Alternative
 from specchat.engine.api import Engine, EngineFacts, Loading
-from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError, WorkerUnavailable
+from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
 from specchat.gguf import draft_kinds
-from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
-from specchat.planning.device import find_machine
 from specchat.planning.host_resources import private_bytes
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -31,20 +29,12 @@ from specchat.requests.progress import (
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing import engine_host
 from specchat.sharing.engine_process import start_process
-from specchat.system.logs import failed_assertion, latest_log, log_path, log_size
+from specchat.sharing.process_death import explain_death
+from specchat.system.logs import log_size
 from specchat.wording import duration_text
 
-LOGS = (engine_host.LOG, "llama.log")
-"""The logs of the process's output and of llama.cpp."""
 JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer than this to exit is killed."""
-OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
-OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
-BAD_ADDRESS = ("SIGSEGV", "SIGBUS", "an access violation")
-"""How a process may end if the build uses AMX on a virtual machine that reports it in vain."""
-IF_AGAIN = "if it crashes again, `specchat doctor` tests the build and prints how to repair it"
-KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
-"""How a process ends if the system kills it for lack of memory."""
 POLL_SECONDS = 0.25
 """Seconds between two calls of the progress callback while the process reports nothing."""
 WAIT_SECONDS = 5.0
@@ -344,23 +334,13 @@ class ProcessEngine(Engine):
         if self._lost or self._was_lost():
             error = EngineFailed if hasattr(self, "facts") else WorkerUnavailable
             return error(self._lost)
-        how = _ending(self._process.exitcode)
-        if assertion := failed_assertion(engine_host.LOG, self._log_begins):
-            how = f"{how} ({assertion}, see {log_path(engine_host.LOG)})"
-        advice = _advice(self._loading, has_log=not assertion)
-        if how.endswith(ILLEGAL_INSTRUCTION):
-            advice = OTHER_CPU
-        elif how.endswith(BAD_ADDRESS) and not _may_be_on_gpus(self._loading):
-            advice = f"{advice}; {IF_AGAIN}"
-        elif how in KILLED and not self._is_killed:
-            if "lack of memory" not in how:
-                how = f"{how}, probably because memory ran out"
-            advice = _memory_advice(self._loading)
-        if hasattr(self, "facts"):
-            return EngineFailed(f"the engine process {how}: {advice}")
-        if assertion:
-            advice = advice.replace("try again", OTHER_FILE)
-        return ModelWontLoad(f"the engine process {how} while loading: {advice}")
+        return explain_death(
+            self._loading,
+            self._process.exitcode,
+            self._log_begins,
+            is_loaded=hasattr(self, "facts"),
+            is_killed=self._is_killed,
+        )
 
     def _was_lost(self) -> bool:
         """Look for the process's last message among those that were not read."""
@@ -394,34 +374,3 @@ def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> No
 def _progress_in(message: object) -> Progress | None:
     """Return the progress that a message reports, if any."""
     return message.update.progress if isinstance(message, engine_host.SentUpdate) else None
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "closed its connection"
-    death = death_of(code)
-    return f"was ended by {death}" if death else f"ended with exit code {code}"
-
-
-def _advice(loading: Loading, *, has_log: bool = True) -> str:
-    """Return advice: the log that says why a process ended, and what may help."""
-    log = latest_log(*LOGS) if has_log else None
-    where = f"see {log}; " if log else ""
-    if not _may_be_on_gpus(loading):
-        return f"{where}try again"
-    or_without = "" if loading.flash_attention == "off" else "--flash-attention off or "
-    return f"{where}try again, or use {or_without}--gpu-layers 0"
-
-
-def _memory_advice(loading: Loading) -> str:
-    """Return advice on how to use less of the host's memory."""
-    without = "" if loading.draft is None else ", --draft none"
-    mlock = ", no --mlock" if loading.mlock else ""
-    # layers on an integrated GPU are in the host's memory, too
-    fewer = ", or fewer --gpu-layers" if _may_be_on_gpus(loading) else ""
-    return f"try a smaller --ctx or a smaller model{without}{mlock}{fewer}"
-
-
-def _may_be_on_gpus(loading: Loading) -> bool:
-    of_draft = loading.draft_layers if loading.draft else 0
-    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

@@ -20,7 +20,7 @@ from specchat import Engine
 from specchat.engine import remote_workers
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import EngineFailed, WorkerUnavailable
+from specchat.errors import EngineFailed, SpecchatError, WorkerUnavailable
 from specchat.llama.rpc_library import find_rpc
 from specchat.options.worker_address import WorkerAddress
 from specchat.planning.device import known_workers
@@ -557,9 +557,9 @@ class Listener:
         """Note it."""
         self.is_loaded.set()
 
-    def lost(self, reason: str) -> None:
+    def lost(self, error: SpecchatError) -> None:
         """Keep the reason."""
-        self.reason = reason
+        self.reason = str(error)
         self.is_lost.set()
 
 

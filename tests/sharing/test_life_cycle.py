@@ -29,6 +29,7 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
 from specchat.planning.device import Device, Machine
+from specchat.sharing import process_death
 from specchat.sharing import process_engine as remote
 from specchat.sharing.process_engine import ProcessEngine
 from tables import table
@@ -449,7 +450,7 @@ def test_a_lack_of_memory_is_named_once(
     crashed_engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows has exit codes that mean it; what takes less memory is advised all the same."""
-    monkeypatch.setattr(remote, "_ending", lambda _: "was ended by a lack of memory")
+    monkeypatch.setattr(process_death, "_ending", lambda _: "was ended by a lack of memory")
     message = str(crashed_engine._death())
 
     assert message.startswith("the engine process was ended by a lack of memory: try a smaller")
@@ -473,13 +474,13 @@ def test_the_advice_for_too_little_memory_names_what_is_in_use(
     """A draft model, locked memory and layers on a GPU only where there are any."""
     plain = Loading(Path("t"))
     gpu = Device("Metal", "a card", "integrated", 2**33, 2**33)
-    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
-    assert remote._memory_advice(plain) == "try a smaller --ctx or a smaller model"
-    full = remote._memory_advice(Loading(Path("t"), Path("d"), mlock=True))
+    monkeypatch.setattr(process_death, "find_machine", lambda: Machine(2**33, ()))
+    assert process_death._memory_advice(plain) == "try a smaller --ctx or a smaller model"
+    full = process_death._memory_advice(Loading(Path("t"), Path("d"), mlock=True))
     assert full.endswith("a smaller model, --draft none, no --mlock")
-    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, (gpu,)))
-    assert remote._memory_advice(plain).endswith(", or fewer --gpu-layers")
-    assert "gpu" not in remote._memory_advice(replace(plain, gpu_layers=0))
+    monkeypatch.setattr(process_death, "find_machine", lambda: Machine(2**33, (gpu,)))
+    assert process_death._memory_advice(plain).endswith(", or fewer --gpu-layers")
+    assert "gpu" not in process_death._memory_advice(replace(plain, gpu_layers=0))
 
 
 @unix_only
@@ -502,7 +503,7 @@ def test_the_error_names_the_latest_log(
 ) -> None:
     """The one written last that is not empty; none if both are empty."""
     monkeypatch.setattr("specchat.system.logs.log_path", lambda name: tmp_path / name)
-    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
+    monkeypatch.setattr(process_death, "find_machine", lambda: Machine(2**33, ()))
     for seconds, (name, text) in enumerate(written.items()):
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (seconds, seconds))
@@ -550,14 +551,16 @@ def test_decoding_without_gpus_is_advised_if_some_are_used(
     is_advised: bool,
 ) -> None:
     """There is no advice if llama.cpp found or uses no GPU."""
-    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, gpus))
+    monkeypatch.setattr(process_death, "find_machine", lambda: Machine(2**33, gpus))
     pair = Loading(Path("t"), Path("d"), gpu_layers=layers, draft_gpu_layers=of_draft)
     alone = Loading(Path("t"), gpu_layers=layers)
 
-    assert ("--gpu-layers 0" in remote._advice(pair)) is is_advised
-    assert ("--gpu-layers 0" in remote._advice(alone)) is (is_advised and layers is None)
-    assert ("use --flash-attention off or --gpu-layers 0" in remote._advice(pair)) is is_advised
-    assert "flash" not in remote._advice(replace(pair, flash_attention="off"))
+    assert ("--gpu-layers 0" in process_death._advice(pair)) is is_advised
+    assert ("--gpu-layers 0" in process_death._advice(alone)) is (is_advised and layers is None)
+    assert (
+        "use --flash-attention off or --gpu-layers 0" in process_death._advice(pair)
+    ) is is_advised
+    assert "flash" not in process_death._advice(replace(pair, flash_attention="off"))
 
 
 @unix_only
@@ -667,12 +670,12 @@ def test_an_unexpected_error_while_loading_is_reported(tiny: WriteModel, tmp_pat
 
 def test_every_way_a_process_can_end_is_described() -> None:
     """Including a signal without a name."""
-    assert remote._ending(0) == "ended with exit code 0"
-    assert remote._ending(3) == "ended with exit code 3"
-    assert remote._ending(-9) == "was ended by SIGKILL"
-    assert remote._ending(0xC0000017) == "was ended by a lack of memory"
-    assert remote._ending(-61) == "was ended by signal 61"
-    assert remote._ending(None) == "closed its connection"
+    assert process_death._ending(0) == "ended with exit code 0"
+    assert process_death._ending(3) == "ended with exit code 3"
+    assert process_death._ending(-9) == "was ended by SIGKILL"
+    assert process_death._ending(0xC0000017) == "was ended by a lack of memory"
+    assert process_death._ending(-61) == "was ended by signal 61"
+    assert process_death._ending(None) == "closed its connection"
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
@@ -805,7 +808,7 @@ def test_a_failed_assertion_is_named(
 ) -> None:
     """With the log that has it; while loading, trying again would not help."""
     monkeypatch.setattr("specchat.system.logs.log_path", lambda name: tmp_path / name)
-    monkeypatch.setattr(remote, "log_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(process_death, "log_path", lambda name: tmp_path / name)
     (tmp_path / "engine.log").write_text("x.c:1: GGML_ASSERT(of another day) failed\n")
     engine = process_engine(tiny)
     with (tmp_path / "engine.log").open("a") as log:

@@ -44,7 +44,7 @@ class Held(Engine):
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Forget an earlier stop, as real engines do."""
         self.has_begun.set()
-        assert self.may_begin.wait(10)
+        assert self.may_begin.wait(60)
         self._is_stopped = False
         return self._answer()
 
@@ -88,8 +88,8 @@ def asked(engine: SharedEngine, client: str = "a") -> Ticket:
     return ticket
 
 
-def until(is_true: Callable[[], object], seconds: float = 10) -> None:
-    """Wait for something that another thread does."""
+def until(is_true: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for something that another thread does, even while a busy machine collects garbage."""
     deadline = monotonic() + seconds
     while not is_true():
         assert monotonic() < deadline

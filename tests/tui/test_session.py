@@ -14,6 +14,7 @@ import pytest
 from scripted_chat import Script, ScriptedEngine
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading
+from specchat.errors import SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.progress import ProgressCallback, Stage
 from specchat.sharing import shared_engine
@@ -38,7 +39,7 @@ class Listener:
     def measured(self, facts: EngineFacts) -> None:
         """Nothing to remember."""
 
-    def lost(self, reason: str) -> None:
+    def lost(self, error: SpecchatError) -> None:
         """Nothing to remember."""
 
 

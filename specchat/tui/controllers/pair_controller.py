@@ -149,7 +149,7 @@ class PairController:
             self.remember(self.pair.name, self.pair.loading)
         self.view.show_state()
 
-    def lost(self, reason: str) -> None:
+    def lost(self, error: SpecchatError) -> None:
         """Show why there is no engine."""
         self.session, self.has_failed = None, True
         self._progress = ""
@@ -157,7 +157,7 @@ class PairController:
         restart, models = self.key_of("restart"), self.key_of("models")
         again = "restarts it" if self.pair.server is None else "connects again"
         ways = f"The next question or {restart} {again}, {models} switches to another pair."
-        self.view.say(f"{reason.rstrip('.')}. {ways}")
+        self.view.say(f"{str(error).rstrip('.')}. {ways}")
         self.view.show_state()
 
     def _save(self, facts: EngineFacts) -> None:

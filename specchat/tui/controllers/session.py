@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from specchat.connection.opening import EngineSource, Load, open_engine
 from specchat.decoding.chunk import Finish
@@ -17,11 +17,12 @@ from specchat.requests.answer_request import AnswerRequest, ChatRequest, request
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
+from specchat.sharing.engine_events import EngineEvents
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.sharing.shared_engine import SECONDS_TO_END, SharedEngine
 from specchat.sharing.tickets import Ticket
 
-__all__ = ["SECONDS_TO_END", "Aside", "Listener", "Post", "Question", "Session", "Sizing"]
+__all__ = ["SECONDS_TO_END", "Aside", "Post", "Question", "Session", "Sizing"]
 
 Post = Callable[..., object]
 """Schedules a call of a function with its arguments on the UI thread."""
@@ -120,32 +121,17 @@ class Aside:
             self.ticket.cancel()
 
 
-class Listener(Protocol):
-    """Gets the events of a session, on the UI thread."""
-
-    def progressed(self, stage: Stage, share: float) -> None:
-        """Report the progress of loading or of reading a prompt, from 0 to 1."""
-
-    def loaded(self, facts: EngineFacts) -> None:
-        """Report that the pair is loaded."""
-
-    def measured(self, facts: EngineFacts) -> None:
-        """Report that more is known of the pair."""
-
-    def lost(self, reason: str) -> None:
-        """Report that the pair could not be loaded, or that the engine has ended."""
-
-
 class Session:
     """The chat's use of one loaded pair, which may have other clients too.
 
-    Until the session is closed, events go to the listener and to the callbacks of the question.
+    Until the session is closed, events go to the listener and to the callbacks of the question, on
+    the UI thread.
     """
 
     def __init__(
         self,
         source: EngineSource,
-        listener: Listener,
+        listener: EngineEvents,
         post: Post,
         load: Load = ProcessEngine,
         before: "Session | None" = None,
@@ -235,7 +221,7 @@ class Session:
 
     def lost(self, error: SpecchatError) -> None:
         """Report why the engine is gone."""
-        self._report(self._listener.lost, str(error))
+        self._report(self._listener.lost, error)
 
     def _report(self, act: Callable[..., object], *facts: object) -> None:
         """Call a function on the UI thread, unless the session is closed first."""
