@@ -110,7 +110,7 @@ def test_a_request_in_progress_is_live(demo_server: Running, terminal: TerminalP
             terminal.wait_for("q again ends 1 request in progress")
             assert not ended.is_set()
             terminal.press("q")
-            assert ended.wait(5)
+            assert ended.wait(60)
         terminal.wait_for(r"^x")
 
 
@@ -130,7 +130,7 @@ def test_set_ups_are_shown_by_key(demo_server: Running, terminal: TerminalPictur
         terminal.wait_for("c set up a client")
         assert "# openai" not in terminal.raw
         terminal.press("q")
-        assert ended.wait(5)
+        assert ended.wait(60)
 
 
 def test_another_size_is_drawn_anew(demo_server: Running, terminal: TerminalPicture) -> None:

@@ -101,7 +101,7 @@ def test_a_size_is_unknown_while_others_are_answered_and_told_afterwards() -> No
     held, sizes, newer = Held(), list[PromptSize | None](), list[PromptSize | None]()
     engine = SharedEngine(lambda _: held)
     ticket = asked(engine, "another")
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(60)
     engine.size(lambda _: QUESTION, sizes.append)
     engine.size(lambda _: QUESTION, newer.append)
     assert (sizes, newer) == ([None], [None])
@@ -129,7 +129,7 @@ def test_a_stop_just_before_an_answer_begins_is_not_lost() -> None:
     held.may_begin.clear()
     engine = SharedEngine(lambda _: held)
     ticket = asked(engine)
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(60)
     ticket.cancel()
     held.may_begin.set()
     until(lambda: ticket.is_over)
@@ -142,7 +142,7 @@ def test_a_cancelled_answer_in_its_turn_gets_its_last_steps() -> None:
     held = Held()
     engine = SharedEngine(lambda _: held)
     first = asked(engine, "a")
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(60)
     second = asked(engine, "b")
     first.is_cancelled = True  # as `cancel` does first
     second.cancel()
@@ -166,12 +166,12 @@ def test_callers_do_not_wait_for_what_is_closed_first() -> None:
         is_failed.set()
 
     asked(engine)
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(60)
     caller = threading.Thread(target=call)
     caller.start()
     until(lambda: engine._calls)
     was_failed = list[bool]()
-    engine.before_end = lambda: was_failed.append(is_failed.wait(5))
+    engine.before_end = lambda: was_failed.append(is_failed.wait(60))
     engine.close()
     caller.join()
     assert was_failed == [True]
@@ -183,7 +183,7 @@ def test_requests_end_even_if_closing_the_engine_fails() -> None:
     held.close_error = OSError("a bug")
     engine = SharedEngine(lambda _: held)
     tickets = [asked(engine, client) for client in ("a", "b")]
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(60)
     engine.close()
     assert all(ticket.is_over for ticket in tickets)
 

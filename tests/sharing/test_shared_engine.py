@@ -162,7 +162,7 @@ def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> 
 
         holder = threading.Thread(target=engine.call, args=(hold,))
         holder.start()
-        assert started.wait(10)
+        assert started.wait(60)
         for _ in range(2):
             Waiter(engine, PROMPTS[1], "b", max_tokens=2)
         with pytest.raises(QueueFull):

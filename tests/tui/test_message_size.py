@@ -108,15 +108,15 @@ def sizes_of(engine: ScriptedEngine, use: Callable[[Session, Any], None]) -> lis
     begins = threading.Event()
 
     def load(*_: object) -> ScriptedEngine:
-        begins.wait(10)
+        begins.wait(60)
         return engine
 
     session = Session(Loading(Path("target.gguf")), Listener(), post, load)
     use(session, events)
     begins.set()
-    found = [events.get(timeout=10)]
+    found = [events.get(timeout=60)]
     while found[-1] != "stop":
-        found.append(events.get(timeout=10))
+        found.append(events.get(timeout=60))
     session.close()
     session.wait(5)
     return found

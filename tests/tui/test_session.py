@@ -92,7 +92,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     listener = Listener()
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
     for _ in range(2):
-        assert send(asked, listener).get(timeout=10) == "stop"
+        assert send(asked, listener).get(timeout=60) == "stop"
     asked.close()
     asked.wait(5)
     return listener.shares
@@ -137,9 +137,9 @@ def test_an_idle_session_measures_until_a_question_comes(monkeypatch: pytest.Mon
     for number in (1, 2):
         while engine.num_asked < number:
             sleep(0.001)
-        assert send(asked, listener).get(timeout=10) == "stop"
+        assert send(asked, listener).get(timeout=60) == "stop"
         assert facts.empty()
-    assert facts.get(timeout=10).exact_draft == 6
+    assert facts.get(timeout=60).exact_draft == 6
     asked.close()
     asked.wait(5)
 
@@ -151,7 +151,7 @@ def test_a_timed_question_waits_for_the_measuring(monkeypatch: pytest.MonkeyPatc
     engine.num_asked = 2
     listener = Listener()
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
-    assert send(asked, listener, is_timed=True).get(timeout=10) == "stop"
+    assert send(asked, listener, is_timed=True).get(timeout=60) == "stop"
     assert engine.num_asked == 3
 
     engine.num_asked = 0
@@ -159,7 +159,7 @@ def test_a_timed_question_waits_for_the_measuring(monkeypatch: pytest.MonkeyPatc
     while engine.num_asked < 1:
         sleep(0.001)
     asked.stop()
-    assert ends.get(timeout=10) == "cancelled"
+    assert ends.get(timeout=60) == "cancelled"
     assert listener.shares[-1] == 0.5
     asked.close()
     asked.wait(5)
