@@ -22,6 +22,7 @@ from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.options.declarations import ServerOptions
 from specchat.server import packages
+from specchat.server.port import Port
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import header_text, say, until
@@ -284,3 +285,20 @@ async def test_an_engine_that_dies_is_loaded_again_with_the_port_open() -> None:
         await say(pilot, "Hello?")
         assert app.conversations.branch[-1].finish in {"stop", "length"}
         assert (await asked(address, "Hello?", max_tokens=5))["usage"]["completion_tokens"] == 5
+
+
+async def test_a_port_that_cannot_be_served_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong, another program can take it."""
+    addresses: list[str] = []
+
+    def fail(port: Port, _: object) -> None:
+        addresses.append(port.address)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Port, "start", fail)
+    app = chat(Script(["one"]), server=ANY_PORT)
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(pilot, app)
+        await say(pilot, "/serve", wait=False)
+        await until(pilot, lambda: "internal error" in notices(app))
+        assert is_refused(addresses[0])

@@ -1,5 +1,6 @@
 """Serving the loaded pair to other programs while the chat goes on; no Textual here."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from specchat.errors import Cancelled, SpecchatError
 from specchat.options.declarations import AUTO_THINK, ServerOptions
 from specchat.server.packages import require_packages
+from specchat.sharing.shared_engine import SharedEngine
 from specchat.system.logs import log_internal_error
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
@@ -84,20 +86,9 @@ class Serving:
 
     def _open(self, session: Session, pair: PairChoice) -> None:
         """Open the port, on a thread of its own."""
+        engine = session.engine
         try:
-            from specchat.server.port import Port
-            from specchat.server.service import Service
-
-            engine = session.engine
-            facts = engine.wait_until_loaded()
-            port = Port(self.options)
-            defaults = dict(pair.options)
-            if not facts.takes_think(defaults.get("think", AUTO_THINK)):
-                defaults["think"] = AUTO_THINK
-            service = Service(engine, pair.name, defaults)
-            engine.before_end = partial(self._close, port)
-            port.start(service)
-            engine.reloads = True
+            opened = self._start(engine, pair)
         except Cancelled:  # the pair was switched meanwhile
             self.post(self._failed, session, "")
         except SpecchatError as error:
@@ -105,9 +96,28 @@ class Serving:
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
             self.post(self._failed, session, log_internal_error(error, LOG))
         else:
-            self.post(self._show, session, OpenPort(port, service))
+            engine.before_end = partial(self._close, opened.port)
+            engine.reloads = True
+            self.post(self._show, session, opened)
             if engine.has_ended():  # perhaps before it knew of the port
-                self._close(port)
+                self._close(opened.port)
+
+    def _start(self, engine: SharedEngine, pair: PairChoice) -> OpenPort:
+        """Wait until the pair is loaded, and serve it; free the port if that fails."""
+        from specchat.server.port import Port
+        from specchat.server.service import Service
+
+        facts = engine.wait_until_loaded()
+        with ExitStack() as stack:
+            port = Port(self.options)
+            stack.callback(port.close)
+            defaults = dict(pair.options)
+            if not facts.takes_think(defaults.get("think", AUTO_THINK)):
+                defaults["think"] = AUTO_THINK
+            service = Service(engine, pair.name, defaults)
+            port.start(service)
+            stack.pop_all()
+        return OpenPort(port, service)
 
     def _failed(self, session: Session, reason: str) -> None:
         if self._opening_in is session:
