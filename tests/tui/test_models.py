@@ -217,6 +217,29 @@ async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
         await until(pilot, lambda: app.answers.current is None)
 
 
+async def test_a_question_asked_while_the_other_pair_is_chosen_ends_with_the_first() -> None:
+    """The chat does not wait for its answer for ever; the next one is the other pair's."""
+    is_asked = threading.Event()
+    other = PairChoice("other", "another", Loading(Path("other.gguf")))
+
+    def choose() -> PairChoice:
+        assert is_asked.wait(60)
+        return other
+
+    script = Script(["one two three four"], hold=threading.Event())
+    app = chat(script, offers=lambda: [Offer("other", "another", choose=choose)])
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "/models other", wait=False)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: bool(script.asked))
+        is_asked.set()
+        await until(pilot, lambda: app.answers.current is None)
+        assert app.conversations.branch[-1].finish == "cancelled"
+        await say(pilot, "And now?")
+        assert app.conversations.branch[-1].text == "one two three four"
+        assert app.conversations.branch[-1].statistics["pair"] == "other"
+
+
 def hold_downloads(hub: HubServer, seconds_per_piece: float) -> threading.Event:
     """Let both files of a pair come slowly, and whole only once the event is set."""
     gate = threading.Event()

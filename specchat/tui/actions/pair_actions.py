@@ -139,8 +139,9 @@ class PairActions:
         self.pair_controller.restart()
 
     async def switch(self, choose: Callable[[], PairChoice]) -> None:
-        """Load another pair, once its draft model is chosen."""
+        """Load another pair, once its draft model is chosen; that ends what was asked meanwhile."""
         choice = await asyncio.to_thread(choose)
+        self.answers.end("cancelled")
         self.pulls.recent = ""
         self.conversations.pair = choice.name
         self.pair_controller.use(choice)
