@@ -241,18 +241,23 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    def keep(self) -> None:  # noqa: B027  # there may be no disk space for it
+    def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Keep what was read on disk, if there is space for it, so that it is not read again.
 
-        Ends early on `stop`. Closing does the same as far as it does not take long.
+        Ends early once `is_stopped`. Closing does the same as far as it does not take long.
         """
+        del is_stopped
 
     @abstractmethod
     def forget(self) -> None:
         """Forget all texts in the models' memories and drafters; keep measurements."""
 
+    def has_ended(self) -> bool:
+        """Return True if the engine's own process has ended; may be called from any thread."""
+        return False
+
     def check(self) -> None:  # noqa: B027  # there may be no process
-        """Raise EngineFailed if the engine's own process has ended."""
+        """Raise EngineFailed, which says why, if the engine's own process has ended."""
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""

@@ -1,6 +1,6 @@
 """The engine in this process."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -174,11 +174,10 @@ class LocalEngine(Engine):
         self.parked.switch(tokens[:1], dict(self._drafters))
         return scored(self.context, tokens, count)
 
-    def keep(self) -> None:
+    def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Keep what was read on disk."""
         self._require_idle()
-        self._abort.clear()
-        self.parked.save(self._abort.is_set)
+        self.parked.save(is_stopped)
 
     def forget(self) -> None:
         """Forget every text."""

@@ -113,7 +113,7 @@ class ParkedMemories:
         """Forget every text, but for those on disk."""
         self._parked.clear()
 
-    def save(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def save(self, is_stopped: Callable[[], bool]) -> None:
         """Keep long texts on disk, that in the memory first, until stopped or the disk is full."""
         context, draft, files = self._pair.context, self._pair.draft_context, self._files
         if files is None:

@@ -228,8 +228,11 @@ class _Host:
         """Call a method and send what it returns."""
         self._current = asked.number
         value, error = None, None
+        keywords = dict(asked.keywords)
+        if asked.method == "keep":
+            keywords["is_stopped"] = lambda: self._stopped == asked.number
         try:
-            value = getattr(engine, asked.method)(*asked.arguments, **asked.keywords)
+            value = getattr(engine, asked.method)(*asked.arguments, **keywords)
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
         self.send(Returned(asked.number, value, error))

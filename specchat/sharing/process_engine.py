@@ -5,7 +5,7 @@ A crash in native code ends that process only, and ending it frees all memory.
 
 import multiprocessing
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -42,7 +42,7 @@ WAIT_SECONDS = 5.0
 GIVE_UP_SECONDS = 600.0
 """After this it is ended: no batch and no tensor takes that long, but a device that hangs does."""
 STOP_POLL_SECONDS = 0.03
-"""The same while it measures, which the callback may stop because of a question."""
+"""The same while it measures or writes to the disk, which a question may stop."""
 
 
 class ProcessEngine(Engine):
@@ -155,21 +155,33 @@ class ProcessEngine(Engine):
         found: list[tuple[Alternative, ...]] = self._call("score", tokens, count)
         return found
 
-    def keep(self) -> None:
+    def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Let the process keep what was read on disk."""
         if self._loading.cache_disk:
-            self._call("keep")
+            self._call("keep", is_stopped=is_stopped)
 
-    def _call(self, method: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Call a method in the process; return what it returns there, or raise its error."""
+    def _call(
+        self,
+        method: Any,
+        *arguments: Any,
+        is_stopped: Callable[[], bool] | None = None,
+        **keywords: Any,
+    ) -> Any:
+        """Call a method in the process; return what it returns there, or raise its error.
+
+        The process ends it early once `is_stopped`.
+        """
         self._require_idle()
         self._latest += 1
         self._is_busy, self._current = True, self._latest
         try:
             self._send(engine_host.MethodCall(self._latest, method, arguments, keywords))
             while True:
-                while self._loading.workers and not self._has_message(POLL_SECONDS):
-                    pass
+                if not self._has_message(STOP_POLL_SECONDS if is_stopped else POLL_SECONDS):
+                    if is_stopped is not None and is_stopped():
+                        is_stopped = None
+                        self.stop()
+                    continue
                 message = self._receive()
                 if isinstance(message, engine_host.Returned) and message.number == self._latest:
                     break
@@ -194,9 +206,13 @@ class ProcessEngine(Engine):
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
 
+    def has_ended(self) -> bool:
+        """Return True if the process has ended."""
+        return not self._process.is_alive()
+
     def check(self) -> None:
-        """Raise EngineFailed if the process has ended."""
-        if not self._process.is_alive():
+        """Raise EngineFailed if the process has ended, whose last message may say why."""
+        if self.has_ended():
             raise self._death()
 
     def held_bytes(self) -> int:

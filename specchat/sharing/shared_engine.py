@@ -84,7 +84,7 @@ class SharedEngine:
         self.last_error: SpecchatError | None = None
         """What the last answer that failed has failed with."""
         self._current: Ticket | None = None
-        self._is_keeping = self._is_closing = False
+        self._is_closing = False
         self._facts = engine.facts if engine else None
         self._lost: SpecchatError | None = None
         self._is_settled = threading.Event()  # it is loaded, or never will be
@@ -184,13 +184,8 @@ class SharedEngine:
         """Return True if the engine has ended, or its process has and is not started again."""
         if self._is_closing:
             return True
-        engine = self._engine
-        try:
-            if engine is not None and not self.reloads:
-                engine.check()
-        except EngineFailed:
-            return True
-        return False
+        engine = self._engine  # the owner may let go of it meanwhile
+        return engine is not None and not self.reloads and engine.has_ended()
 
     def cancel_all(self) -> None:
         """End all answers."""
@@ -244,8 +239,6 @@ class SharedEngine:
                 aside.end("cancelled")
             elif self._engine is not None:
                 self._engine.stop()
-        if self._is_keeping and self._engine is not None:
-            self._engine.stop()
         self._lock.notify_all()
 
     def _require_open(self) -> None:
@@ -471,17 +464,12 @@ class SharedEngine:
 
     def _keep(self, engine: Engine) -> None:
         """Keep what was read on disk, unless something is asked for."""
-        with self._lock:
-            self._is_keeping = not self._is_wanted_now()
         try:
-            if self._is_keeping:
-                engine.keep()
+            engine.keep(self._is_wanted_now)
         except EngineFailed:
             raise
         except SpecchatError as error:  # the conversation is only read again
             self._readable(error)
-        finally:
-            self._is_keeping = False
 
     def _readable(self, error: Exception) -> SpecchatError:
         """Return an error of this package for any error; others are bugs, and are logged."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from time import monotonic, sleep
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +22,7 @@ from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.prompt_size import PromptSize
-from specchat.sharing import shared_engine
+from specchat.sharing import engine_host, shared_engine
 from specchat.sharing.engine_events import NoEvents
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket
@@ -39,6 +43,8 @@ class Held(Engine):
         self.num_steps = 3
         self.is_dead = False
         self.close_error: Exception | None = None
+        self.is_keeping = threading.Event()
+        self.checked_in: set[threading.Thread] = set()
         self._is_stopped = False
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
@@ -70,8 +76,18 @@ class Held(Engine):
     def forget(self) -> None:
         """Nothing is remembered."""
 
+    def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Keep without end, until stopped."""
+        self.is_keeping.set()
+        until(is_stopped)
+
+    def has_ended(self) -> bool:
+        """Return True once it is dead."""
+        return self.is_dead
+
     def check(self) -> None:
-        """Fail once it is dead."""
+        """Fail once it is dead; real engines read the last message of their process."""
+        self.checked_in.add(threading.current_thread())
         if self.is_dead:
             raise EngineFailed("it died")
 
@@ -151,6 +167,51 @@ def test_a_cancelled_answer_in_its_turn_gets_its_last_steps() -> None:
     first.cancel()
     until(lambda: first.is_over)
     engine.close()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_is_kept_waits_for_what_is_asked(
+    is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever it is asked; and for the end."""
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(shared_engine, "SECONDS_TO_KEEP", 0.0)
+    held = Held()
+    held.steps.release(held.num_steps)
+    engine = SharedEngine(lambda _: held)
+    assert held.is_keeping.wait(60)
+    if not is_closed:
+        ticket = asked(engine)
+        until(lambda: ticket.is_over)
+        assert ticket.take().finish == "stop"
+    engine.close()
+
+
+def test_a_stop_before_the_process_keeps_what_was_read_is_not_lost() -> None:
+    """Stops arrive on a connection of their own, so that one may be there first."""
+    ours, theirs = Pipe()
+    stops = SimpleQueue[int]()  # a closed connection would end this process
+    stops.put(1)
+    ours.send(engine_host.MethodCall(1, "keep", ()))
+    ours.send(engine_host.CLOSE)
+    host = engine_host._Host(theirs, cast(Connection, SimpleNamespace(recv=stops.get)))
+    host.serve(Held())
+    assert ours.recv() == engine_host.Returned(1, None)
+
+
+def test_only_the_owner_reads_why_an_engine_has_ended() -> None:
+    """Two threads that read one connection would each get a part of a message."""
+    held = Held()
+    held.may_begin.clear()
+    engine = SharedEngine(lambda _: held, reloads=False)
+    ticket = asked(engine)
+    assert held.has_begun.wait(60)
+    held.is_dead = True
+    assert engine.has_ended()
+    ticket.cancel()
+    held.may_begin.set()
+    engine.close()
+    assert held.checked_in == {engine._thread}
 
 
 def test_callers_do_not_wait_for_what_is_closed_first() -> None:
