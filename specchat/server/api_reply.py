@@ -19,14 +19,14 @@ from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of
 
-Asked = TypeVar("Asked", bound=AnswerRequest)
+AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent
 once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Generic[Asked]):
+class Reply(Generic[AnyRequest]):
     """A reply in the making: what was asked, in the engine's terms, and how it is answered.
 
     `done` are the requests that are over, in the order of `requests`.
@@ -36,17 +36,19 @@ class Reply(Generic[Asked]):
     api: Api
     client: str
     model: str
-    requests: Sequence[Asked]
+    requests: Sequence[AnyRequest]
     is_verified: bool
     done: list[ServedRequest] = field(default_factory=list)
 
-    async def whole(self, request: Asked) -> "Ended":
+    async def whole(self, request: AnyRequest) -> "Ended":
         """Return the answer to one of the requests once it is over."""
         async with self._answer(request) as answer:
             await answer.whole()
         return await self._ended(request, answer)
 
-    async def streamed(self, request: Asked, writer: "EventWriter") -> AsyncGenerator[bytes, None]:
+    async def streamed(
+        self, request: AnyRequest, writer: "EventWriter"
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the answer to one of the requests as events."""
         has_begun, sent_at = False, monotonic()
         async with self._answer(request) as answer:
@@ -62,10 +64,10 @@ class Reply(Generic[Asked]):
                     sent_at = monotonic()
         yield writer.end(await self._ended(request, answer))
 
-    def _answer(self, request: Asked) -> AbstractAsyncContextManager[ServedAnswer]:
+    def _answer(self, request: AnyRequest) -> AbstractAsyncContextManager[ServedAnswer]:
         return self.service.answer(request, api=self.api, client=self.client, model=self.model)
 
-    async def _ended(self, request: Asked, answer: ServedAnswer) -> "Ended":
+    async def _ended(self, request: AnyRequest, answer: ServedAnswer) -> "Ended":
         """Count an answer that is over, and check it if that was asked for."""
         self.done.append(answer.served)
         figures = figures_of(answer.served)

@@ -11,7 +11,7 @@ from specchat.server.answer_figures import messages_usage
 from specchat.server.api_errors import ApiError, anthropic_body
 from specchat.server.api_reply import Ended
 from specchat.server.replies import comment, event
-from specchat.server.reply_parts import PartEvent, PartWriter, ReplyPart, parts_of
+from specchat.server.reply_parts import PartEvent, PartWriter, ReplyPart
 from specchat.server.service import ServedAnswer
 
 STOP_REASONS: Mapping[Finish, str] = {
@@ -41,7 +41,7 @@ class MessageEvents(PartWriter):
         """Return a message that is over."""
         return {
             **self._fields,
-            "content": [_whole_block(part) for part in parts_of(ended.answer)],
+            "content": [_whole_block(part) for part in self.parts],
             **_reason_of(ended),
             "usage": messages_usage(ended.answer.statistics),
             **ended.figures,

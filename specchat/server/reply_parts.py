@@ -38,7 +38,10 @@ class PartEvent(NamedTuple):
 
 
 class ReplyParts:
-    """Collects the steps of an answer into parts."""
+    """Collects the steps of an answer into parts, for APIs whose replies are lists of them.
+
+    A reply with one text takes it from `ServedAnswer`, which has no order of parts.
+    """
 
     def __init__(self) -> None:
         """Start with no rounds."""
@@ -102,11 +105,16 @@ class PartWriter(EventWriter):
 
     def __init__(self) -> None:
         """Begin without parts."""
-        self._parts = ReplyParts()
+        self._collected = ReplyParts()
+
+    @property
+    def parts(self) -> list[ReplyPart]:
+        """The parts of the answer so far."""
+        return self._collected.parts
 
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the events for what steps did to parts."""
-        return b"".join(map(self.write_part, self._parts.add(chunks, answer.finish)))
+        return b"".join(map(self.write_part, self._collected.add(chunks, answer.finish)))
 
     @abstractmethod
     def write_part(self, happened: PartEvent) -> bytes:
@@ -114,7 +122,7 @@ class PartWriter(EventWriter):
 
     @abstractmethod
     def whole(self, ended: Ended) -> dict[str, Any]:
-        """Return an answer that is over as one object."""
+        """Return an answer that is over, whose `parts` are known, as one object."""
 
     @abstractmethod
     def failed(self, error: ApiError) -> bytes:
@@ -127,13 +135,8 @@ class PartWriter(EventWriter):
             return EventStream(reply.streamed(request, self), self.failed)
 
         async def make() -> dict[str, Any]:
-            return self.whole(await reply.whole(request))
+            ended = await reply.whole(request)
+            self._collected.add(ended.answer.chunks, ended.answer.finish)
+            return self.whole(ended)
 
         return Whole(make)
-
-
-def parts_of(answer: ServedAnswer) -> list[ReplyPart]:
-    """Return the parts of an answer that is over."""
-    parts = ReplyParts()
-    parts.add(answer.chunks, answer.finish)
-    return parts.parts

@@ -11,7 +11,7 @@ from specchat.server.answer_figures import responses_usage
 from specchat.server.api_errors import ApiError
 from specchat.server.api_reply import Ended, Reply
 from specchat.server.replies import event
-from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart, parts_of
+from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart
 from specchat.server.service import ServedAnswer
 
 SEALED_REASONING = "reasoning.encrypted_content"
@@ -52,7 +52,7 @@ class ResponseEvents(PartWriter):
         """Return a response that is over."""
         answer = ended.answer
         is_whole = answer.finish == "stop"
-        output = [self._item(index, part) for index, part in enumerate(parts_of(ended.answer))]
+        output = [self._item(index, part) for index, part in enumerate(self.parts)]
         return {
             **self._object("completed" if is_whole else "incomplete", output),
             "incomplete_details": None if is_whole else INCOMPLETE,
