@@ -9,7 +9,7 @@ from specchat.engine.api import Engine, Loading
 from specchat.errors import InvalidOption
 from specchat.requests.progress import ProgressCallback, Stage
 
-Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
+LoadPair: TypeAlias = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""
 EngineSource: TypeAlias = Loading | ServerAddress
 """What answers: models to load on this machine, or a server that runs one."""
@@ -37,7 +37,7 @@ def connect(
 
 
 def open_engine(
-    source: EngineSource, on_progress: Callable[[Stage, float], bool], load: Load
+    source: EngineSource, on_progress: Callable[[Stage, float], bool], load: LoadPair
 ) -> Engine:
     """Return the open engine of a source; `load` loads pairs.
 

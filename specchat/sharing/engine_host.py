@@ -32,9 +32,10 @@ FORGET, CLOSE = "forget", "close"
 """To the process: forget every text, or exit."""
 LOSE_SECONDS = 1.0
 """How long the last message may wait for another one."""
-LEAST_INTERVAL = 0.03
-"""Seconds between two messages of an answer. Each takes about 0.3 ms of both processes, so one per
-step would slow fast models down; text still appears within 50 ms."""
+MESSAGE_INTERVAL = 0.03
+"""Seconds between two messages of an answer to the client's process. Each takes about 0.3 ms of
+both processes, so one per step would slow fast models down. How often an answer is drawn, or sent
+on, is its client's decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ class _Host:
                 with self._sending:
                     self._waiting += update.chunks
                     self._statistics = update.statistics
-                if update.is_over or perf_counter() - sent_at >= LEAST_INTERVAL:
+                if update.is_over or perf_counter() - sent_at >= MESSAGE_INTERVAL:
                     self._send_gathered(update.finish)
                     sent_at = perf_counter()
         except Exception as error:  # noqa: BLE001  # the client must receive every error

@@ -42,7 +42,7 @@ SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
 Result = TypeVar("Result")
-Load: TypeAlias = Callable[[Callable[[Stage, float], bool]], Engine]
+OpenEngine: TypeAlias = Callable[[Callable[[Stage, float], bool]], Engine]
 """Loads the engine; it gives up when the callback returns False."""
 
 
@@ -55,7 +55,7 @@ class SharedEngine:
 
     def __init__(
         self,
-        load: Load,
+        load: OpenEngine,
         *,
         engine: Engine | None = None,
         events: EngineEvents | None = None,

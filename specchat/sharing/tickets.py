@@ -13,7 +13,7 @@ from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.requests.progress import Progress
 
-Asked: TypeAlias = AnswerRequest | Callable[[EngineFacts], AnswerRequest]
+RequestSource: TypeAlias = AnswerRequest | Callable[[EngineFacts], AnswerRequest]
 """A request, or a function that makes it once the engine is loaded and its facts are known."""
 
 
@@ -26,7 +26,7 @@ class Ticket:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: RequestSource,
         client: str,
         on_change: Callable[[], None],
         *,
@@ -125,7 +125,7 @@ class Ticket:
         self._announce()
 
     def _announce(self) -> None:
-        """Call `on_change` once until the next look."""
+        """Wake the client once, until it takes what is new: it need not count the steps."""
         with self._lock:
             is_due, self._is_announced = not self._is_announced, True
         if is_due:

@@ -26,7 +26,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from specchat.chat.store import Store
-from specchat.connection.opening import Load
+from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
 from specchat.safe_text import harmless
@@ -97,7 +97,7 @@ class ChatApp(App[None]):
     ]
     COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
-    def __init__(self, setup: Setup, load: Load = ProcessEngine) -> None:
+    def __init__(self, setup: Setup, load: LoadPair = ProcessEngine) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
         self.error_console = Console(quiet=True)  # tracebacks go to the log
@@ -113,7 +113,7 @@ class ChatApp(App[None]):
             self.view, setup, self.view.state, self.races, self.idle, self.exit
         )
 
-    def _compose_controllers(self, setup: Setup, load: Load) -> None:
+    def _compose_controllers(self, setup: Setup, load: LoadPair) -> None:
         """Create the controllers, which hold the state, and connect the view to them."""
         view, post, key_of = self.view, self.call_later, setup.key_of
         store = Store(setup.history, BLOCKED_SECONDS)

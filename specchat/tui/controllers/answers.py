@@ -39,7 +39,7 @@ from specchat.tui.sampling_text import only_sampling
 from specchat.tui.schema_text import structure_of
 
 SHOW_INTERVAL = 0.05
-"""Seconds between two updates of the text; steps that arrive in between are shown in one batch."""
+"""Seconds between two drawings of the text; steps that arrive in between are drawn together."""
 SHARED_INTERVAL = 0.5
 """The same while the engine uses every core: at 0.05, drawing took 15 % of a core, and a model of
 135M parameters on two cores ran 11 % slower than at 0.75."""

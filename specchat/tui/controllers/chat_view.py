@@ -35,7 +35,7 @@ class ChatView(Protocol):
         """Show a notice about an error."""
 
     def say(self, words: str, about: Subject = "engine") -> None:
-        """Set the status text of a subject; empty clears it."""
+        """Set the status text of a subject; empty clears it. The same text is not drawn again."""
 
     def show_state(self) -> None:
         """Update everything that depends on the controllers: figures, stop button, top line."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from time import monotonic
 
-from specchat.connection.opening import Load
+from specchat.connection.opening import LoadPair
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
 from specchat.requests.progress import STAGES, Stage, StageClock
@@ -23,7 +23,7 @@ class PairController:
     view: ChatView
     pair: PairChoice
     post: Post
-    load: Load
+    load: LoadPair
     key_of: KeyOf
     remember: Remember = forget
     session: Session | None = None
@@ -38,7 +38,6 @@ class PairController:
     _ending: Session | None = None
     """The unloaded session, which may still be freeing its memory."""
     _clock: StageClock = field(default_factory=StageClock)
-    _progress: str = ""
 
     @property
     def uses_all_cores(self) -> bool:
@@ -97,7 +96,6 @@ class PairController:
             return
         self._end_session()
         self.facts, self.is_unloaded = None, True
-        self._progress = ""
         self.view.say("", "progress")
         words = f"{reason} The next question loads {self.pair.name} again."
         if server is not None:
@@ -125,12 +123,7 @@ class PairController:
         is_over = share >= 1 and self.facts is not None
         if is_over:
             self._clock.reset()
-        self._say_progress("" if is_over else words)
-
-    def _say_progress(self, words: str) -> None:
-        if words != self._progress:
-            self._progress = words
-            self.view.say(words, "progress")
+        self.view.say("" if is_over else words, "progress")
 
     def measured(self, facts: EngineFacts) -> None:
         """Show what the engine has measured."""
@@ -141,7 +134,6 @@ class PairController:
         """Show what the engine reports about the pair."""
         self.facts, self._ending = facts, None  # the session before has freed its memory by now
         self._clock.reset()
-        self._progress = ""
         self.view.say("", "progress")
         self.view.say("; ".join(facts.notices))
         self._save(facts)
@@ -152,7 +144,6 @@ class PairController:
     def lost(self, error: SpecchatError) -> None:
         """Show why there is no engine."""
         self.session, self.has_failed = None, True
-        self._progress = ""
         self.view.say("", "progress")
         restart, models = self.key_of("restart"), self.key_of("models")
         again = "restarts it" if self.pair.server is None else "connects again"

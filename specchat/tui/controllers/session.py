@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Literal
 
-from specchat.connection.opening import EngineSource, Load, open_engine
+from specchat.connection.opening import EngineSource, LoadPair, open_engine
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import EngineFacts
 from specchat.errors import ServerFailed, SpecchatError
@@ -31,9 +31,9 @@ CLIENT = "the chat"
 """What the chat is called among the clients that take turns."""
 LOG = "chat.log"
 PROGRESS_INTERVAL = 0.05
-"""Seconds between two progress reports of loading."""
+"""Seconds between two reports of loading to the UI thread: there is one for each tensor."""
 PROMPT_DELAY = 0.3
-"""Seconds before the first progress report of a prompt; most prompts are read sooner."""
+"""Seconds before the progress of a prompt is shown; most prompts are read sooner."""
 LONGEST_ASIDE = 1000
 """Characters of a text beside the conversation after which it is stopped."""
 
@@ -133,7 +133,7 @@ class Session:
         source: EngineSource,
         listener: EngineEvents,
         post: Post,
-        load: Load = ProcessEngine,
+        load: LoadPair = ProcessEngine,
         before: "Session | None" = None,
     ) -> None:
         """Start loading the pair once the previous session has ended and freed its memory."""
