@@ -43,12 +43,20 @@ def flowing(text: str) -> str:
 
 
 class Page(VerticalScroll):
-    """A scrollable page of Markdown."""
+    """A scrollable page of Markdown, which shows a text once it is mounted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
 
     def compose(self) -> ComposeResult:
         """Yield the text widget, in the colours of the theme."""
         app = self.app
         yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
+
+    def on_mount(self) -> None:
+        """Show the first text."""
+        self.put(self._text)
 
     def put(self, text: str) -> None:
         """Show a text from its beginning."""
@@ -73,11 +81,7 @@ class ExplainScreen(Dialog[None]):
     def content(self) -> ComposeResult:
         """Put the figure above its explanation."""
         yield Static(self._shown, classes="figure", markup=False)
-        yield Page()
-
-    def on_mount(self) -> None:
-        """Show the explanation."""
-        self.query_one(Page).put(self._explanation)
+        yield Page(self._explanation)
 
 
 class HelpScreen(Dialog[None]):
@@ -93,18 +97,14 @@ class HelpScreen(Dialog[None]):
 
     def __init__(self, key_of: KeyOf) -> None:
         """Start with the first topic; `key_of` returns the keys in effect."""
-        super().__init__("Help")
         self._key_of = key_of
         self._topics = topics()
         self._topic: str = next(iter(self._topics))
+        super().__init__(self._title)
 
     def content(self) -> ComposeResult:
         """Yield the page."""
-        yield Page()
-
-    def on_mount(self) -> None:
-        """Show the first page."""
-        self._show(self._topic)
+        yield Page(self._page)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the arrows to the list of topics while it is open."""
@@ -123,7 +123,15 @@ class HelpScreen(Dialog[None]):
 
     def _show(self, name: str) -> None:
         self._topic = name
-        page = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
-        self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {page}")
-        _, _, text = read(name, self._key_of).partition("\n")
-        self.query_one(Page).put(text)
+        self.query_one(".title", Static).update(self._title)
+        self.query_one(Page).put(self._page)
+
+    @property
+    def _title(self) -> str:
+        page = f"{list(self._topics).index(self._topic) + 1}/{len(self._topics)}"
+        return f"Help: {self._topics[self._topic]} · {page}"
+
+    @property
+    def _page(self) -> str:
+        """The topic's text without its heading."""
+        return read(self._topic, self._key_of).partition("\n")[2]
