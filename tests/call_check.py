@@ -185,16 +185,15 @@ def check_calls(name: str, template: str) -> CheckedCalls:
     family, checked = families()[name], CheckedCalls(name)
     form = format_of(template, BOS, family.eos)
     offered = [_offered(each) for each in (*tools(), PLAN)]
-    if form.call_pattern is None:
-        is_known = form.calls is not None
-        checked.reason = "unknown form" if is_known else "the template does not write calls"
+    if form.calls is None or form.calls.text is None:
+        checked.reason = "unknown form" if form.calls else "the template does not write calls"
         return checked
     uttered = {each.kind: each.text for each in family.texts if each.kind in {"call", "calls"}}
     rendered = _rendered_all(form)
     marks = {mark for text in (*uttered.values(), *rendered.values()) for mark in marks_in(text)}
     for vocabulary in (ByteVocabulary(), ByteVocabulary(sorted(filter(CONTROL.fullmatch, marks)))):
         try:
-            grammar = call_grammar(form.call_pattern, offered, vocabulary.grammars.split)
+            grammar = call_grammar(form.calls.text, offered, vocabulary.grammars.split)
         except InvalidOption as error:
             checked.reason = str(error)
             return checked
@@ -244,8 +243,7 @@ def _rendered(form: ChatFormat, name: str, arguments: Mapping[str, Any]) -> str:
         text = render(form.template, given).rpartition(QUESTION[-1]["content"])[2]
     except TemplateError:
         return ""
-    pattern = form.call_pattern
-    begin = re.split("[\x01-\x03]", pattern.begin)[0] if pattern else ""
+    begin = form.calls.text.fixed_begin if form.calls and form.calls.text else ""
     start = text.rfind(begin or name, 0, text.rfind(name) + len(name))
     return text[start:] if start >= 0 and name in text else ""
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from specchat.constraints.answer_rules import AnswerRules
 from specchat.constraints.answer_start import AnswerStart
-from specchat.constraints.call_phases import CallPhases
 from specchat.constraints.phased_constraint import PhasedConstraint
 from specchat.constraints.phases import Constrained, Free, Phase
+from specchat.constraints.tool_phases import ToolPhases
 from specchat.decoding.constraint import Constraint
 from specchat.errors import InvalidOption
 from specchat.formats.probes import MARK
@@ -49,7 +49,7 @@ class AnswerConstraints:
             vocabulary.end_tokens,
             lambda text: vocabulary.tokenize_more(text, parse_special=False),
         )
-        self._calls = CallPhases(self._texts)
+        self._calls = ToolPhases(self._texts)
         self._compiled = lru_cache(maxsize=NUM_KEPT)(self._compile)
 
     def rules(

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from specchat.decoding.chunk import Kind, ToolCall
-from specchat.formats.call_syntax import in_string
+from specchat.formats.call_reading import CallReader, in_string
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import KNOWN_REASONING, Mark, State
 
@@ -45,6 +45,7 @@ class AnswerReader:
         """The calls parsed so far."""
         self._format = form
         self._tools = tools
+        self._call_reader = CallReader(form.calls, tools) if form.calls else None
         self._parts: list[Part] = []
         self._waiting = ""
         self._space: list[str] = []
@@ -130,8 +131,8 @@ class AnswerReader:
 
     def _is_quoted(self, text: str) -> bool:
         """Return True if a call in progress ends within a JSON string after some more text."""
-        calls = self._format.calls
-        if calls is None or not calls.is_json or self._num_quoted == MAX_QUOTED:
+        reader = self._call_reader
+        if reader is None or not reader.is_json or self._num_quoted == MAX_QUOTED:
             return False
         return in_string("".join([*self._raw, text]))
 
@@ -217,13 +218,13 @@ class AnswerReader:
         In formats without an end mark, text may follow the call.
         """
         raw, self._raw = "".join(self._raw), []
-        syntax = self._format.calls
-        end = syntax.tail(raw) if syntax else len(raw)
+        reader = self._call_reader
+        end = reader.tail(raw) if reader else len(raw)
         rest = raw[end:]
         raw = raw[:end] if rest else raw + mark
         is_cut = is_cut and not rest
         num_before = len(self.calls)
-        calls = syntax.read(raw, self._tools, num_before, is_cut=is_cut) if syntax else None
+        calls = reader.read(raw, num_before, is_cut=is_cut) if reader else None
         quoted_end, self._quoted_end, self._num_quoted = self._quoted_end, 0, 0
         if calls is None:
             whole = raw + rest

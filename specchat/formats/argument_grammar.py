@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from specchat.errors import InvalidOption
 from specchat.formats.bare_text import TextBounds, bounds_of
-from specchat.formats.call_pattern import JSON_TYPES, PYTHON_WORDS, ArgumentPattern
+from specchat.formats.call_format import JSON_TYPES, PYTHON_WORDS, ArgumentText
 from specchat.formats.grammar_rules import OPTIONS, Rules, Schema
 
 Value: TypeAlias = tuple[str, str]
@@ -36,28 +36,28 @@ ANY: Schema = {}
 JSON_WORDS = {word: name for name, word in PYTHON_WORDS.items()}
 
 
-def arguments_rule(rules: Rules, pattern: ArgumentPattern, schema: Schema) -> str:
+def arguments_rule(rules: Rules, form: ArgumentText, schema: Schema) -> str:
     """Return an expression for a tool's arguments, which follow the schema of an object.
 
     Raises InvalidOption if the format cannot write a required one.
     """
-    return _Arguments(rules, pattern, schema).members(schema, pattern.first, pattern.none, 0)
+    return _Arguments(rules, form, schema).members(schema, form.first, form.none, 0)
 
 
 class _Arguments:
     """Makes the rules for the arguments of one tool."""
 
-    def __init__(self, rules: Rules, pattern: ArgumentPattern, root: Schema) -> None:
-        self._rules, self._pattern, self._root = rules, pattern, root
+    def __init__(self, rules: Rules, form: ArgumentText, root: Schema) -> None:
+        self._rules, self._form, self._root = rules, form, root
         self._known: dict[tuple[int, str, int], Sequence[Value]] = {}
         self._written: dict[tuple[int, str], str] = {}
         self._num_looks = 0
 
     def members(self, schema: Schema, first: str, none: str, depth: int) -> str:
         """Return an expression for the members of an object; one without any is `none`."""
-        rules, pattern = self._rules, self._pattern
+        rules, form = self._rules, self._form
         properties = _mapping(schema.get("properties"))
-        following = rules.literal(pattern.following)
+        following = rules.literal(form.following)
         shared, first, none = rules.parted(first, none)
         if not properties:
             if schema.get("additionalProperties", True) is False or "properties" in schema:
@@ -66,7 +66,7 @@ class _Arguments:
             return rules.add(f"{shared} ({none} | {first} {member} ({following} {member})*)")
         required = set(schema.get("required") or ())
         begun, unbegun = rules.add('""'), none  # from the last member to the first
-        listed = sorted(properties, key=str.lower) if pattern.is_sorted else properties
+        listed = sorted(properties, key=str.lower) if form.is_sorted else properties
         for key in reversed(list(listed)):
             each = properties[key]
             member, is_optional = self._member(key, each, depth), key not in required
@@ -82,12 +82,12 @@ class _Arguments:
 
     def _member(self, key: str, schema: Any, depth: int) -> str:
         """Return a rule for a key with its value, any key for ""; "" if it cannot be written."""
-        rules, pattern = self._rules, self._pattern
+        rules, form = self._rules, self._form
         name = rules.said(key) if key else "KEY"
         found = []
         for kind, value in self._values(schema, key, depth):
-            before = rules.literal(pattern.before[kind], key)
-            after = rules.literal(pattern.after[kind], key)
+            before = rules.literal(form.before[kind], key)
+            after = rules.literal(form.after[kind], key)
             found.append(f"{name} {before} {value} {'' if kind == 'string' else after}")
         return rules.add(" | ".join(found)) if found else ""
 
@@ -128,7 +128,7 @@ class _Arguments:
             for branch in branches:
                 yield from self._values(branch, key, depth + 1)
         else:
-            has_end = not self._pattern.is_nested or depth < DEEPEST_OF_ANY_TYPE
+            has_end = not self._form.is_nested or depth < DEEPEST_OF_ANY_TYPE
             for kind in _types(schema) if has_end else _types(schema, SCALARS):
                 yield from self._typed(kind, schema, key, depth)
 
@@ -143,7 +143,7 @@ class _Arguments:
 
     def _constant(self, value: Any, key: str) -> Iterator[Value]:
         kind = _type_of(value)
-        if kind not in self._pattern.before:
+        if kind not in self._form.before:
             return
         if kind == "string":
             yield kind, self._said(value, key)
@@ -155,7 +155,7 @@ class _Arguments:
 
     def _typed(self, kind: str, schema: Schema, key: str, depth: int) -> Iterator[Value]:
         place = "number" if kind == "integer" else kind
-        if place not in self._pattern.before:
+        if place not in self._form.before:
             return
         if kind == "string":
             yield kind, self._text(key, bounds_of(schema))
@@ -163,9 +163,9 @@ class _Arguments:
             yield kind, self._rules.add(f"{self._word('true')} | {self._word('false')}")
         elif kind == "null":
             yield kind, self._word("null")
-        elif self._pattern.is_nested and kind == "object":
+        elif self._form.is_nested and kind == "object":
             yield kind, self._rules.add(f'{self.members(schema, "{", "{", depth + 1)} "}}"')
-        elif self._pattern.is_nested and kind == "array":
+        elif self._form.is_nested and kind == "array":
             yield kind, self._list(schema, key, depth)
         else:
             yield place, self._json(kind, schema)
@@ -201,17 +201,17 @@ class _Arguments:
 
     def _list(self, schema: Schema, key: str, depth: int) -> str:
         """Return a rule for an array whose items are written as nested values."""
-        pattern, rules = self._pattern, self._rules
+        form, rules = self._form, self._rules
         found = []
         for kind, value in self._values(schema.get("items"), key, depth + 1):
-            before = pattern.before[kind].removeprefix(":")
+            before = form.before[kind].removeprefix(":")
             found.append(f"{rules.literal(before)} {value}")
         fewest, most = _count(schema.get("minItems")) or 0, _count(schema.get("maxItems"))
         if not found or most == 0 or (most is not None and most < fewest):
             return rules.add('"[" "]"')
         item = rules.add(" | ".join(found))
         times = f"{{{max(0, fewest - 1)},{'' if most is None else most - 1}}}"
-        more = f"({rules.literal(pattern.following)} {item}){times}" if most != 1 else ""
+        more = f"({rules.literal(form.following)} {item}){times}" if most != 1 else ""
         items = f"({item} {more})"
         return rules.add(f'"[" {items}{"" if fewest else "?"} "]"')
 
@@ -223,10 +223,10 @@ class _Arguments:
         """
         wanted = filter(None, (bounds.pattern, bounds.length))
         matched = " & ".join(f"/{_in_slashes(each)}/" for each in wanted)
-        if self._pattern.quotes:
+        if self._form.quotes:
             quoted = self._rules.terminal(_quoted(matched)) if matched else "QUOTED"
-            return f"{quoted} {self._rules.literal(self._pattern.after['string'], key)}"
-        parts = self._rules.parts(self._pattern.after["string"], key)
+            return f"{quoted} {self._rules.literal(self._form.after['string'], key)}"
+        parts = self._rules.parts(self._form.after["string"], key)
         plain = parts[0] if parts and isinstance(parts[0], str) else ""
         rest = parts[bool(plain) :]  # from a special token on
         end = _escaped(plain)
@@ -242,8 +242,8 @@ class _Arguments:
 
     def _said(self, value: str, key: str) -> str:
         """Return an expression for one string with what ends it."""
-        after = self._rules.literal(self._pattern.after["string"], key)
-        quotes = self._pattern.quotes
+        after = self._rules.literal(self._form.after["string"], key)
+        quotes = self._form.quotes
         if not quotes:
             return f"{self._rules.said(value)} {after}"
         written = json.dumps(value, ensure_ascii=False) if quotes == '"' else repr(value)
@@ -251,7 +251,7 @@ class _Arguments:
 
     def _word(self, word: str) -> str:
         """Return an expression for a number, a boolean or null; Python's words may fit too."""
-        others = [JSON_WORDS[word]] if self._pattern.has_words and word in JSON_WORDS else []
+        others = [JSON_WORDS[word]] if self._form.has_words and word in JSON_WORDS else []
         return self._rules.add(" | ".join(map(self._rules.said, [word, *others])))
 
 

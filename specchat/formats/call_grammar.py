@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specchat.formats.argument_grammar import arguments_rule
-from specchat.formats.call_pattern import CallPattern
+from specchat.formats.call_format import CallText
 from specchat.formats.grammar_rules import Rules, Schema, Split
 
 
@@ -21,7 +21,7 @@ class OfferedTool:
 
 
 def call_grammar(
-    pattern: CallPattern,
+    text: CallText,
     tools: Sequence[OfferedTool],
     split: Split,
     *,
@@ -33,15 +33,15 @@ def call_grammar(
     It begins where an answer begins, or, with the `mark` that calls begin with, right after that
     mark. Raises InvalidOption for arguments that the format cannot write.
     """
-    rules = Rules(split, (pattern.comma, pattern.colon))
+    rules = Rules(split, (text.comma, text.colon))
     names = " | ".join(rules.said(tool.name) for tool in tools)
-    calls = rules.add(" | ".join(_call(rules, pattern, tool) for tool in tools))
-    begin = rules.literal(pattern.begin.removeprefix(mark))
+    calls = rules.add(" | ".join(_call(rules, text, tool) for tool in tools))
+    begin = rules.literal(text.begin.removeprefix(mark))
     if not mark:
-        lead = f"({rules.literal(pattern.lead)} SPACE?)? " if pattern.lead else ""
+        lead = f"({rules.literal(text.lead)} SPACE?)? " if text.lead else ""
         begin = f"SPACE? {lead}{begin}"
-    between = pattern.between if is_parallel else None
-    rest = _rest(rules, pattern.end, between, calls)
+    between = text.between if is_parallel else None
+    rest = _rest(rules, text.end, between, calls)
     return rules.text(f"{begin} {calls} rest", rest, f"any_name: {names}")
 
 
@@ -61,12 +61,12 @@ def _rest(rules: Rules, ending: str, between: str | None, calls: str) -> str:
     return f"rest: {shared} ({again} {calls} rest | {last} ({rules.literal(space)})?)"
 
 
-def _call(rules: Rules, pattern: CallPattern, tool: OfferedTool) -> str:
+def _call(rules: Rules, text: CallText, tool: OfferedTool) -> str:
     """Return the name of the rule for a call of a tool, from its name to its arguments' end."""
-    if pattern.arguments is not None:
-        written = arguments_rule(rules, pattern.arguments, tool.schema)
+    if text.arguments is not None:
+        written = arguments_rule(rules, text.arguments, tool.schema)
         return rules.add(f"{rules.said(tool.name)} {written}")
-    is_quoted = pattern.begin.endswith('"')
+    is_quoted = text.begin.endswith('"')
     name = json.dumps(tool.name, ensure_ascii=False)[1:-1] if is_quoted else tool.name
-    named = rules.literal(pattern.named)
+    named = rules.literal(text.named)
     return rules.add(f"{rules.said(name)} {named} {rules.json(tool.schema)}")

@@ -1,19 +1,24 @@
-"""Learning how a template writes tool calls."""
+"""Learning how a template writes tool calls.
 
+The template writes made-up calls, and what is around their names, keys and values describes calls.
+"""
+
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from specchat.formats.call_pattern import CallPattern, learn_call_pattern, typed_arguments
-from specchat.formats.call_syntax import (
+from specchat.formats.call_format import (
+    ANY_ID,
+    ANY_INDEX,
+    ANY_NAME,
     KEY_AGAIN,
-    NAME_PATTERN,
-    CallSyntax,
-    NamedJson,
-    TaggedArguments,
-    read_json,
-    read_python,
+    PYTHON_WORDS,
+    ArgumentText,
+    CallFormat,
+    CallText,
 )
-from specchat.formats.chat_format import Wrapping
+from specchat.formats.call_reading import parser_of
 from specchat.formats.probes import (
     ANSWER,
     CALL_ID,
@@ -31,7 +36,9 @@ from specchat.formats.probes import (
     Probes,
     assistant,
     call,
+    common_start,
     conversation,
+    marks_in,
     user,
 )
 from specchat.formats.template import Variables
@@ -39,10 +46,21 @@ from specchat.formats.template import Variables
 OTHER_BEGINNINGS = r"<[\w:]+=|<\w+ name=\"|```\w*|[a-z]{3,}(?=\[\{)|[A-Z]\w+:(?=\s)"
 """Call openings that are not complete marks: `<function=`, `functools[{`, `Action:`."""
 TEXT_ARGUMENTS = f'{{"{KEY}": "{VALUE}", "{OTHER_KEY}": "{OTHER_VALUE}"}}'
+LONE_DIGIT = re.compile(r"(?<![\w.])\d(?![\w.])")
+UNFINISHED_TAG = re.compile(r"<[^<>]*$")
+QUOTES = "\"'"
+TYPED_VALUES: Mapping[str, Any] = {
+    "number": NUMBER,
+    "boolean": True,
+    "null": None,
+    "object": {"a": 1},
+    "array": ["x"],
+}
+"""A value of each JSON type but strings, as an argument of a made-up call."""
 
 
 def call_cases() -> dict[str, Variables]:
-    """Return the conversations to render for learning the syntax of calls."""
+    """Return the conversations to render for learning the text of calls."""
     asked = user(QUESTION)
 
     def calling(*calls: dict[str, object]) -> Variables:
@@ -50,6 +68,7 @@ def call_cases() -> dict[str, Variables]:
 
     second = {"name": OTHER_FUNCTION, "number": OTHER_CALL_ID}
     in_text = {"arguments": TEXT_ARGUMENTS}
+    typed = {f"{kind} argument": {KEY: value} for kind, value in TYPED_VALUES.items()}
     return {
         "no call": conversation(asked, assistant(), tools=TOOLS),
         "one call": calling(call()),
@@ -57,148 +76,215 @@ def call_cases() -> dict[str, Variables]:
         "two calls": calling(call(), call(**second)),
         "two calls as text": calling(call(**in_text), call(**second, **in_text)),
         "no arguments": calling(call(arguments={})),
-        **{case: calling(call(arguments=given)) for case, given in typed_arguments().items()},
+        **{case: calling(call(arguments=given)) for case, given in typed.items()},
     }
 
 
-def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None:
-    """Return the syntax of calls; None if the template writes none or the syntax is unknown."""
-    text = probes["one call"]
-    if not text or "{'" in text:
-        text = probes["one call as text"]
-    text = text[text.rfind(QUESTION) + len(QUESTION) :]
-    if FUNCTION not in text or VALUE not in text:
-        return None
-    written = _without_reasoning(text, reasoning)
-    name, key = written.find(FUNCTION), written.find(KEY)
-    before, between = written[:name], written[name + len(FUNCTION) : key]
-    begin = _begin_mark(probes, before)
-    if re.search(r'[:{]\s*"$', before):
-        return CallSyntax(begin or "{", _end_mark(written, begin), read_json)
-    if re.search(r"\[\s*$", before) and between == "(":
-        return CallSyntax(begin or "[", _end_mark(written, begin), read_python)
-    if re.search(r'[{,]\s*"$', between):
-        pattern = _named_json(before, between, begin)
-        return CallSyntax(begin or before.strip(), _end_mark(written, begin), NamedJson(pattern))
-    tagged = _tagged_arguments(probes, written, before)
-    return CallSyntax(begin, _end_mark(written, begin), tagged) if begin and tagged else None
+def learn_calls(probes: Probes, ends: Sequence[str], reasoning: Sequence[str]) -> CallFormat | None:
+    """Return how calls are written; None if the template writes none, or in an unknown form.
 
-
-def learn_pattern(
-    probes: Probes, calls: CallSyntax | None, ends: Sequence[str], reasoning: Wrapping | None
-) -> CallPattern | None:
-    """Return the exact text of calls; None if the template does not show it."""
-    if calls is None:
-        return None
-    marks = (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ()
-    return learn_call_pattern(probes, (calls.begin, calls.end), _turn_start(probes), ends, marks)
-
-
-def _without_reasoning(text: str, reasoning: Wrapping | None) -> str:
-    """Remove reasoning marks from a text, as some templates write an empty pair before a call."""
-    for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
-        text = text.replace(mark, "") if mark else text
-    return text
-
-
-def _turn_start(probes: Probes) -> str:
-    """Return what the template writes between a question and its answer."""
-    text = probes["no call"] or probes["last"]
-    return text[text.rfind(QUESTION) + len(QUESTION) : text.rfind(ANSWER)]
-
-
-def _begin_mark(probes: Probes, before: str) -> str:
-    """Return the first mark before a call's name that ordinary answers do not begin with."""
-    turn = _turn_start(probes)
-    for found in re.finditer(f"{MARK}|{OTHER_BEGINNINGS}", before):
-        if found[0] not in turn:
-            return found[0]
-    return ""
-
-
-def _end_mark(written: str, begin: str) -> str:
-    """Return the mark after a call that closes its opening mark; "" if there is none."""
-    after = written[written.rfind(OTHER_VALUE) + len(OTHER_VALUE) :]
-    closers = {
-        begin.replace("<", "</", 1),
-        begin.replace("[", "[/", 1),
-        begin.replace("begin", "end"),
-        begin.replace("start", "end"),
-        begin.replace("START", "END"),
-        begin.replace("prefix|", "suffix|"),
-        "```" if begin.startswith("```") else "",
-        f"</{begin[1:].partition('=')[0].partition(' ')[0]}>" if begin.startswith("<") else "",
-    } - {begin, ""}
-    found = [(after.rfind(closer), closer) for closer in closers if closer in after]
-    return max(found)[1] if found else ""
-
-
-def _pattern(text: str) -> str:
-    """Return a pattern that matches a text with any white space between its words."""
-    parts = [re.escape(part) for part in re.split(r"\s+", text)]
-    return r"\s*+".join(parts)
-
-
-def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
-    """Return a pattern that matches from a call's mark up to the brace of its arguments.
-
-    For `[TOOL_CALLS]find[ARGS]{"what": 1}`: `[TOOL_CALLS]`, the name, and `[ARGS]`.
+    `ends` are the marks that may end a turn, and `reasoning` those around reasoning.
     """
-    prefix = before[before.rfind(begin) if begin else 0 :]
-    marks = list(re.finditer(MARK, prefix))
-    if (marks and marks[-1].end() == len(prefix.rstrip())) or not begin:
-        prefix = prefix[marks[-1].start() :] if marks else prefix
-    separator = between[: between.rfind("{")]
-    middle = _pattern(separator.strip())
-    if CALL_ID in separator:
-        first, _, last = separator.partition(CALL_ID)
-        middle = rf"(?:{_pattern(first.strip())}(?P<id>[\w-]+))?{_pattern(last.strip())}"
-    opening = rf"{_pattern(prefix.strip())}\s*+(?P<name>{NAME_PATTERN})\s*+"
-    return re.compile(rf"{opening}{middle}\s*+(?={{|$)" if middle else rf"{opening}(?={{|$)")
+    return _Written(probes, ends, reasoning).format()
 
 
-def _tagged_arguments(probes: Probes, written: str, before: str) -> TaggedArguments | None:
-    """Return a parser for arguments in tags; None if `written` does not look like that.
+class _Written:
+    """The made-up calls as the template writes them."""
 
-    In `<call>NAME <key>KEY</key><value>VALUE</value>...` the marks are whatever surrounds the probe
-    words: `<call>` starts a call, `<key>` a name, `</key><value>` a value; `</value>` ends a value.
-    """
-    name, key = written.find(FUNCTION), written.find(KEY)
-    value, other_key = written.find(VALUE), written.find(OTHER_KEY)
-    last = written.rfind(OTHER_VALUE) + len(OTHER_VALUE)
-    if not 0 <= name < key < value < other_key < last:
-        return None
-    opening = re.search(rf"(?:{MARK}|<[^<>]*+)\s*$", before)
-    between, assigned = written[name + len(FUNCTION) : key], written[key + len(KEY) : value]
-    closing = written[value + len(VALUE) : other_key]
-    key_begin = re.search(r"<[^<>]*+$|<[^<>]*+>\s*$", closing)
-    if opening is None or key_begin is None:
-        return None
-    value_end = closing[: key_begin.start()].strip()
-    name_end = between.removesuffix(key_begin[0]).strip() if key_begin[0] in between else ""
-    after = re.match(r"\s*(?:<[^<>]*>\s*)*", written[last:])
-    ends = re.findall(r"<[^<>]*>", after[0] if after else "")
-    key_pattern = rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]{{1,256}}?)"
-    return TaggedArguments(
-        re.compile(
-            rf"{_pattern(opening[0].strip())}\s*+(?P<name>{NAME_PATTERN}){_pattern(name_end)}"
-        ),
-        next((end for end in ends if end != value_end), ""),
-        re.compile(key_pattern + _assignment(probes, assigned)),
-        value_end.replace(KEY, KEY_AGAIN),
-        (assigned[len(assigned.rstrip()) :], closing[: len(closing) - len(closing.lstrip())]),
+    def __init__(self, probes: Probes, ends: Sequence[str], reasoning: Sequence[str]) -> None:
+        self._probes, self._ends = probes, ends
+        self._reasoning = [mark for mark in reasoning if mark]
+        self._form = ""
+        text = self._said("one call")
+        self._form = " as text" if not text or "{'" in text else ""
+        self._text = self._said("one call")
+        turn = probes["no call"] or probes["last"]
+        self._turn = turn[turn.rfind(QUESTION) + len(QUESTION) : turn.rfind(ANSWER)]
+
+    def format(self) -> CallFormat | None:
+        """Return how calls are written, if that is known."""
+        if FUNCTION not in self._text or VALUE not in self._text:
+            return None
+        before, _, after = self._text.partition(FUNCTION)
+        before = self._without_reasoning(before)
+        is_json = re.search(r'[:{]\s*"$', before) is not None
+        is_python = before.rstrip().endswith("[") and after.startswith(f"({KEY}")
+        begin = self._begin_mark(before) or ("{" if is_json else "[" if is_python else "")
+        end = self._end_mark(begin)
+        text = self._call_text(begin, end) if begin else None
+        return CallFormat(begin, end, text) if text or is_json else None
+
+    def _begin_mark(self, before: str) -> str:
+        """Return the first mark before a call's name that ordinary answers do not begin with."""
+        found = re.findall(f"{MARK}|{OTHER_BEGINNINGS}", before)
+        return next((mark for mark in found if mark not in self._turn), "")
+
+    def _end_mark(self, begin: str) -> str:
+        """Return the mark after a call that closes its opening mark; "" if there is none."""
+        after = self._without_reasoning(self._text.rpartition(OTHER_VALUE)[2])
+        closers = {
+            begin.replace("<", "</", 1),
+            begin.replace("[", "[/", 1),
+            begin.replace("begin", "end"),
+            begin.replace("start", "end"),
+            begin.replace("START", "END"),
+            begin.replace("prefix|", "suffix|"),
+            "```" if begin.startswith("```") else "",
+            f"</{begin[1:].partition('=')[0].partition(' ')[0]}>" if begin.startswith("<") else "",
+        } - {begin, ""}
+        found = [(after.rfind(closer), closer) for closer in closers if closer in after]
+        return max(found)[1] if found else ""
+
+    def _call_text(self, begin: str, end: str) -> CallText | None:
+        """Return the text of the calls between two marks; None if they have no such form."""
+        text = self._text
+        key, last = text.find(KEY), text.rfind(OTHER_VALUE) + len(OTHER_VALUE)
+        name = text.rfind(FUNCTION, 0, max(0, key))
+        start = text.rfind(begin, 0, max(0, name))
+        order = [text.find(each) for each in (KEY, VALUE, OTHER_KEY)]
+        if not (0 <= start < name < key and sorted(order) == order and order[-1] < last):
+            return None
+        two = self._said("two calls")
+        first = two.find(OTHER_VALUE) + len(OTHER_VALUE)
+        second = two.rfind(OTHER_FUNCTION, 0, max(0, two.rfind(KEY)))
+        pieces = _Pieces(
+            begin=_generalized(text[start:name]),
+            named=text[name + len(FUNCTION) : key],
+            rest=text[key:last],
+            joined=two[first:second] if len(OTHER_VALUE) <= first < second else "",
+            tail=self._cut(text[last:], end),
+            lead=self._lead(text[:start]),
+        )
+        is_json = re.search(r'\{\s*"$', pieces.named) is not None
+        return _with_json(pieces) if is_json else self._one_by_one(pieces, end)
+
+    def _one_by_one(self, pieces: "_Pieces", end_mark: str) -> CallText | None:
+        """Return the text of calls whose arguments are not JSON; None if it cannot be read."""
+        assigned = _between(pieces.rest, KEY, VALUE).replace(KEY, KEY_AGAIN)
+        parted = _between(pieces.rest, VALUE, OTHER_KEY).replace(KEY, KEY_AGAIN)
+        tail = pieces.tail.replace(OTHER_KEY, KEY_AGAIN)
+        shared = parted[: common_start(parted, tail)]
+        after = UNFINISHED_TAG.sub("", shared)
+        end = tail[len(after) :]
+        joined = pieces.joined.replace(OTHER_KEY, KEY_AGAIN)
+        if not assigned or (joined and not joined.startswith(after)):
+            return None
+        before, behind = {"string": assigned}, {"string": after}
+        has_words = self._add_types(before, behind, end, end_mark)
+        quotes = assigned[-1] if assigned[-1] in QUOTES and after[:1] == assigned[-1] else ""
+        if quotes:
+            before["string"], behind["string"] = assigned[:-1], after[1:]
+        arguments = ArgumentText(
+            first=_generalized(pieces.named, is_again=bool(joined)),
+            following=parted[len(after) :],
+            none=self._none(end, end_mark),
+            before=before,
+            after=behind,
+            quotes=quotes,
+            has_words=has_words,
+        )
+        between = _generalized(joined[len(after) :], is_again=True) if joined else None
+        text = CallText(
+            pieces.begin, _generalized(end), between, arguments=arguments, lead=pieces.lead
+        )
+        return text if parser_of(text) else None
+
+    def _add_types(
+        self, before: dict[str, str], after: dict[str, str], end: str, end_mark: str
+    ) -> bool:
+        """Add the texts around values of other types; return whether words are Python's."""
+        has_words = False
+        for kind, value in TYPED_VALUES.items():
+            text = self._said(f"{kind} argument")
+            start = text.find(KEY) + len(KEY)
+            if start < len(KEY):
+                continue
+            text = self._cut(text[start:], end_mark).replace(KEY, KEY_AGAIN)
+            found = [each for each in (json.dumps(value), str(value)) if each in text]
+            if not found or not end or not text.endswith(end):
+                continue
+            place = text.rfind(found[0], 0, len(text) - len(end))
+            before[kind] = text[:place]
+            after[kind] = text[place + len(found[0]) : len(text) - len(end)]
+            has_words = has_words or (kind in {"boolean", "null"} and found[0] in PYTHON_WORDS)
+        return has_words
+
+    def _none(self, end: str, end_mark: str) -> str:
+        """Return what stands between a name and the end of a call without arguments."""
+        text = self._said("no arguments")
+        text = self._cut(text[text.rfind(FUNCTION) + len(FUNCTION) :], end_mark)
+        for each in (end, end.lstrip()):
+            if each and text.endswith(each):
+                return _generalized(text.removesuffix(each), is_again=True)
+        return ""
+
+    def _lead(self, before: str) -> str:
+        """Return what an answer has before the mark of a call, without reasoning."""
+        begun = self._probes["question"].rpartition(QUESTION)[2]
+        only = self._probes["question only"].rpartition(QUESTION)[2]
+        opening = begun[common_start(begun, only) :]
+        for mark in self._reasoning:
+            opening = opening.partition(mark)[0]
+        before, opening = self._without_reasoning(before), opening.strip()
+        at = before.rfind(opening) if opening else -1
+        return _generalized(before[at + len(opening) :]).strip() if at >= 0 else ""
+
+    def _said(self, case: str) -> str:
+        """Return what the template writes after the question."""
+        text = self._probes.texts.get(case + self._form, "") or self._probes.texts.get(case, "")
+        return text[text.rfind(QUESTION) + len(QUESTION) :]
+
+    def _without_reasoning(self, text: str) -> str:
+        """Return a text without reasoning's marks, of which some templates write an empty pair."""
+        for mark in self._reasoning:
+            text = text.replace(mark, "")
+        return text
+
+    def _cut(self, text: str, end_mark: str) -> str:
+        """Return a text up to where the turn ends."""
+        ends = {*self._ends, *marks_in(self._turn), self._probes.eos} - {"", *self._reasoning}
+        places = [text.find(end) for end in ends if end in text]
+        if places or not end_mark or end_mark not in text:
+            return text[: min(places)] if places else text
+        return text[: text.rfind(end_mark) + len(end_mark)]
+
+
+class _Pieces(NamedTuple):
+    """A call's text: up to the name, to the first key, to the last value, and what follows it."""
+
+    begin: str
+    named: str
+    rest: str
+    joined: str
+    """From the last value of the first call to the name of the second one; "" if there is one."""
+    tail: str
+    lead: str
+
+
+def _with_json(pieces: _Pieces) -> CallText:
+    """Return the text of calls with a JSON object as arguments."""
+    closing, again = (re.match(r'"\s*\}', text) for text in (pieces.tail, pieces.joined))
+    named = pieces.named[: pieces.named.rfind("{")]
+    return CallText(
+        begin=pieces.begin,
+        named=_generalized(named, is_again=again is not None),
+        between=_generalized(pieces.joined[again.end() :], is_again=True) if again else None,
+        end=_generalized(pieces.tail[closing.end() :] if closing else pieces.tail),
+        lead=pieces.lead,
+        colon=_between(pieces.rest, f'{KEY}"', f'"{VALUE}'),
+        comma=_between(pieces.rest, f'{VALUE}"', f'"{OTHER_KEY}'),
     )
 
 
-def _assignment(probes: Probes, assigned: str) -> str:
-    """Return a pattern for the text between an argument's name and its value.
+def _between(text: str, first: str, last: str) -> str:
+    start = text.find(first) + len(first)
+    return text[start : text.find(last, start)]
 
-    The text may depend on the type, as in `string="true">`; a number in another probe shows that.
-    """
-    text = probes["number argument"]
-    start = text.rfind(KEY) + len(KEY)
-    end = text.rfind(str(NUMBER))
-    other = text[start:end] if 0 < start <= end else assigned
-    if other.strip() == assigned.strip():
-        return _pattern(assigned.strip())
-    return rf"{re.escape(assigned[:1])}[^<>]*>"
+
+def _generalized(text: str, *, is_again: bool = False) -> str:
+    """Return a text with marks in place of made-up names, ids and, in later calls, numbers."""
+    for name in (FUNCTION, OTHER_FUNCTION):
+        text = text.replace(name, ANY_NAME)
+    for number in (CALL_ID, OTHER_CALL_ID):
+        text = text.replace(number, ANY_ID)
+    return LONE_DIGIT.sub(ANY_INDEX, text) if is_again else text

@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from specchat.errors import InvalidOption, TemplateError
-from specchat.formats.call_pattern import CallPattern
-from specchat.formats.call_syntax import CallSyntax
+from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.marks import Marks, State
 from specchat.formats.messages import (
@@ -97,9 +96,8 @@ class ChatFormat:
     True if the template writes the reasoning of earlier answers. `switches` maps the values of
     `--think` to template variables; `number_switch` is a variable that takes a number of tokens.
     `ends` are the marks that end an answer; the model may also write those in `stops` as ordinary
-    text. `calls` parses tool calls; None if the template has none. `call_pattern` is their exact
-    text; None if it is not known. `arrange` makes the last changes to messages before they are
-    rendered.
+    text. `calls` is how tool calls are written; None if the template has none. `arrange` makes the
+    last changes to messages before they are rendered.
     """
 
     template: str
@@ -116,8 +114,7 @@ class ChatFormat:
     roles: Roles = Roles()
     ends: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
-    calls: CallSyntax | None = None
-    call_pattern: CallPattern | None = None
+    calls: CallFormat | None = None
     decide: Callable[[str], State] | None = None
     first_state: State = "start"
     arrange: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None

@@ -8,12 +8,13 @@ answer>>>NAME
 import re
 from dataclasses import replace
 
-from specchat.formats.call_pattern import CallPattern
-from specchat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.formats.call_format import CallFormat, CallText
+from specchat.formats.call_reading import NamedJson
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks, State
 
 CALL = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,256}+)\n\s*+(?={|$)")
+CALLED = CallText(begin="", named="\n", between=">>>", end="")
 MARKS: Marks = {
     "header": (Mark("\n", "answer"),),
     "answer": (Mark(">>>", "header"),),
@@ -29,8 +30,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         decide=_decide,
         first_state="header",
         content=Wrapping("all\n"),
-        calls=CallSyntax(">>>", "", NamedJson(CALL)),
-        call_pattern=CallPattern(begin="", named="\n", between=">>>", end=""),
+        calls=CallFormat(">>>", "", CALLED, NamedJson(CALL)),
     )
 
 

@@ -9,8 +9,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
-from specchat.formats.call_syntax import NAME_PATTERN, Call, CallSyntax, Tools
+from specchat.formats.call_format import (
+    ArgumentText,
+    Call,
+    CallFormat,
+    CallText,
+    Tools,
+    for_types,
+)
+from specchat.formats.call_reading import NAME_PATTERN
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks
 
@@ -29,11 +36,11 @@ MARKS: Marks = {
     "call": (Mark("<tool_call|>", "answer"),),
 }
 BEGIN, END = "<|tool_call>call:", "<tool_call|>"
-CALLED = CallPattern(
+CALLED = CallText(
     begin=BEGIN,
     between=f"}}{END}{BEGIN}",
     end=f"}}{END}",
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first="{",
         following=",",
         none="{",
@@ -52,8 +59,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         marks=MARKS,
         reasoning=Wrapping("<|channel>thought\n", "<channel|>"),
         content=Wrapping(),
-        calls=CallSyntax("<|tool_call>", END, read_calls),
-        call_pattern=CALLED,
+        calls=CallFormat("<|tool_call>", END, CALLED, read_calls),
         arrange=None if TAKES_RESULTS in form.template else _arrange,
     )
 

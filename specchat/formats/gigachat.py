@@ -8,13 +8,12 @@ function call<|role_sep|>
 
 from dataclasses import replace
 
-from specchat.formats.call_pattern import CallPattern
-from specchat.formats.call_syntax import CallSyntax, read_json
+from specchat.formats.call_format import CallFormat, CallText
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import Mark, usual_marks
 
 BEGIN = "<|message_sep|>\n\nfunction call<|role_sep|>"
-CALLED = CallPattern(begin=f'{BEGIN}\n{{"name": "', named='", "arguments": ', end="}")
+CALLED = CallText(begin=f'{BEGIN}\n{{"name": "', named='", "arguments": ', end="}")
 
 
 def complete(form: ChatFormat) -> ChatFormat:
@@ -22,8 +21,7 @@ def complete(form: ChatFormat) -> ChatFormat:
 
     `<|message_sep|>` also comes before a call, so only the vocabulary's end tokens end the turn.
     """
-    calls = CallSyntax(BEGIN, "", read_json)
-    with_calls = replace(form, ends=(), calls=calls, call_pattern=CALLED)
+    with_calls = replace(form, ends=(), calls=CallFormat(BEGIN, text=CALLED))
     marks = dict(usual_marks(with_calls))
     marks["aside"] = marks["answer"]
     marks["answer"] = (*marks["answer"], Mark("<|message_sep|>", "aside"))

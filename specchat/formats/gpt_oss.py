@@ -8,8 +8,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from specchat.formats.call_pattern import CallPattern
-from specchat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.formats.call_format import CallFormat, CallText
+from specchat.formats.call_reading import NamedJson
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks, State
 
@@ -33,7 +33,7 @@ MARKS: Marks = {
     "answer": MESSAGE_ENDS,
     "call": (Mark("<|end|>", "start"), Mark("<|call|>", "aside")),
 }
-CALLED = CallPattern(
+CALLED = CallText(
     begin="<|channel|>commentary to=functions.", named=" <|constrain|>json<|message|>", end=""
 )
 """What the model writes; the template shows an older form."""
@@ -49,8 +49,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         content=Wrapping("<|channel|>final<|message|>"),
         reasoning_field="thinking",
         ends=("<|return|>", "<|call|>"),
-        calls=CallSyntax("<|channel|>commentary to=", "<|call|>", NamedJson(CALL)),
-        call_pattern=CALLED,
+        calls=CallFormat("<|channel|>commentary to=", "<|call|>", CALLED, NamedJson(CALL)),
         arrange=_arrange,
     )
 

@@ -1,13 +1,11 @@
 """Collecting the rules of a grammar in llguidance's dialect of Lark."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from specchat.errors import InvalidOption
-from specchat.formats.call_pattern import ANY_ID, ANY_INDEX, ANY_NAME
-from specchat.formats.call_syntax import KEY_AGAIN
+from specchat.formats.call_format import ANY_ID, ANY_INDEX, ANY_NAME, KEY_AGAIN, PLACES
 from specchat.formats.probes import common_start
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
@@ -24,7 +22,6 @@ TOO_LONG = (
     "the grammar of their calls would be longer than a million characters: offer fewer tools or"
     " simplify their schemas"
 )
-PLACES = re.compile(f"([{ANY_ID}{ANY_INDEX}{ANY_NAME}{KEY_AGAIN}])")
 TERMINALS = {ANY_ID: "ID", ANY_INDEX: "INDEX", ANY_NAME: "any_name"}
 FIXED = r"""
 ID: /[a-zA-Z0-9]{9}/

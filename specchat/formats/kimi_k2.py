@@ -7,7 +7,8 @@
 import re
 from dataclasses import replace
 
-from specchat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.formats.call_format import CallFormat
+from specchat.formats.call_reading import NamedJson
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, usual_marks
 
@@ -20,12 +21,13 @@ CALL = re.compile(
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls and reasoning, which one of the templates does not show."""
+    text = form.calls.text if form.calls else None
     with_calls = replace(
         form,
         reasoning=Wrapping("<think>", "</think>"),
         reasoning_field="reasoning_content",
         content=Wrapping(),
-        calls=CallSyntax(SECTION, SECTION_END, NamedJson(CALL)),
+        calls=CallFormat(SECTION, SECTION_END, text, NamedJson(CALL)),
     )
     marks = dict(usual_marks(with_calls, call_ends_reasoning=True))
     single = Mark("<|tool_call_begin|>", "call")

@@ -9,20 +9,17 @@ import json
 import re
 from dataclasses import replace
 
-from specchat.formats.call_pattern import (
+from specchat.formats.call_format import (
     ANY_INDEX,
     JSON_TYPES,
-    ArgumentPattern,
-    CallPattern,
+    ArgumentText,
+    Call,
+    CallFormat,
+    CallText,
+    Tools,
     for_types,
 )
-from specchat.formats.call_syntax import (
-    Call,
-    CallSyntax,
-    TaggedArguments,
-    Tools,
-    sections,
-)
+from specchat.formats.call_reading import TaggedArguments, sections
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks
 
@@ -57,12 +54,12 @@ MARKS: Marks = {
 }
 CALL_BEGIN, ARGUMENT_BEGIN = '<|open|>call tool="', '<|open|>argument key="'
 NUMBERED = f'" index="{ANY_INDEX}"<|sep|>'
-CALLED = CallPattern(
+CALLED = CallText(
     lead=_opened("response") + _closed("response"),
     begin=_opened("tools") + CALL_BEGIN,
     between=_closed("call") + CALL_BEGIN,
     end=_closed("call") + _closed("tools") + _closed("message"),
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first=NUMBERED + ARGUMENT_BEGIN,
         following=ARGUMENT_BEGIN,
         none=NUMBERED,
@@ -80,8 +77,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping(_opened("think"), _closed("think")),
         content=Wrapping(_opened("response"), _closed("response")),
         ends=("<|end_of_msg|>",),
-        calls=CallSyntax(_opened("tools"), _closed("tools"), read_calls),
-        call_pattern=CALLED,
+        calls=CallFormat(_opened("tools"), _closed("tools"), CALLED, read_calls),
     )
 
 

@@ -7,12 +7,7 @@ import re
 from dataclasses import replace
 
 from specchat.errors import TemplateError
-from specchat.formats.call_learning import (
-    TEXT_ARGUMENTS,
-    call_cases,
-    learn_calls,
-    learn_pattern,
-)
+from specchat.formats.call_learning import TEXT_ARGUMENTS, call_cases, learn_calls
 from specchat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
 from specchat.formats.marks import usual_marks
 from specchat.formats.probes import (
@@ -66,7 +61,8 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         return ChatFormat(template, bos, eos)
     reasoning, reasoning_field = _learn_reasoning(probes)
     content = _learn_content(probes, reasoning)
-    calls, ends = learn_calls(probes, reasoning), _learn_ends(probes, content)
+    ends = _learn_ends(probes, content)
+    marks = (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ()
     found = ChatFormat(
         template,
         bos,
@@ -80,8 +76,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         number_switch=number_switch,
         roles=_learn_roles(probes),
         ends=ends,
-        calls=calls,
-        call_pattern=learn_pattern(probes, calls, ends, reasoning),
+        calls=learn_calls(probes, ends, marks),
     )
     return replace(found, marks=usual_marks(found))
 

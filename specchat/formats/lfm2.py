@@ -5,17 +5,16 @@
 
 from dataclasses import replace
 
-from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
-from specchat.formats.call_syntax import CallSyntax, read_python
+from specchat.formats.call_format import ArgumentText, CallFormat, CallText, for_types
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import usual_marks
 
 BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
-CALLED = CallPattern(
+CALLED = CallText(
     begin=f"{BEGIN}[",
     between="), ",
     end=f")]{END}",
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first="(",
         following=", ",
         none="(",
@@ -29,7 +28,8 @@ CALLED = CallPattern(
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls; the template reads reasoning from the field "thinking"."""
-    calls, called = CallSyntax(BEGIN, END, read_python), form.call_pattern or CALLED
+    is_shown = form.calls is not None and form.calls.begin == BEGIN
+    calls = form.calls if is_shown else CallFormat(BEGIN, END, CALLED)
     field = form.reasoning_field or ("thinking" if form.reasoning else "")
-    with_calls = replace(form, calls=calls, call_pattern=called, reasoning_field=field)
+    with_calls = replace(form, calls=calls, reasoning_field=field)
     return replace(with_calls, marks=usual_marks(with_calls))

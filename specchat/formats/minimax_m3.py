@@ -9,16 +9,16 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
-from specchat.formats.call_syntax import (
+from specchat.formats.call_format import (
     KEY_AGAIN,
+    ArgumentText,
     Call,
-    CallSyntax,
+    CallFormat,
+    CallText,
     Tools,
-    argument_types,
-    sections,
-    typed_value,
+    for_types,
 )
+from specchat.formats.call_reading import argument_types, sections, typed_value
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import Mark, usual_marks
 
@@ -27,11 +27,11 @@ CALL = re.compile(rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"<]+)">')
 TAG = re.compile(r"<(?P<end>/?)(?P<key>[\w.-]+)>")
 ITEM = "item"
 CALL_BEGIN = f'\n{SPACE}<invoke name="'
-CALLED = CallPattern(
+CALLED = CallText(
     begin=f"{SPACE}<tool_call>{CALL_BEGIN}",
     between=f"{SPACE}</invoke>{CALL_BEGIN}",
     end=f"{SPACE}</invoke>\n{SPACE}</tool_call>",
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first=f'">{SPACE}<',
         following=f"{SPACE}<",
         none='">',
@@ -44,8 +44,8 @@ CALLED = CallPattern(
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls."""
-    calls = CallSyntax(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", read_calls)
-    with_calls = replace(form, calls=calls, call_pattern=CALLED)
+    calls = CallFormat(f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", CALLED, read_calls)
+    with_calls = replace(form, calls=calls)
     marks = dict(usual_marks(with_calls))
     marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # closed at once
     again = Mark("<mm:think>", "reasoning")  # repeated although the prompt ends with it

@@ -3,20 +3,18 @@
 to=self<|message|>reasoning<|eom|><|start|>assistant to=user<|message|>answer<|eot|>
 """
 
-import re
 from dataclasses import replace
 
-from specchat.formats.call_pattern import ANY_NAME, ArgumentPattern, CallPattern, for_types
-from specchat.formats.call_syntax import CallSyntax, TaggedArguments
+from specchat.formats.call_format import (
+    ANY_NAME,
+    ArgumentText,
+    CallFormat,
+    CallText,
+    for_types,
+)
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks, State
 
-CALLS = TaggedArguments(
-    re.compile(r'<atem:invoke name="(?P<name>[^"<]+)">'),
-    "</atem:invoke>",
-    re.compile(r'<atem:parameter name="(?P<key>[^"<]+)"[^<>]*>'),
-    "</atem:parameter>",
-)
 MESSAGE_END = (Mark("<|eom|>", "start"), Mark("<|start|>", "header"))
 MARKS: Marks = {
     "start": (Mark(" to=", "header"), Mark("to=", "header"), Mark("<|start|>", "header")),
@@ -27,12 +25,12 @@ MARKS: Marks = {
 }
 BEGIN, CALL_BEGIN = "<atem:function_calls>", '\n<atem:invoke name="'
 END = "</atem:invoke>\n</atem:function_calls>"
-CALLED = CallPattern(
+CALLED = CallText(
     lead=f" to={ANY_NAME}<|message|>",
     begin=BEGIN + CALL_BEGIN,
     between=f"{END}<|eom|><|start|>assistant to={ANY_NAME}<|message|>{BEGIN}{CALL_BEGIN}",
     end=END,
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first='">\n<atem:parameter name="',
         following='<atem:parameter name="',
         none='">\n',
@@ -51,8 +49,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping(" to=self<|message|>", "<|eom|><|start|>assistant"),
         content=Wrapping(" to=user<|message|>"),
         ends=("<|eot|>",),
-        calls=CallSyntax(BEGIN, "", CALLS),
-        call_pattern=CALLED,
+        calls=CallFormat(BEGIN, text=CALLED),
     )
 
 

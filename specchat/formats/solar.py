@@ -4,18 +4,12 @@
 <|tool_calls|><|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>{arguments}<|tool_call:end|>
 """
 
-import re
 from dataclasses import replace
 
-from specchat.formats.call_pattern import ANY_ID, CallPattern
-from specchat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.formats.call_format import ANY_ID, CallFormat, CallText
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks
 
-CALL = re.compile(
-    r"<\|tool_call:begin\|>(?P<id>[^<]*+)<\|tool_call:name\|>(?P<name>[^<]++)<\|tool_call:args\|>"
-    r"\s*+(?={|$)"
-)
 PARTS = (
     Mark("<|think|>", "reasoning"),
     Mark("<|begin|>assistant", "start"),
@@ -30,7 +24,7 @@ MARKS: Marks = {
     "call": (Mark("<|calls|>", "aside"), Mark("<|end|>", "aside")),
 }
 START = f"<|tool_call:begin|>{ANY_ID}<|tool_call:name|>"
-CALLED = CallPattern(
+CALLED = CallText(
     begin=f"<|tool_calls|>{START}",
     named="<|tool_call:args|>",
     between=f"<|tool_call:end|>{START}",
@@ -46,6 +40,5 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping("<|think|>", "<|end|><|begin|>assistant"),
         content=Wrapping("<|content|>"),
         ends=("<|calls|>", "<|flush|>"),
-        calls=CallSyntax("<|tool_calls|>", "<|calls|>", NamedJson(CALL)),
-        call_pattern=CALLED,
+        calls=CallFormat("<|tool_calls|>", "<|calls|>", CALLED),
     )

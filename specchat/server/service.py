@@ -15,7 +15,7 @@ from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled
-from specchat.formats.call_syntax import NUMBERED_ID
+from specchat.formats.call_reading import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest

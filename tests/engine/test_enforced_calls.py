@@ -17,7 +17,7 @@ from scripts.support.tiny_gguf import Words, write_parrot
 from specchat import Engine
 from specchat.constraints.answer_constraint import CALLS_INSTEAD, AnswerConstraints
 from specchat.constraints.answer_start import AnswerStart
-from specchat.constraints.call_grammars import UNBOUNDED
+from specchat.constraints.tool_grammars import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.call_syntax import CallSyntax, read_json
+from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.functionary import complete as functionary
 from specchat.formats.gemma4 import complete as gemma4
@@ -27,7 +27,7 @@ def usual(*, reasons: bool = True, wraps: bool = False) -> ChatFormat:
         "",
         reasoning=Wrapping("<think>\n", "\n</think>\n\n") if reasons else None,
         content=Wrapping("<response>", "</response>") if wraps else Wrapping(),
-        calls=CallSyntax("<tool_call>", "</tool_call>", read_json),
+        calls=CallFormat("<tool_call>", "</tool_call>"),
     )
     return ChatFormat("", form.bos, form.eos, usual_marks(form), form.reasoning, form.content,
                       calls=form.calls)  # fmt: skip
@@ -164,7 +164,7 @@ def test_a_call_whose_end_did_not_come_counts_if_it_is_whole() -> None:
 @pytest.mark.parametrize("offers", [True, False])
 def test_bare_json_is_a_call_only_where_tools_are_offered(offers: bool) -> None:
     """Elsewhere it is an answer."""
-    form = ChatFormat("", calls=CallSyntax("{", "", read_json))
+    form = ChatFormat("", calls=CallFormat("{"))
     form = ChatFormat("", marks=usual_marks(form), calls=form.calls)
     tools = [{"type": "function", "function": {"name": "f"}}] if offers else []
     reader = AnswerReader(form, "start", tools)
@@ -230,7 +230,7 @@ OTHER = '{"name": "Bob", "arguments": {"a": 1}}'
 
 def with_calls(begin: str, end: str = "") -> ChatFormat:
     """Return a format whose calls begin so."""
-    form = ChatFormat("", calls=CallSyntax(begin, end, read_json))
+    form = ChatFormat("", calls=CallFormat(begin, end))
     return replace(form, marks=usual_marks(form))
 
 

@@ -11,23 +11,23 @@ import pytest
 from call_check import CALLS_OF, ByteVocabulary, check_calls
 from real_templates import needs_templates, template_of
 from specchat.errors import InvalidOption
+from specchat.formats.call_format import ArgumentText, CallText, for_types
 from specchat.formats.call_grammar import OfferedTool, call_grammar
-from specchat.formats.call_pattern import ArgumentPattern, CallPattern, for_types
 from specchat.formats.families import format_of
 from specchat.formats.grammar_rules import Rules
 from tables import table
 
-HERMES = CallPattern(
+HERMES = CallText(
     begin='<tool_call>\n{"name": "',
     named='", "arguments": ',
     between='}\n</tool_call>\n<tool_call>\n{"name": "',
     end="}\n</tool_call>",
 )
-TAGS = CallPattern(
+TAGS = CallText(
     begin="<call=",
     between="</call>\n<call=",
     end="</call>",
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         first=">\n<p=",
         following="<p=",
         none=">\n",
@@ -40,7 +40,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 FIND, BOOK = OfferedTool("find", CITY), OfferedTool("find_all", CITY)
 
 
-def allowed(pattern: CallPattern, text: str, *tools: OfferedTool, **options: Any) -> bool:
+def allowed(pattern: CallText, text: str, *tools: OfferedTool, **options: Any) -> bool:
     """Return True if the grammar of some tools allows a text as a whole answer."""
     vocabulary = ByteVocabulary()
     grammar = call_grammar(pattern, tools or (FIND, BOOK), vocabulary.grammars.split, **options)
@@ -251,10 +251,10 @@ def test_a_key_that_is_named_again_names_no_special_token(kind: str) -> None:
     assert not vocabulary.allows(grammar, vocabulary.tokens(text))
 
 
-NESTED = CallPattern(
+NESTED = CallText(
     begin="<call=",
     end="}</call>",
-    arguments=ArgumentPattern(
+    arguments=ArgumentText(
         "{", ",", "{", for_types(":"), for_types(""), is_nested=True, quotes='"'
     ),
 )
@@ -400,10 +400,10 @@ def test_white_space_after_the_last_call_does_not_call_for_another() -> None:
 
 def test_a_form_says_which_argument_it_cannot_write() -> None:
     """So that a request can be refused, or the tool left open."""
-    pattern = CallPattern(
+    pattern = CallText(
         begin="<call=",
         end="</call>",
-        arguments=ArgumentPattern(">\n<p=", "<p=", ">\n", {"string": ">"}, {"string": "</p>\n"}),
+        arguments=ArgumentText(">\n<p=", "<p=", ">\n", {"string": ">"}, {"string": "</p>\n"}),
     )
 
     with pytest.raises(InvalidOption, match="cannot write days"):
@@ -422,8 +422,8 @@ def test_real_templates_calls_are_allowed(name: str) -> None:
 
 
 @needs_templates
-def test_a_template_without_calls_has_no_pattern() -> None:
+def test_a_template_without_calls_has_no_text_of_calls() -> None:
     """Nothing can be said about how its model would write them."""
     template = template_of("HuggingFaceTB-SmolLM3-3B")
 
-    assert format_of(template, "<s>", "<|im_end|>").call_pattern is None
+    assert format_of(template, "<s>", "<|im_end|>").calls is None

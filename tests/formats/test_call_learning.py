@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.call_syntax import LONGEST_CALL, CallSyntax, read_json
+from specchat.formats.call_format import CallFormat
+from specchat.formats.call_reading import LONGEST_CALL, CallReader
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.families import format_of
 from specchat.formats.functionary import complete as functionary
@@ -111,15 +112,15 @@ def test_calls_of_families_with_headers_are_read() -> None:
 def test_an_object_with_a_name_is_a_call_if_it_names_a_tool() -> None:
     """Or has arguments; any other may be an answer."""
     tools = [{"type": "function", "function": {"name": "find"}}]
-    syntax = CallSyntax("", "", read_json)
-    (call,) = syntax.read('{"name": "find", "why": "x"}', tools, 0) or []
+    reader = CallReader(CallFormat(""), tools)
+    (call,) = reader.read('{"name": "find", "why": "x"}', 0) or []
 
     assert (call.name, call.arguments) == ("find", "{}")
-    assert syntax.read('{"name": "Ada", "born": 1815}', tools, 0) is None
+    assert reader.read('{"name": "Ada", "born": 1815}', 0) is None
 
 
 def test_a_call_that_is_too_long_stays_text() -> None:
     """It could take long to read."""
     raw = json.dumps({"name": "f", "arguments": {"a": "x" * LONGEST_CALL}})
 
-    assert CallSyntax("", "", read_json).read(raw, (), 0) is None
+    assert CallReader(CallFormat(""), ()).read(raw, 0) is None

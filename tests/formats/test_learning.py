@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specchat.errors import InvalidOption, TemplateError
+from specchat.formats.call_reading import CallReader
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
@@ -220,10 +221,10 @@ def test_calls_are_read_as_the_template_writes_them(written: str, uttered: str) 
         "{{ m.content }}{% endif %}<end>{% endfor %}{% if add_generation_prompt %}<assistant>"
         "{% endif %}"
     )
-    syntax = form_of(template).calls
+    calls = form_of(template).calls
 
-    assert syntax is not None
-    (call,) = syntax.read(uttered, (), 0) or []
+    assert calls is not None
+    (call,) = CallReader(calls, ()).read(uttered, 0) or []
     assert (call.name, call.arguments) == ("find", '{"what": "x", "much": 2}')
 
 

@@ -9,7 +9,7 @@ import pytest
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.call_syntax import CallSyntax, read_json
+from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import usual_marks
 from specchat.prompts.answer_reading import read_parts
@@ -17,7 +17,7 @@ from specchat.prompts.answer_reading import read_parts
 BARE = ChatFormat(
     "",
     reasoning=Wrapping("<think>", "</think>"),
-    calls=CallSyntax("<call>", "</call>", read_json),
+    calls=CallFormat("<call>", "</call>"),
 )
 FORM = ChatFormat("", marks=usual_marks(BARE), reasoning=BARE.reasoning, calls=BARE.calls)
 CALL = '<call>{"name": "f", "arguments": {}}</call>'

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
-from specchat.formats.call_syntax import (
+from specchat.formats.call_format import ArgumentText, CallFormat, CallText, Parser, for_types
+from specchat.formats.call_reading import (
     LONGEST_CALL,
-    Call,
-    CallSyntax,
+    CallReader,
     NamedJson,
-    Tools,
     read_json,
     read_python,
     typed_value,
 )
 from tables import table
 
-Extract = Callable[[str, Tools], list[Call] | None]
 ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
 
 
-def calls(extract: Extract, raw: str) -> list[tuple[str, Any, str]] | None:
+def calls(parser: Parser, raw: str) -> list[tuple[str, Any, str]] | None:
     """Return the names, arguments and ids of the calls in a text."""
-    found = CallSyntax("", "", extract).read(raw, (), 0)
+    found = CallReader(CallFormat("", parser=parser), ()).read(raw, 0)
     if found is None:
         return None
     return [(each.name, json.loads(each.arguments), each.id) for each in found]
@@ -37,7 +34,7 @@ KIMI_K3 = (
     '<|close|>argument<|sep|><|open|>argument key="deep" type="object"<|sep|>'
     '{"x": [true, null]}<|close|>argument<|sep|><|close|>call<|sep|>'
 )
-FORMS: list[tuple[Extract, str, str]] = [
+FORMS: list[tuple[Parser, str, str]] = [
     (read_json, json.dumps({"name": "f", "arguments": ARGUMENTS}), "call00000"),
     (read_json, json.dumps([{"name": "f", "parameters": ARGUMENTS}]), "call00000"),
     (read_json, json.dumps({"name": "f", "arguments": json.dumps(ARGUMENTS)}), "call00000"),
@@ -73,23 +70,43 @@ FORMS: list[tuple[Extract, str, str]] = [
 ]
 
 
-@table(("extract", "raw", "number"), FORMS)
-def test_names_and_arguments_are_read_in_every_form(
-    extract: Extract, raw: str, number: str
-) -> None:
+@table(("parser", "raw", "number"), FORMS)
+def test_names_and_arguments_are_read_in_every_form(parser: Parser, raw: str, number: str) -> None:
     """Strings with quotes and braces, numbers, and nested values keep their types."""
-    assert calls(extract, raw) == [("f", ARGUMENTS, number)]
+    assert calls(parser, raw) == [("f", ARGUMENTS, number)]
 
 
-@table("extract", [read_json, read_python, gemma4.read_calls, NamedJson(kimi_k2.CALL)])
+@table("parser", [read_json, read_python, gemma4.read_calls, NamedJson(kimi_k2.CALL)])
 @table(
     "raw",
     ["", "hello", '{"a": 1}', "[f(", "[__import__('os').system('x')]", "[f(x=g())]", "{" * 5000,
      '<|tool_call>call:f{x:<|"|>y', "x" * (LONGEST_CALL + 1)],
 )  # fmt: skip
-def test_what_cannot_be_read_is_no_call(extract: Extract, raw: str) -> None:
+def test_what_cannot_be_read_is_no_call(parser: Parser, raw: str) -> None:
     """And nothing in it is run."""
-    assert calls(extract, raw) is None
+    assert calls(parser, raw) is None
+
+
+MARKED = CallText(begin="<call><id>\x01<name>", named="<arguments>", end="</call>")
+TAGGED = CallText(
+    begin='<call name="',
+    end="</call>",
+    arguments=ArgumentText('"><p name="', '<p name="', '">', for_types('">'), for_types("</p>")),
+)
+
+
+@table(
+    ("text", "raw", "number"),
+    [
+        (MARKED, '<call><id>a.1<name>find it<arguments>{"what": 1}</call>', "a.1"),
+        (TAGGED, '<call name="find it"><p name="what" type="number"> 1</p></call>', "call00000"),
+    ],
+)
+def test_a_name_may_be_any_text_where_a_mark_ends_it(text: CallText, raw: str, number: str) -> None:
+    """As in the grammar; ids may be too, and the tag of an argument may have other attributes."""
+    (call,) = CallReader(CallFormat("<call>", text=text), ()).read(raw, 0) or []
+
+    assert (call.name, call.arguments, call.id) == ("find it", '{"what": 1}', number)
 
 
 def test_a_declared_string_stays_a_string() -> None:
@@ -139,8 +156,8 @@ def test_half_a_character_in_a_call_is_replaced() -> None:
 def test_a_tool_that_is_declared_oddly_does_no_harm(tool: Any) -> None:
     """Its arguments have no types then."""
     named = '[{"name": "f"}, {"name": "f", "arguments": {}}]'
-    for extract, raw in ((kimi_k3.read_calls, KIMI_K3), (read_json, named)):
-        (call, *_) = CallSyntax("", "", extract).read(raw, [tool], 0) or []
+    for parser, raw in ((kimi_k3.read_calls, KIMI_K3), (read_json, named)):
+        (call, *_) = CallReader(CallFormat("", parser=parser), [tool]).read(raw, 0) or []
         assert call.name == "f"
 
 
@@ -178,7 +195,7 @@ def test_a_call_quoted_in_an_argument_is_none() -> None:
 
 
 @table(
-    ("extract", "begin", "filling"),
+    ("parser", "begin", "filling"),
     [
         (gemma4.read_calls, "", "call:"),
         (NamedJson(functionary.CALL), ">>>", "a"),
@@ -187,7 +204,7 @@ def test_a_call_quoted_in_an_argument_is_none() -> None:
     ],
 )
 def test_long_texts_without_a_call_are_read_in_linear_time(
-    extract: Extract, begin: str, filling: str
+    parser: Parser, begin: str, filling: str
 ) -> None:
     """In quadratic time this test would take minutes."""
-    assert not calls(extract, begin + filling * (400_000 // len(filling)) + "!")
+    assert not calls(parser, begin + filling * (400_000 // len(filling)) + "!")

@@ -1,17 +1,31 @@
-"""Parsing tool calls: JSON, JSON in tags, a tag per argument, or Python syntax."""
+"""Reading tool calls: JSON, a name with JSON, a tag per argument, or Python syntax.
+
+The parser follows from the format's description, in any white space, or is the family's own.
+"""
 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from specchat.decoding.chunk import ToolCall
-
-Tools: TypeAlias = Sequence[Mapping[str, Any]]
+from specchat.formats.call_format import (
+    ANY_ID,
+    ANY_INDEX,
+    ANY_NAME,
+    KEY_AGAIN,
+    ArgumentText,
+    Call,
+    CallFormat,
+    CallText,
+    Parser,
+    Tools,
+)
+from specchat.formats.probes import MARK
 
 LONGEST_CALL = 500_000
 """The most characters of a call; a longer one is treated as text."""
@@ -23,7 +37,6 @@ NAME_FIELDS = ("name", "tool_name", "function_name", "function")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "input")
 ID_FIELDS = ("id", "tool_call_id", "call_id")
 NUMBERED_ID = "call{:05}"
-KEY_AGAIN = "\0"
 QUOTED = ("<![CDATA[", "]]>")
 """XML's quotes around text that may contain tags."""
 STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -37,39 +50,29 @@ TRAILING = " \n\t`"
 """White space and code fences, which models write after JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallSyntax:
-    """How a model writes calls: `begin` and `end` are the marks around a call; `end` may be empty.
+class CallReader:
+    """Reads calls of a format; `tools` are those offered to the model."""
 
-    `extract` parses a text with its marks into calls; it returns None or raises on failure.
-    """
-
-    begin: str
-    end: str
-    extract: "Callable[[str, Tools], list[Call] | None]"
+    def __init__(self, form: CallFormat, tools: Tools) -> None:
+        """Choose the parser: the family's own, or the one for the form of the calls' text."""
+        self._form, self._tools = form, tools
+        self._parse = form.parser or (parser_of(form.text) if form.text else read_json)
 
     @property
     def is_json(self) -> bool:
         """True if the arguments are JSON."""
-        return self.extract is read_json or isinstance(self.extract, NamedJson)
-
-    @property
-    def is_bare(self) -> bool:
-        """True if calls begin with a word or brace that may also be ordinary text."""
-        return len(self.begin) == 1 or not re.search(r"[<\[]", self.begin or "<")
+        return self._parse is read_json or isinstance(self._parse, NamedJson)
 
     def tail(self, raw: str) -> int:
         """Return the start of text after the calls, or the length of `raw` if there is none.
 
-        Only syntaxes without an end mark can have such text.
+        Only formats without an end mark can have such text.
         """
         last = max(raw.rfind("}"), raw.rfind("]")) + 1
-        has_text = not self.end and last > 0 and raw[last:].strip(TRAILING)
+        has_text = not self._form.end and last > 0 and raw[last:].strip(TRAILING)
         return last if has_text else len(raw)
 
-    def read(
-        self, raw: str, tools: Tools, num_before: int, *, is_cut: bool = False
-    ) -> list[ToolCall] | None:
+    def read(self, raw: str, num_before: int, *, is_cut: bool = False) -> list[ToolCall] | None:
         """Return the calls in a text; None if it cannot be parsed. The last call holds the text.
 
         `is_cut` means that the answer was cut short, so the text is incomplete.
@@ -77,11 +80,11 @@ class CallSyntax:
         if len(raw) > LONGEST_CALL:
             return None
         try:
-            found = self.extract(raw + MORE * is_cut, tools) or []
+            found = (self._parse and self._parse(raw + MORE * is_cut, self._tools)) or []
             arguments = [_as_text(call.arguments) for call in found]
         except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError):
             return None  # MemoryError: nested too deeply for Python's parser
-        known = names_of(tools) if self.is_bare else set()
+        known = names_of(self._tools) if self._form.is_bare else set()
         if not found or not all(call.name and (not known or call.name in known) for call in found):
             return None
         last = len(found) - 1
@@ -94,15 +97,6 @@ class CallSyntax:
             )
             for index, call in enumerate(found)
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A parsed call; valid only if `arguments` is an object."""
-
-    name: str
-    arguments: Any
-    id: str = ""
 
 
 def _as_text(arguments: Any) -> str:
@@ -316,3 +310,82 @@ def _literal(node: ast.expr) -> Any:
             return ast.Constant(words[node.id]) if node.id in words else node
 
     return ast.literal_eval(Words().visit(node))
+
+
+def parser_of(text: CallText) -> Parser | None:
+    """Return the parser of calls with a text, in any white space; None for an unknown form."""
+    arguments = text.arguments
+    if re.search(r'[:{]\s*"$', text.begin):
+        return read_json
+    if arguments is None:
+        return _named_json(text)
+    if text.begin.rstrip().endswith("[") and arguments.first == "(":
+        return read_python
+    return _tagged_arguments(text, arguments) if "<" in arguments.following else None
+
+
+def _named_json(text: CallText) -> NamedJson:
+    """Return the parser of a name and JSON.
+
+    For `[TOOL_CALLS]find[ARGS]{"what": 1}`, it looks for `[TOOL_CALLS]`, the name, and `[ARGS]`.
+    """
+    named = _pattern(text.named)
+    if ANY_ID in text.named:
+        before, _, after = text.named.partition(ANY_ID)
+        named = rf"(?:{_pattern(before + ANY_ID)})?{_pattern(after)}"
+    return NamedJson(_compiled(rf"{_opening(text, text.named)}\s*+{named}\s*+(?={{|$)"))
+
+
+def _tagged_arguments(text: CallText, arguments: ArgumentText) -> TaggedArguments:
+    """Return the parser of arguments in tags.
+
+    In `<call>NAME <key>KEY</key><value>VALUE</value>...` the tags are whatever surrounds the name,
+    keys and values: `<call>` starts a call, `<key>` a name, `</key><value>` a value; `</value>`
+    ends a value.
+    """
+    named = arguments.first.removesuffix(arguments.following)
+    assigned = arguments.before["string"] + arguments.quotes
+    after = arguments.quotes + arguments.after["string"]
+    end = re.match(rf"\s*({MARK})", text.end)
+    return TaggedArguments(
+        _compiled(_opening(text, named) + _pattern(named)),
+        end[1] if end else "",
+        _compiled(
+            rf"{_pattern(arguments.following)}(?P<key>[^<>\"]{{1,256}}?){_assigned(assigned)}"
+        ),
+        after.strip(),
+        (assigned[len(assigned.rstrip()) :], after[: len(after) - len(after.lstrip())]),
+    )
+
+
+def _opening(text: CallText, named: str) -> str:
+    """Return an expression for a call's last mark, with an id if one is behind it, and its name.
+
+    Where a quote or tag ends the name, it may be any text.
+    """
+    before, number, begin = text.begin.rpartition(ANY_ID)
+    marks = [part[max(part.rfind("<"), part.rfind("["), 0) :] for part in (before, begin)]
+    begin = marks[0] + number + begin if number else marks[1]
+    name = r"[^\"<]{1,256}+" if named.lstrip()[:1] in {'"', "<"} else NAME_PATTERN
+    return rf"{_pattern(begin)}\s*+(?P<name>{name})"
+
+
+def _assigned(text: str) -> str:
+    """Return an expression for the text between an argument's name and its value.
+
+    If it ends a tag, the tag may have other attributes: some models add them, and templates write
+    the value's type there, as in `string="true">`.
+    """
+    ends_tag = re.fullmatch(r"[^<>]+>\s*", text)
+    return rf"{re.escape(text[0])}[^<>]*>" if ends_tag else _pattern(text)
+
+
+def _pattern(text: str) -> str:
+    """Return an expression for a text with any white space between its words."""
+    return r"\s*+".join(map(re.escape, text.split()))
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Return a pattern with expressions in place of what stands for ids, numbers and names."""
+    expression = expression.replace(ANY_ID, r"(?P<id>[^<\[]*+)", 1).replace(ANY_ID, r"[^<\[]*+")
+    return re.compile(expression.replace(ANY_INDEX, r"\d+").replace(ANY_NAME, NAME_PATTERN))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from specchat.decoding.constraint import Constraint
 from specchat.errors import InvalidOption
 from specchat.formats.bare_text import without_bounds
+from specchat.formats.call_format import CallText
 from specchat.formats.call_grammar import OfferedTool, call_grammar
-from specchat.formats.call_pattern import CallPattern
 from specchat.formats.grammar_rules import OPTIONS
 from specchat.formats.messages import checked_tools
 from specchat.requests.answer_request import ChatRequest
@@ -38,7 +38,7 @@ class Calls(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-class CallGrammars:
+class ToolGrammars:
     """Compiles the calls of offered tools for one model's vocabulary."""
 
     def __init__(self, texts: GrammarVocabulary) -> None:
@@ -46,7 +46,7 @@ class CallGrammars:
         self._texts = texts
         self._compiled = lru_cache(maxsize=NUM_KEPT)(self._compile)
 
-    def calls(self, request: ChatRequest, pattern: CallPattern, mark: str) -> Calls:
+    def calls(self, request: ChatRequest, text: CallText, mark: str) -> Calls:
         """Return the calls that a request allows, with as much of the schemas as can be enforced.
 
         Raises InvalidOption if a tool is to be followed strictly and cannot, or nothing can be
@@ -55,9 +55,9 @@ class CallGrammars:
         offered, split = _offered(request), self._texts.split
         is_parallel = request.parallel_tool_calls
         refused: InvalidOption | None = None
-        for tools, notices in _attempts(offered, pattern, split):
+        for tools, notices in _attempts(offered, text, split):
             try:
-                grammar = call_grammar(pattern, tools, split, mark=mark, is_parallel=is_parallel)
+                grammar = call_grammar(text, tools, split, mark=mark, is_parallel=is_parallel)
                 constraint = self._compiled(grammar)
             except InvalidOption as error:
                 refused = refused or error
@@ -93,17 +93,17 @@ def _offered(request: ChatRequest) -> list[Mapping[str, Any]]:
 
 
 def _attempts(
-    functions: Sequence[Mapping[str, Any]], pattern: CallPattern, split: Split
+    functions: Sequence[Mapping[str, Any]], text: CallText, split: Split
 ) -> Iterator[tuple[list[OfferedTool], tuple[str, ...]]]:
     """Yield tools with less and less of their schemas, and what is not enforced of these.
 
     If all of them cannot be compiled together, one may be at fault, so each is compiled by itself.
     Raises InvalidOption if one is to be followed strictly and cannot.
     """
-    yield _all_enforced(functions, pattern, split)
-    tools, notices = _all_enforced(functions, pattern, split, is_each_compiled=True)
+    yield _all_enforced(functions, text, split)
+    tools, notices = _all_enforced(functions, text, split, is_each_compiled=True)
     yield tools, notices
-    if pattern.arguments is not None and not all(map(_is_strict, functions)):
+    if text.arguments is not None and not all(map(_is_strict, functions)):
         fewer = [
             tool if _is_strict(function) else replace(tool, schema=without_bounds(tool.schema))
             for tool, function in zip(tools, functions, strict=True)
@@ -113,7 +113,7 @@ def _attempts(
 
 def _all_enforced(
     functions: Sequence[Mapping[str, Any]],
-    pattern: CallPattern,
+    text: CallText,
     split: Split,
     *,
     is_each_compiled: bool = False,
@@ -126,7 +126,7 @@ def _all_enforced(
     for function in functions:
         tool, not_enforced = _enforced(function)
         try:
-            _require_form(tool, pattern, split, is_compiled=is_each_compiled)
+            _require_form(tool, text, split, is_compiled=is_each_compiled)
         except InvalidOption as error:
             reason = f"tool {tool.name}: {error}"
             if _is_strict(function):
@@ -137,13 +137,11 @@ def _all_enforced(
     return tools, tuple(notices)
 
 
-def _require_form(
-    tool: OfferedTool, pattern: CallPattern, split: Split, *, is_compiled: bool
-) -> None:
+def _require_form(tool: OfferedTool, text: CallText, split: Split, *, is_compiled: bool) -> None:
     """Raise InvalidOption if the form of calls cannot hold a tool's arguments."""
-    text = call_grammar(pattern, [tool], split)
+    grammar = call_grammar(text, [tool], split)
     if is_compiled:
-        lark_grammar(text, "its schema")
+        lark_grammar(grammar, "its schema")
 
 
 def _enforced(function: Mapping[str, Any]) -> tuple[OfferedTool, Sequence[str]]:

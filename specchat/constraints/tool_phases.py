@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from specchat.constraints.answer_start import AnswerStart
-from specchat.constraints.call_grammars import UNKNOWN_FORM, CallGrammars, Calls, has_strict
 from specchat.constraints.phases import Constrained, Free, Phase
+from specchat.constraints.tool_grammars import UNKNOWN_FORM, Calls, ToolGrammars, has_strict
 from specchat.errors import InvalidOption
 from specchat.formats.chat_format import ChatFormat
 from specchat.requests.answer_request import ChatRequest
@@ -23,12 +23,12 @@ class Phases(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-class CallPhases:
+class ToolPhases:
     """Makes the phases of answers that call tools, from one model's vocabulary."""
 
     def __init__(self, texts: GrammarVocabulary) -> None:
         """Keep the vocabulary."""
-        self._grammars = CallGrammars(texts)
+        self._grammars = ToolGrammars(texts)
 
     def phases(
         self, request: ChatRequest, start: AnswerStart, structured: Mapping[str, Phase]
@@ -49,9 +49,9 @@ class CallPhases:
 
     def _required(self, request: ChatRequest, start: AnswerStart) -> Phases:
         """Return the phases of an answer that must call tools, after reasoning if any."""
-        if start.form.call_pattern is None:
+        if start.form.calls is None or start.form.calls.text is None:
             raise InvalidOption(UNKNOWN_FORM)
-        calls = self._grammars.calls(request, start.form.call_pattern, "")
+        calls = self._grammars.calls(request, start.form.calls.text, "")
         answer = Constrained(calls.start, NEWLINES)
         return Phases(_after_reasoning(answer, request, start), calls.notices)
 
@@ -92,13 +92,12 @@ class CallPhases:
         self, request: ChatRequest, start: AnswerStart
     ) -> tuple[Calls | None, tuple[str, ...]]:
         """Return the calls that an answer may hold, None if none can be enforced, and notices."""
-        form = start.form
-        mark = _mark_of(form)
-        may_begin = start.state == "start" or _is_anywhere(form)
-        if not mark or form.call_pattern is None or not may_begin:
+        form = start.form.calls
+        may_begin = start.state == "start" or _is_anywhere(start.form)
+        if form is None or form.text is None or not form.opening or not may_begin:
             return None, ()
         try:
-            calls = self._grammars.calls(request, form.call_pattern, mark)
+            calls = self._grammars.calls(request, form.text, form.opening)
         except InvalidOption as error:
             if request.tool_names or has_strict(request.tools):
                 raise
@@ -109,15 +108,6 @@ class CallPhases:
 def _is_anywhere(form: ChatFormat) -> bool:
     """Return True if calls may follow other text: a single brace counts at the start only."""
     return form.calls is not None and len(form.calls.begin) > 1
-
-
-def _mark_of(form: ChatFormat) -> str:
-    """Return the text that all calls begin with, and nothing else; "" if there is none."""
-    if form.call_pattern is None or form.calls is None:
-        return ""
-    fixed = form.call_pattern.fixed_begin
-    mark = fixed if form.calls.is_bare else form.calls.begin
-    return mark if fixed.startswith(mark) else ""
 
 
 def _after_reasoning(answer: Phase, request: ChatRequest, start: AnswerStart) -> dict[str, Phase]:
