@@ -1,4 +1,13 @@
-"""The application: all endpoints, behind the guard."""
+"""The application: all endpoints, behind the guard.
+
+A new endpoint has a `Route` here. Its function reads its body by `bodies.read`, and raises ApiError
+or any SpecchatError, which `_refused` turns into a reply; errors under a path of another vendor get
+that vendor's shape in `api_errors.body_for`. The guard wants a key for every path outside
+`guard.OPEN_PATHS`. What asks the engine for something short uses `Service.call`, as `token_tools`
+does. What answers a conversation makes a `ChatBody` of its own body and replies through
+`api_reply.reply_to`, with an `EventWriter` for its events; its name goes into `activity.Api`, by
+which metrics count it. `docs/server.md` lists it.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
