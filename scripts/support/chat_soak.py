@@ -77,13 +77,13 @@ class Soak:
         elif kind in {"regenerate", "go_on"}:
             await self._keys("f5" if kind == "regenerate" else "ctrl+g")
         else:
-            self.app.options.changed["max_tokens"] = STOPPED if kind == "stop" else SHORT
+            self.app.state.options.changed["max_tokens"] = STOPPED if kind == "stop" else SHORT
             await self._send(question)
         if kind == "stop":
             await asyncio.sleep(self.chance.uniform(0, 0.3))
             await self._keys("escape")
         await self._until_answered()
-        self.app.options.changed["max_tokens"] = SHORT
+        self.app.state.options.changed["max_tokens"] = SHORT
         if kind == "regenerate" and self.counts[kind] % 3 == 0:
             await self._turn_versions()
         self.counts[kind] += 1

@@ -1,4 +1,4 @@
-"""The application: composes the screen and routes keys and messages to controllers."""
+"""The application: composes the screen and routes keys and messages to actions."""
 
 import asyncio
 import gc
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
-from time import monotonic
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,7 +24,6 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from specchat.chat.store import Store
 from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
@@ -33,24 +31,13 @@ from specchat.safe_text import harmless
 from specchat.sharing.process_engine import ProcessEngine
 from specchat.system.logs import log_internal_error
 from specchat.tui.actions.chat_actions import ChatActions
-from specchat.tui.clipboard import copy_by_program
+from specchat.tui.clipboard import Copier
 from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
-from specchat.tui.controllers.adviser import Adviser
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_state import ChatState
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import ModelHint
-from specchat.tui.controllers.idle import IdleUnloader
-from specchat.tui.controllers.message_size import MessageSize
-from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.controllers.races import Races
-from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
-from specchat.tui.controllers.titles import Titles
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.prose import Prose
+from specchat.tui.notices import Notices
 from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.click_line import ClickLine
@@ -67,19 +54,16 @@ from specchat.tui.widgets.welcome import Welcome
 
 REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
 """Commands of Textual left out: Theme is not saved, the others show a composer that cannot send."""
-BLOCKED_SECONDS = 0.05
-"""How long the screen may wait while another program writes to the store."""
 UNARMED = {("previous_branch",), ("next_branch",)}
 """What keys do to a message after a click or a search, too: they are no letters."""
-TWICE_SECONDS = 2.0
-"""Between two presses of Ctrl+C that leave the chat."""
 
 
 class ChatApp(App[None]):
     """A chat with a pair of models, with statistics of its speculative decoding beside it.
 
     `commands.py` lists the commands that keys, slash commands and the palette run, and
-    `actions/chat_actions.py` says what each of them does.
+    `actions/chat_actions.py` says what each of them does. `controllers/chat_state.py` has what the
+    screen shows.
     """
 
     TITLE = "specchat"
@@ -104,39 +88,15 @@ class ChatApp(App[None]):
         self.failure = ""
         """Why the chat failed, in one line; empty if it did not."""
         self.setup = setup
-        self._copied = ""
-        self._notices: list[Notification] = []
-        self._error_until = self._interrupted_at = 0.0
         self.view = MainView(self, setup)
-        self._compose_controllers(setup, load)
-        self.actions = ChatActions(
-            self.view, setup, self.view.state, self.races, self.idle, self.exit
-        )
-
-    def _compose_controllers(self, setup: Setup, load: LoadPair) -> None:
-        """Create the controllers, which hold the state, and connect the view to them."""
-        view, post, key_of = self.view, self.call_later, setup.key_of
-        store = Store(setup.history, BLOCKED_SECONDS)
-        self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pair_controller = pair = PairController(
-            view, setup.pair, post, load, key_of, self._remember
-        )
-        self.pulls = Pulls(view, post)
-        self.hint = ModelHint(self.pulls, key_of, is_first_run=setup.is_first_run)
-        self.options = options = AnswerOptions(chat, pair)
-        self.answers = answers = Answers(view, chat, pair, options, key_of)
-        self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
-        self.races = Races(view, chat, pair, answers, options)
-        self.serving = serving = Serving(view, pair, post, setup.server)
-        self.idle = IdleUnloader(view, answers, pair, serving, setup.idle_minutes)
-        self.message_size = size = MessageSize(view, chat, answers, options, pair, post)
-        size.written = lambda: self.view.composer.written
-        self.titles = titles = Titles(view, chat, answers, pair)
-        if setup.screen.model_titles:
-            answers.on_end = titles.answered
-        view.state = ChatState(
-            chat, pair, self.pulls, self.hint, options, answers, self.adviser, size, serving
-        )
+        self.notices = Notices(self, self.view.show_notice)
+        self.copier = Copier(self, super().copy_to_clipboard)
+        self.state = ChatState(self.view, setup, self.call_later, load, self._remember)
+        self.state.message_size.written = lambda: self.view.composer.written
+        self.conversations, self.answers = self.state.conversations, self.state.answers
+        self.pair_controller, self.pulls = self.state.pair_controller, self.state.pulls
+        self.view.state = self.state
+        self.actions = ChatActions(self.view, self.state)
 
     def _remember(self, name: str, loading: Loading) -> None:
         """Keep a pair that was loaded among those to choose from; files are written in a thread."""
@@ -177,7 +137,7 @@ class ChatApp(App[None]):
     def _begin(self) -> None:
         """Load the pair, and do whatever else can wait until the first screen is shown."""
         self.pair_controller.require_session()
-        self.idle.watch()
+        self.state.idle.watch()
         if self.setup.is_first_run:
             self.run_worker(self.actions.hints.find_first_pairs(), group="offers")
         gc.freeze()  # otherwise a full collection freezes the screen for 90 ms
@@ -215,41 +175,23 @@ class ChatApp(App[None]):
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a notice as plain text: names of files and presets may look like markup."""
-        if how.get("severity") == "error":
-            self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
         how = {"timeout": self.NOTIFICATION_TIMEOUT, **how, "markup": False}
         super().notify(harmless(message), **how)
-        self._notices.append(Notification(harmless(message), **how))
-        self.call_later(self._show_newest_notice)
+        self.notices.add(Notification(harmless(message), **how))
 
     def clear_notifications(self) -> None:
         """Remove all notices."""
         super().clear_notifications()
-        self._notices.clear()
-        self._show_newest_notice()
-
-    def _show_newest_notice(self) -> None:
-        """Show the newest notice until it expires, and then the one before it."""
-        self._notices = [notice for notice in self._notices if not notice.has_expired]
-        newest = self._notices[-1] if self._notices else None
-        self.view.show_notice(newest)
-        if newest is not None:
-            self.set_timer(max(0.0, newest.time_left) + 0.1, self._show_newest_notice)
-
-    def _drop_notices(self) -> None:
-        """Remove the notices about earlier actions, unless one is an error to read."""
-        if monotonic() >= self._error_until:
-            self.clear_notifications()
+        self.notices.clear()
 
     @property
     def clipboard(self) -> str:
         """The text copied last in this app."""
-        return self._copied
+        return self.copier.text
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy with the desktop's clipboard program, or else via the terminal."""
-        self._copied = text
-        self.run_worker(self._copy_out(text))
+        self.copier.copy(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable our keys while a dialog is open, and the hint's keys while it offers nothing."""
@@ -259,7 +201,7 @@ class ChatApp(App[None]):
         if action == "message" and parameters not in UNARMED:
             return isinstance(self.focused, MessageView) and self.focused.is_armed
         if action in OFFER_COMMANDS:
-            return self.actions.hints.accepts(OFFER_COMMANDS.index(action))
+            return self.actions.hints.accepts(action)
         return super().check_action(action, parameters)
 
     async def run_action(
@@ -268,18 +210,20 @@ class ChatApp(App[None]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run one of our commands, or an action of Textual or of a widget."""
-        is_ours = default_namespace in {None, self} or str(action).startswith("app.")
-        command = find_command(action) if is_ours and isinstance(action, str) else None
-        if command is None:
+        """Run one of our commands or keys, or an action of Textual or of a widget."""
+        namespace, name, arguments = parse(action) if isinstance(action, str) else action
+        is_ours = namespace == "app" or (not namespace and default_namespace in {None, self})
+        call = self.actions.calls.get(name) or self.actions.key_calls.get(name)
+        if not is_ours or call is None:
             return await super().run_action(action, default_namespace, namespaces)
-        if not self.check_action(command.id, ()):
+        if not self.check_action(name, arguments):
             return False
-        if command.while_answering or not self.answers.is_busy():
-            _, _, arguments = parse(action)
-            self._drop_notices()
+        command = find_command(name)
+        if command is None or command.while_answering or not self.answers.is_busy():
+            if command is not None:
+                self.notices.drop()
             with self.reporting():
-                result = self.actions.calls[command.id](*arguments)
+                result = call(*arguments)
                 if isawaitable(result):
                     await result
         return True
@@ -315,7 +259,7 @@ class ChatApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's entries: every command that can be run, and every preset."""
         for title, words, action in palette_rows(self.setup.key_of):
-            if self._is_of_use(action):
+            if action not in OFFER_COMMANDS or self.actions.hints.accepts(action):
                 run = partial(self.call_later, self.run_action, action)
                 yield SystemCommand(title, words, run)
         for preset in self.conversations.store.presets():
@@ -326,35 +270,18 @@ class ChatApp(App[None]):
             if command.title not in REPLACED_COMMANDS:
                 yield command
 
-    def _is_of_use(self, action: str) -> bool:
-        """Return False for what can do nothing now: accepting an offer that was not made."""
-        is_offer = action in OFFER_COMMANDS
-        return not is_offer or self.actions.hints.accepts(OFFER_COMMANDS.index(action))
-
-    # --- keys ---
-
-    def action_help_quit(self) -> None:
-        """Stop the answer on Ctrl+C, otherwise leave if it is pressed twice."""
-        if self._leave():
-            return
-        before, self._interrupted_at = self._interrupted_at, monotonic()
-        if self._interrupted_at - before < TWICE_SECONDS:
-            self.exit()
-        else:
-            self.notify("Press Ctrl+C again to quit.")
-
     # --- messages from widgets; `call_later` turns our own errors into notices ---
 
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
-        self._drop_notices()
+        self.notices.drop()
         self.view.composer.focus()
         self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Composer.Changed, "#composer")
     def _message_changed(self, event: Composer.Changed) -> None:
         is_empty = event.text_area.document.end == (0, 0)
-        self.message_size.changed(is_empty=is_empty)
+        self.state.message_size.changed(is_empty=is_empty)
 
     @on(Suggestions.Taken)
     def _suggestion_taken(self, event: Suggestions.Taken) -> None:
@@ -377,34 +304,6 @@ class ChatApp(App[None]):
     def _explain_requested(self, event: FigureView.Explain) -> None:
         self.actions.messages.explain(event)
 
-    async def action_latest(self) -> None:
-        """Scroll to the newest message."""
-        await self.view.transcript.follow()
-
-    def action_conversation(self, what: Literal["open", "rename", "delete"]) -> None:
-        """Open, rename or delete the conversation highlighted in the list."""
-        number = self.query_one(Sidebar).marked
-        if number is not None:
-            self.call_later(self.actions.conversations.act, what, number)
-
-    def action_message(self, what: str) -> None:
-        """Run an action of `MessageActions.act` on the focused message."""
-        if isinstance(self.focused, MessageView):
-            self.call_later(self.actions.messages.act, what, self.focused)
-
-    def action_page(self, step: int) -> None:
-        """Scroll the conversation by a page, up (-1) or down (1)."""
-        self.view.navigation.scroll_page(step)
-
-    def action_step_focus(self, step: int) -> None:
-        """Move the focus by a number of messages; the composer comes after the last one."""
-        self.view.navigation.step_focus(step)
-
-    def action_leave(self) -> None:
-        """Return to the composer; stop the answer, or else close a panel over the conversation."""
-        if not self._leave():
-            self.view.navigation.uncover()
-
     async def _run_slash(self, text: str) -> None:
         """Run a slash command; an invalid one is put back into the composer."""
         try:
@@ -415,19 +314,3 @@ class ChatApp(App[None]):
             self.notify(str(error), severity="warning")
         else:
             await self.run_action(action)
-
-    def _leave(self) -> bool:
-        """Return to the composer; stop the answer and return True if one is being written."""
-        self.view.composer.focus()
-        is_writing = self.answers.current is not None
-        if is_writing:
-            self.answers.stop()
-        return is_writing
-
-    async def _copy_out(self, text: str) -> None:
-        """Copy without blocking on the clipboard program, then say how it was copied."""
-        program = await asyncio.to_thread(copy_by_program, text)
-        if not program:
-            super().copy_to_clipboard(text)
-        how = f"with {program}" if program else "via the terminal"
-        self.notify(f"Copied {len(text)} characters ({how}).")

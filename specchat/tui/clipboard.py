@@ -1,13 +1,38 @@
 """Copying with the desktop's clipboard program; without one, the terminal has to do it."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from textual.app import App
 
 TIMEOUT_SECONDS = 2.0
 """A program that takes longer is assumed to hang because its display is gone."""
+
+
+class Copier:
+    """Copies texts, and knows the last one."""
+
+    def __init__(self, app: App[None], copy_by_terminal: Callable[[str], None]) -> None:
+        """Begin with nothing."""
+        self.text = ""
+        """The text copied last."""
+        self._app, self._copy_by_terminal = app, copy_by_terminal
+
+    def copy(self, text: str) -> None:
+        """Copy a text without blocking on the clipboard program, then say how."""
+        self.text = text
+        self._app.run_worker(self._copy(text))
+
+    async def _copy(self, text: str) -> None:
+        program = await asyncio.to_thread(copy_by_program, text)
+        if not program:
+            self._copy_by_terminal(text)
+        how = f"with {program}" if program else "via the terminal"
+        self._app.notify(f"Copied {len(text)} characters ({how}).")
 
 
 def copy_by_program(text: str) -> str:

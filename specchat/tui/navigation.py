@@ -52,6 +52,10 @@ class Navigation:
         self._view.show_conversations()
         (sidebar if sidebar.display else self._app.query_one(Composer)).focus()
 
+    async def follow_newest(self) -> None:
+        """Scroll to the newest message."""
+        await self._app.query_one(Transcript).follow()
+
     def scroll_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""
         transcript = self._app.query_one(Transcript)

@@ -98,7 +98,7 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
             assert (await advice(0.2, speedup)).startswith("Ctrl+L: suffix lookup only")
         assert app.answers.current
         await pilot.press("ctrl+l")
-        assert app.options.changed == {"drafter": "suffix"}
+        assert app.state.options.changed == {"drafter": "suffix"}
         assert await advice(9, 0.5) == ""
         script.hold.set()  # type: ignore[union-attr]
         await until(pilot, lambda: app.answers.current is None)

@@ -140,6 +140,6 @@ async def test_a_folder_is_sent_with_the_question(
     app = chat(script)
     async with app.run_test(size=(100, 30)) as pilot:
         await say(pilot, "What does @src/ do?")
-        assert app._notices[-1].message == "src/: attached 1 file, skipped 1 (1 not text)."
+        assert app.notices.latest[-1].message == "src/: attached 1 file, skipped 1 (1 not text)."
     sent = script.asked[0][0][-1]["content"]
     assert sent == "What does @src/ do?\n\nsrc/a.py:\n```\nprint(1)\n```"

@@ -122,7 +122,7 @@ async def test_the_palette_comes_from_the_table() -> None:
     """An entry for each command that can be run, and for each argument it accepts."""
     app = chat(Script())
     offers = [Offer("one", "", is_recommended=True), Offer("two", "", is_trial=True)]
-    app.hint.begin_with(offers)
+    app.state.hint.begin_with(offers)
     async with app.run_test(size=WIDE):
         titles = [each.title for each in app.get_system_commands(app.screen)]
     for command in COMMANDS:
@@ -237,7 +237,7 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
         app.actions.calls = {each.id: partial(ran.append, each.id) for each in COMMANDS}
         app.answers.is_busy = lambda: True  # type: ignore[method-assign]
         offers = [Offer("one", "", is_recommended=True), Offer("two", "", is_trial=True)]
-        app.hint.begin_with(offers)  # without them their keys belong to the composer
+        app.state.hint.begin_with(offers)  # without them their keys belong to the composer
         for command in COMMANDS:
             if not command.takes:
                 await app.run_action(command.id)
@@ -260,7 +260,7 @@ async def test_the_composers_keys_come_from_the_table() -> None:
                 bindings = composer._bindings.key_to_bindings[key]
                 assert command.id in {each.action for each in bindings}
             target, _, name = command.id.partition("(")[0].rpartition(".")
-            assert hasattr(app if target else composer, f"action_{name}")
+            assert name in app.actions.key_calls if target else hasattr(composer, f"action_{name}")
         for keys, words in key_rows(COMPOSER_COMMANDS):
             assert f"| {keys} | {words} |" in read("chat")
 
@@ -307,6 +307,6 @@ async def test_the_palette_lists_what_can_be_done_by_use() -> None:
         shown = [str(each.prompt).partition("\n")[0] for each in listed.options]
         assert shown == titles
         await pilot.press("escape")
-        app.hint.begin_with([Offer("one", "", is_recommended=True)])
+        app.state.hint.begin_with([Offer("one", "", is_recommended=True)])
         titles = [each.title for each in app.get_system_commands(app.screen)]
         assert [title for title in titles if "offer" in title] == ["Accept the offer (Ctrl+Y)"]

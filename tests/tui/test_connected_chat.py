@@ -117,7 +117,7 @@ def stored(app: ChatApp) -> Message:
 
 def notices(app: ChatApp) -> str:
     """Return the notices that are shown."""
-    return "\n".join(each.message for each in app._notices)
+    return "\n".join(each.message for each in app.notices.latest)
 
 
 def verdict(app: ChatApp) -> str:
@@ -299,8 +299,8 @@ async def test_a_served_answer_brings_no_advice_for_a_pair_here(tmp_path: Path) 
         (conversation,) = app.conversations.store.conversations()
         await app.actions.conversations.open(conversation.id)
         await pilot.pause(0.1)
-        assert app.adviser.words() == ""
-        assert app.adviser._drafts == {}
+        assert app.state.adviser.words() == ""
+        assert app.state.adviser._drafts == {}
 
 
 # --- stopping, continuing, other versions
@@ -581,7 +581,7 @@ async def test_what_needs_the_model_here_is_refused_in_words() -> None:
         assert "`specchat serve`" in notices(app)
         await say(pilot, "/serve", wait=False)
         await until(pilot, lambda: "runs the model" in notices(app))
-        assert not app.serving.is_open
+        assert not app.state.serving.is_open
         await say(pilot, "/unload", wait=False)
         await until(pilot, lambda: app.pair_controller.is_unloaded)
         await pilot.press("f7")
@@ -685,7 +685,7 @@ async def test_the_server_writes_titles(monkeypatch: pytest.MonkeyPatch) -> None
     with read_recording("vllm").server() as server:
         server.put("POST", CHAT, event_answer(said("Paris it is.")), event_answer(said("A Title")))
         app = connect(server.address)
-        app.answers.on_end = app.titles.answered
+        app.answers.on_end = app.state.titles.answered
         async with app.run_test(size=SIZE) as pilot:
             await connected(pilot)
             await say(pilot, "What is the capital of France?")
@@ -725,7 +725,7 @@ async def test_an_idle_connection_stays(monkeypatch: pytest.MonkeyPatch) -> None
         app = connect(server.address, idle_minutes=1)
         async with app.run_test(size=SIZE) as pilot:
             await connected(pilot)
-            app.idle._idle_since = app.pair_controller.asked_at = -1000.0
+            app.state.idle._idle_since = app.pair_controller.asked_at = -1000.0
             await pilot.pause(0.1)
             assert app.pair_controller.session is not None
 

@@ -27,7 +27,7 @@ def sent(script: Script, place: int = -1) -> list[str]:
 
 def notices(app: ChatApp) -> str:
     """Return all notices."""
-    return "\n".join(each.message for each in app._notices)
+    return "\n".join(each.message for each in app.notices.latest)
 
 
 async def answered(pilot: Pilot[None], script: Script, count: int) -> None:

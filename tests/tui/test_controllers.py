@@ -17,21 +17,16 @@ import pytest
 
 from scripted_chat import FACTS, Script
 from specchat.bench.race_record import Race
-from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ContextFull, EngineFailed, ModelWontLoad
 from specchat.tui.answer_parts import AnswerParts
-from specchat.tui.commands import key_of
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
+from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import Subject
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
-from specchat.tui.controllers.races import Races
-from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.setup import Offer, PairChoice, Setup
 from specchat.wording import speedup_text
 
 pytestmark = pytest.mark.anyio
@@ -132,18 +127,16 @@ class Chat:
     """The controllers of a chat, and the calls that its threads post."""
 
     def __init__(self, script: Script, **pair: Any) -> None:
-        """Wire them as the app does."""
+        """Make them as the app does."""
         self.view = FakeView()
         self.calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         choice = PairChoice("scripted", "", Loading(Path("target.gguf")), **pair)
-        self.store = Store(None)
+        setup = Setup(choice, offers=list, history=None)
+        state = ChatState(self.view, setup, self.post, script.load)
         CHATS.append(self)
-        self.conversations = Conversations(self.store, "scripted")
-        self.pair_controller = PairController(self.view, choice, self.post, script.load, key_of)
-        controller, conversations = self.pair_controller, self.conversations
-        self.options = AnswerOptions(conversations, controller)
-        self.answers = Answers(self.view, conversations, controller, self.options, key_of)
-        self.races = Races(self.view, conversations, controller, self.answers, self.options)
+        self.conversations, self.store = state.conversations, state.conversations.store
+        self.pair_controller, self.options = state.pair_controller, state.options
+        self.answers, self.races = state.answers, state.races
 
     def post(self, act: Callable[..., object], *arguments: object) -> None:
         """Remember a call, as the app does until it has time."""
@@ -170,7 +163,7 @@ class Chat:
 
 def test_controllers_load_no_textual() -> None:
     """They are imported, and run, where there is no screen."""
-    names = ("answers", "conversations", "pair_controller", "pulls", "session", "chat_view")
+    names = ("chat_state", "session", "chat_view")
     code = "".join(f"import specchat.tui.controllers.{name}\n" for name in names)
     code += "import specchat.tui.commands, sys; print('textual' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

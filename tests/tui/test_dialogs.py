@@ -74,8 +74,8 @@ class BareApp(App[None]):
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
     setup = chat(Script()).setup
-    none = cast(Any, SimpleNamespace(facts=None))
-    dialogs = SettingsDialogs(MainView(app, setup), none, none, none, none)
+    state = SimpleNamespace(pair_controller=SimpleNamespace(facts=None))
+    dialogs = SettingsDialogs(MainView(app, setup), cast(Any, state))
     app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()

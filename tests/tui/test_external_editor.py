@@ -101,8 +101,8 @@ async def test_nothing_is_lost_when_the_editor_fails(
     async with app.run_test(size=(100, 30)) as pilot:
         app.query_one(Composer).text = "written"
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: bool(app._notices))
-        (notice,) = app._notices
+        await until(pilot, lambda: bool(app.notices.latest))
+        (notice,) = app.notices.latest
         assert what in notice.message
         assert "\n" not in notice.message
         assert app.query_one(Composer).text == text
@@ -123,8 +123,8 @@ async def test_a_missing_editor_is_named(
     async with app.run_test(size=(100, 30)) as pilot:
         app.query_one(Composer).text = "written"
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: bool(app._notices))
-        assert what in app._notices[0].message
+        await until(pilot, lambda: bool(app.notices.latest))
+        assert what in app.notices.latest[0].message
         assert app.query_one(Composer).text == "written"
     assert suspended[-1] == "resumed"
 
@@ -152,5 +152,5 @@ async def test_a_terminal_that_cannot_be_given_away_is_named(
     app = chat(Script())
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: bool(app._notices))
-        assert "cannot be given to an editor" in app._notices[0].message
+        await until(pilot, lambda: bool(app.notices.latest))
+        assert "cannot be given to an editor" in app.notices.latest[0].message

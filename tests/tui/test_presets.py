@@ -212,8 +212,8 @@ async def test_a_wrong_schema_in_a_preset_is_one_line(
         await type_keys(pilot, *"preset: poet")
         await until(pilot, lambda: "Preset: poet" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: bool(app._notices))
-        (notice,) = [each.message for each in app._notices]
+        await until(pilot, lambda: bool(app.notices.latest))
+        (notice,) = [each.message for each in app.notices.latest]
         assert "\n" not in notice
         assert notice.startswith("Preset poet cannot be used. Its schema: ")
         assert notice.endswith(". /presets edits it.")

@@ -322,7 +322,7 @@ async def test_words_of_another_model_are_not_used(tmp_path: Path) -> None:
     script = Script(["The answer."], thinking=("on", "off"))
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.options.changed["think"] = "low"
+        app.state.options.changed["think"] = "low"
         await say(pilot, "Think")
         first = [note.message for note in app._notifications]
         await say(pilot, "Again")

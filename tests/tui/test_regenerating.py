@@ -120,7 +120,7 @@ async def test_a_mistake_is_one_notice() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "One?")
         await say(pilot, "/regenerate temperature=hot", wait=False)
-        await until(pilot, lambda: bool(app._notices))
-        assert "temperature must be" in app._notices[-1].message
+        await until(pilot, lambda: bool(app.notices.latest))
+        assert "temperature must be" in app.notices.latest[-1].message
         assert app.query_one(Composer).text == ""
         assert len(script.asked) == 1

@@ -36,7 +36,7 @@ def read(path: Path) -> str:
 
 def newest(app: ChatApp) -> str:
     """Return the newest notice."""
-    return app._notices[-1].message if app._notices else ""
+    return app.notices.latest[-1].message if app.notices.latest else ""
 
 
 async def save(pilot: Pilot[None], command: str) -> None:

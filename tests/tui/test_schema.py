@@ -40,7 +40,7 @@ def app(tiny: WriteModel) -> ChatApp:
 
 def notices(app: ChatApp) -> str:
     """Return the messages on the screen."""
-    return "\n".join(each.message for each in app._notices)
+    return "\n".join(each.message for each in app.notices.latest)
 
 
 def last_text(app: ChatApp) -> str:
@@ -247,7 +247,7 @@ async def test_the_value_that_ran_away_is_named(
     schema = json.dumps({"type": "object", "properties": {"pet": pet}, "required": ["pet"]})
     for _ in range(2):
         app = opened(path, tiny)
-        app.options.changed["max_tokens"] = max_tokens
+        app.state.options.changed["max_tokens"] = max_tokens
         async with app.run_test(size=(160, 40)) as pilot:
             if path.exists() and app.conversations.store.conversations():
                 await app.actions.conversations.open(1)
@@ -330,7 +330,7 @@ async def test_a_race_and_a_branch_follow_the_answers_own_schema() -> None:
         await say(pilot, "first")
         await say(pilot, "/schema new", wait=False)
         await until(pilot, lambda: "schema new" in frame_text(app))
-        await app.races.run(lambda _: None)
+        await app.state.races.run(lambda _: None)
         await until(pilot, lambda: app.answers.current is None and len(script.asked) >= 3)
         num_raced = len(script.asked)
         answer = app.conversations.last
@@ -353,8 +353,10 @@ async def test_a_schema_counts_as_part_of_the_prompt(
     app = opened(tmp_path / "history.db", tiny)
 
     def is_counted() -> bool:
-        size = app.message_size.size
-        return not app.message_size.is_estimate and size is not None and size.num_left_out >= 0
+        size = app.state.message_size.size
+        return (
+            not app.state.message_size.is_estimate and size is not None and size.num_left_out >= 0
+        )
 
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "A pet, please.")
@@ -362,8 +364,8 @@ async def test_a_schema_counts_as_part_of_the_prompt(
         await until(pilot, lambda: "schema ok" in frame_text(app))
         app.query_one(Composer).text = "Another"
         await until(pilot, is_counted)
-        assert app.message_size.size is not None
-        assert app.message_size.size.num_left_out == num_left_out
+        assert app.state.message_size.size is not None
+        assert app.state.message_size.size.num_left_out == num_left_out
 
 
 async def test_a_damaged_schema_is_left_out(tmp_path: Path) -> None:

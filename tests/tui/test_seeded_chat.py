@@ -39,7 +39,7 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(tiny: WriteModel, draf
             assert last is not None
             texts.append(last.text)
             drafted.append(last.statistics["drafted"])
-        raced = app.races.last
+        raced = app.state.races.last
 
     assert len(texts[0]) > 20
     assert texts == [texts[0]] * 3

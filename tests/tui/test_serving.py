@@ -57,7 +57,7 @@ async def opened(pilot: Pilot[None], app: ChatApp) -> str:
 
 def notices(app: ChatApp) -> str:
     """Return the notices that are shown."""
-    return "\n".join(each.message for each in app._notices)
+    return "\n".join(each.message for each in app.notices.latest)
 
 
 async def asked(address: str, question: str, **fields: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ async def test_a_port_that_is_wanted_early_opens_once_the_pair_is_loaded() -> No
         await until(pilot, lambda: "once the model is loaded" in notices(app))
         assert script.load_hold is not None
         script.load_hold.set()
-        await until(pilot, lambda: app.serving.is_open)
+        await until(pilot, lambda: app.state.serving.is_open)
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ async def test_a_clients_set_up_is_copied() -> None:
         assert config["model_providers"]["specchat"]["base_url"] == f"{address}/v1"
         await say(pilot, "/serve nobody", wait=False)
         await until(pilot, lambda: "/serve does not know nobody" in notices(app))
-        assert app.serving.is_open
+        assert app.state.serving.is_open
 
 
 async def test_a_port_can_be_opened_during_an_answer() -> None:
@@ -142,7 +142,7 @@ async def test_a_port_can_be_opened_during_an_answer() -> None:
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: bool(script.asked))
         await say(pilot, "/serve", wait=False)
-        await until(pilot, lambda: app.serving.is_open)
+        await until(pilot, lambda: app.state.serving.is_open)
         assert app.answers.current is not None
         assert script.hold is not None
         script.hold.set()
@@ -241,7 +241,7 @@ async def test_another_host_needs_a_key() -> None:
         await loaded(pilot, app)
         await say(pilot, "/serve", wait=False)
         await until(pilot, lambda: "lets other machines in" in notices(app))
-        assert not app.serving.is_open
+        assert not app.state.serving.is_open
 
 
 @pytest.mark.slow

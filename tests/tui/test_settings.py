@@ -200,4 +200,4 @@ async def test_the_idle_minutes_change_at_once(file: Path) -> None:
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
         await pilot.press("backspace", "5", "enter")
         await until(pilot, lambda: says(file, "unload_after = 5"))
-        await until(pilot, lambda: app.idle.minutes == 5)
+        await until(pilot, lambda: app.state.idle.minutes == 5)

@@ -78,7 +78,7 @@ async def test_a_word_that_the_model_does_not_know_changes_nothing() -> None:
         await load(pilot, app)
         await say(pilot, "/think off")
         assert "/think does not accept off: use auto, low or high." in notes(app)
-        assert app.options.thinking == "auto"
+        assert app.state.options.thinking == "auto"
 
 
 @pytest.mark.slow
@@ -107,9 +107,9 @@ async def test_a_model_without_a_switch_says_so(command: str) -> None:
         await load(pilot, app)
         await say(pilot, command)
         assert "The chat template of Scripted 8B cannot switch reasoning." in notes(app)
-        assert app.options.thinking == "high"
+        assert app.state.options.thinking == "high"
         await say(pilot, "/think auto")
-        assert app.options.thinking == "auto"
+        assert app.state.options.thinking == "auto"
 
 
 @pytest.mark.slow

@@ -151,10 +151,10 @@ async def test_a_setting_switches_titles_off() -> None:
         await say(pilot, "One?")
         await pilot.pause(0.3)
         assert len(script.asked) == 1
-        failing: Any = app.titles
+        failing: Any = app.state.titles
         failing.answered()
         script.error = ValueError("a bug")
         await until(pilot, lambda: len(script.asked) == 2)
         await pilot.pause(0.1)
-        assert not app._notices
+        assert not app.notices.latest
         assert header_text(app).startswith("One?")

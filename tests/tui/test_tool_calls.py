@@ -74,7 +74,7 @@ async def test_a_call_is_shown_while_it_is_written() -> None:
 
 async def copied_with(pilot: Pilot[None], app: ChatApp, key: str) -> str:
     """Return what a key copies from the last answer."""
-    app._copied = ""
+    app.copier.text = ""
     last(app).arm()
     await pilot.press(key)
     await until(pilot, lambda: bool(app.clipboard) or "no code" in notes(app))

@@ -127,11 +127,11 @@ async def test_a_served_pair_is_not_idle(clock: Clock) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await loaded(pilot, app)
         await say(pilot, "/serve", wait=False)
-        await until(pilot, lambda: app.serving.is_open)
+        await until(pilot, lambda: app.state.serving.is_open)
         clock.now += 3000
         await pilot.pause(0.1)
         await say(pilot, "/serve", wait=False)
-        await until(pilot, lambda: not app.serving.is_open)
+        await until(pilot, lambda: not app.state.serving.is_open)
         await pilot.pause(0.1)
         assert script.num_closed == 0
         clock.now += 301
@@ -152,7 +152,7 @@ async def test_a_chat_keeps_its_model_until_the_setting_says_otherwise(
         clock.now += 1e6
         await pilot.pause(0.1)
         assert script.num_closed == 0
-        app.actions.settings.idle.minutes = 5
+        app.state.idle.minutes = 5
         await until(pilot, lambda: script.num_closed == 1)
 
 
@@ -168,7 +168,7 @@ async def test_what_needs_the_model_loads_it_again() -> None:
         await say(pilot, "/think off", wait=False)
         await loaded(pilot, app)
         await say(pilot, "/think off", wait=False)
-        await until(pilot, lambda: app.options.thinking == "off")
+        await until(pilot, lambda: app.state.options.thinking == "off")
 
 
 @pytest.mark.slow

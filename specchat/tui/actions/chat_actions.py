@@ -1,4 +1,4 @@
-"""What each command of the chat does: the groups of actions, and a table of their methods."""
+"""What each command and key of the chat does: the groups of actions, and a table of methods."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,6 +9,7 @@ from specchat.tui.actions.context_actions import ContextActions
 from specchat.tui.actions.conversation_actions import ConversationActions
 from specchat.tui.actions.external_editor import ExternalEditor
 from specchat.tui.actions.hint_actions import HintActions
+from specchat.tui.actions.leaving import Leaving
 from specchat.tui.actions.message_actions import MessageActions
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.actions.race_actions import RaceActions
@@ -18,52 +19,46 @@ from specchat.tui.actions.serve_actions import ServeActions
 from specchat.tui.actions.settings_dialogs import SettingsDialogs
 from specchat.tui.actions.think_switch import ThinkSwitch
 from specchat.tui.controllers.chat_state import ChatState
-from specchat.tui.controllers.context_report import ContextReport
-from specchat.tui.controllers.idle import IdleUnloader
-from specchat.tui.controllers.races import Races
 from specchat.tui.main_view import MainView
-from specchat.tui.setup import Setup
 
 
 class ChatActions:
-    """The groups of actions, each with the controllers that it acts on."""
+    """The groups of actions, each with those that it needs."""
 
-    def __init__(
-        self,
-        view: MainView,
-        setup: Setup,
-        state: ChatState,
-        races: Races,
-        idle: IdleUnloader,
-        leave: Callable[[], None],
-    ) -> None:
-        """Create the groups; `leave` ends the chat."""
-        chat, answers, options = state.conversations, state.answers, state.options
-        pair, pulls, hint, key_of = state.pair_controller, state.pulls, state.hint, setup.key_of
-        self.context = ContextActions(
-            view, chat, answers, ContextReport(chat, answers, pair), key_of
-        )
-        self.messages = MessageActions(view, chat, answers, self.context, key_of)
-        self.conversations = ConversationActions(view, chat, answers, options, key_of)
-        self.races = RaceActions(view, races, answers)
-        self.pairs = PairActions(
-            view, setup, chat, answers, options, pair, pulls, hint, state.adviser
-        )
-        self.regeneration = Regeneration(view, answers, self.pairs, key_of)
-        self.hints = HintActions(view, hint, pulls, answers, self.pairs, key_of)
-        self.settings = SettingsDialogs(view, chat, options, pair, idle)
-        self.think = ThinkSwitch(view, options, pair)
-        self.schema = SchemaSwitch(view, chat)
-        self.serving = ServeActions(view, state.serving)
-        self.code_saver = CodeSaver(view, chat)
+    def __init__(self, view: MainView, state: ChatState) -> None:
+        """Create the groups."""
+        self._view, self._state = view, state
+        self.context = ContextActions(view, state)
+        self.messages = MessageActions(view, state, self.context)
+        self.conversations = ConversationActions(view, state)
+        self.races = RaceActions(view, state)
+        self.pairs = PairActions(view, state)
+        self.regeneration = Regeneration(view, state, self.pairs)
+        self.hints = HintActions(view, state, self.pairs)
+        self.settings = SettingsDialogs(view, state)
+        self.think = ThinkSwitch(view, state)
+        self.schema = SchemaSwitch(view, state)
+        self.serving = ServeActions(view, state)
+        self.code_saver = CodeSaver(view, state)
         self.editor = ExternalEditor(view)
+        self.leaving = Leaving(view, state)
         self.calls: Mapping[str, Callable[..., Any]] = {
-            **self._on_the_screen(view), **self._on_conversations(view), **self._on_models(),
-            "go_on": answers.go_on, "stop": answers.stop, "quit": leave,
+            **self._on_the_screen(), **self._on_conversations(), **self._on_models(),
         }  # fmt: skip
         """What to call for each command, by its id."""
+        self.key_calls: Mapping[str, Callable[..., Any]] = {
+            "latest": view.navigation.follow_newest,
+            "page": view.navigation.scroll_page,
+            "step_focus": view.navigation.step_focus,
+            "message": self.messages.act_on_focused,
+            "conversation": self.conversations.act_on_marked,
+            "leave": self.leaving.leave,
+            "help_quit": self.leaving.interrupt,
+        }
+        """What to call for the keys that are no commands, by the action of their bindings."""
 
-    def _on_the_screen(self, view: MainView) -> dict[str, Callable[..., Any]]:
+    def _on_the_screen(self) -> dict[str, Callable[..., Any]]:
+        view = self._view
         return {
             "help": self.messages.show_help,
             "panel": view.navigation.toggle_panel,
@@ -75,12 +70,13 @@ class ChatActions:
             "save": self.code_saver.save,
             "edit": self.editor.act,
             "hide": self.hints.hide,
-            "accept": partial(self.hints.accept, 0),
-            "accept_second": partial(self.hints.accept, 1),
+            "accept": partial(self.hints.accept, "accept"),
+            "accept_second": partial(self.hints.accept, "accept_second"),
+            "quit": view.app.exit,
         }
 
-    def _on_conversations(self, view: MainView) -> dict[str, Callable[..., Any]]:
-        chats = self.conversations
+    def _on_conversations(self) -> dict[str, Callable[..., Any]]:
+        view, chats, answers = self._view, self.conversations, self._state.answers
         return {
             "conversations": view.navigation.toggle_conversations,
             "new": chats.new,
@@ -95,6 +91,8 @@ class ChatActions:
             "pin": self.context.pin,
             "compact": self.context.compact,
             "schema": self.schema.act,
+            "go_on": answers.go_on,
+            "stop": answers.stop,
             "regenerate": self.regeneration.act,
             "compare": self.races.act,
             "settings": lambda: view.app.run_worker(self.settings.change()),

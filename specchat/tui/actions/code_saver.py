@@ -5,7 +5,7 @@ from pathlib import Path
 
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.safe_text import harmless, in_one_line
-from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.typesetter import CodeBlock, code_fences
 from specchat.tui.screens.dialogs import ChoiceScreen, ConfirmScreen, LineScreen, ListEntry
@@ -19,11 +19,11 @@ class CodeSaver:
     """Writes code where the user says, and never over a file without asking."""
 
     view: MainView
-    conversations: Conversations
+    state: ChatState
 
     def save(self, name: str = "") -> None:
         """Save the last code block under a name; without one, ask for it."""
-        answers = [each for each in self.conversations.branch if each.role == "assistant"]
+        answers = [each for each in self.state.conversations.branch if each.role == "assistant"]
         found = (code_fences(answer.text) for answer in reversed(answers))
         blocks = next(filter(None, found), [])
         if not blocks:

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.context_report import ContextReport
-from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 
 SUMMARY_REQUEST = (
@@ -22,24 +19,21 @@ class ContextActions:
     """Acts on what the model gets of the open conversation."""
 
     view: MainView
-    conversations: Conversations
-    answers: Answers
-    report: ContextReport
-    key_of: KeyOf
+    state: ChatState
 
     def show(self) -> None:
         """Say how full the context is, and what drops out of it next."""
-        self.view.notify(self.report.words(), timeout=15)
+        self.view.notify(self.state.context_report.words(), timeout=15)
 
     def pin(self, message: int | None = None) -> None:
         """Pin or unpin a message, by default the last question."""
-        chat = self.conversations
+        chat = self.state.conversations
         questions = [each.id for each in chat.branch if each.role == "user"]
         message = message or next(reversed(questions), None)
         if message is None:
             self.view.notify("There is no message to pin yet.")
         elif chat.tree[message].mark == "summary":
-            self.view.notify(f"A summary always stays. {self.key_of('undo')} takes it away.")
+            self.view.notify(f"A summary always stays. {self.state.key_of('undo')} takes it away.")
         else:
             is_pinned = chat.pin(message)
             if view := self.view.transcript.view_of(message):
@@ -49,14 +43,14 @@ class ContextActions:
 
     async def compact(self) -> None:
         """Have the model summarise the conversation; the summary replaces it in the prompt."""
-        chat = self.conversations
+        chat = self.state.conversations
         if len(chat.tree.sent(chat.leaf)) < LEAST_MESSAGES:
             self.view.notify("There is too little to summarise yet.")
             return
         question = chat.ask_for_summary(SUMMARY_REQUEST)
-        await self.answers.answer_again(question.id)
+        await self.state.answers.answer_again(question.id)
         self._say("The summary replaces what is above it once it is written.")
 
     def _say(self, words: str) -> None:
         self.view.composer.leaves_undo = True
-        self.view.notify(f"{words} {self.key_of('undo')} undoes that.")
+        self.view.notify(f"{words} {self.state.key_of('undo')} undoes that.")

@@ -9,15 +9,12 @@ from specchat.chat.preset import Preset
 from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
 from specchat.safe_text import harmless, in_one_line
-from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.schema_text import in_list, read_schema
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen, deletion
-from specchat.tui.widgets.sidebar import when
+from specchat.tui.widgets.sidebar import Sidebar, when
 
 NEW = "new"
 PROMPT_TITLE = "System prompt of {}"
@@ -32,13 +29,15 @@ class ConversationActions:
     """Acts on whole conversations; methods that ask the user must run in a worker."""
 
     view: MainView
-    conversations: Conversations
-    answers: Answers
-    options: AnswerOptions
-    key_of: KeyOf
+    state: ChatState
 
-    async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
-        """Open, rename or delete a conversation from the list."""
+    def act_on_marked(self, what: Literal["open", "rename", "delete"]) -> None:
+        """Open, rename or delete the conversation highlighted in the list."""
+        number = self.view.app.query_one(Sidebar).marked
+        if number is not None:
+            self.view.app.call_later(self._act, what, number)
+
+    async def _act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
         if what == "delete":
             await self.delete(number)
         elif what == "rename":
@@ -49,68 +48,68 @@ class ConversationActions:
 
     async def new(self) -> None:
         """Start a new conversation."""
-        self.conversations.begin()
+        self.state.conversations.begin()
         await self._show()
         self.view.show_conversations()
 
     async def open(self, number: int, message: int | None = None, *, unfolds: bool = False) -> None:
         """Open a conversation and scroll to `message`; `unfolds` also opens its reasoning."""
-        if not self.answers.is_busy():
-            self.conversations.open(number, message)
+        if not self.state.answers.is_busy():
+            self.state.conversations.open(number, message)
             await self._show()
             await self.view.navigation.reveal(message, unfolds=unfolds)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
-        if number != self.conversations.number or not self.answers.is_busy():
+        if number != self.state.conversations.number or not self.state.answers.is_busy():
             self.view.app.run_worker(self._ask_to_delete(number))
 
     async def _ask_to_delete(self, number: int) -> None:
-        title = self.conversations.store.conversation(number).title
-        undo = f"{self.key_of('undo')} brings it back, for a day."
+        title = self.state.conversations.store.conversation(number).title
+        undo = f"{self.state.key_of('undo')} brings it back, for a day."
         is_wanted = await self.view.app.push_screen_wait(
             deletion("Delete this conversation?", title, undo)
         )
-        is_open = number == self.conversations.number
-        if not is_wanted or (is_open and self.answers.is_busy()):
+        is_open = number == self.state.conversations.number
+        if not is_wanted or (is_open and self.state.answers.is_busy()):
             return
-        self.conversations.delete_conversation(number)
+        self.state.conversations.delete_conversation(number)
         if is_open:
             await self.new()
         self.view.show_conversations()
         self.view.composer.leaves_undo = True
-        self.view.notify(f"Deleted. {self.key_of('undo')} restores it.")
+        self.view.notify(f"Deleted. {self.state.key_of('undo')} restores it.")
 
     async def undo(self) -> None:
         """Restore what was deleted last."""
-        before = self.conversations.number
-        if not self.conversations.undo():
+        before = self.state.conversations.number
+        if not self.state.conversations.undo():
             self.view.notify("There is nothing to restore.")
             return
-        is_same = before == self.conversations.number
+        is_same = before == self.state.conversations.number
         await (self.view.show_branch() if is_same else self._show())
         self.view.show_conversations()
 
     def export(self, form: str) -> None:
         """Write the conversation to a new file in the current folder."""
-        if self.conversations.number is None:
+        if self.state.conversations.number is None:
             self.view.notify("There is nothing to export yet.")
         else:
-            path = self.conversations.export(form, Path.cwd())
+            path = self.state.conversations.export(form, Path.cwd())
             self.view.notify(f"Exported to {path}.")
 
     async def search_here(self) -> None:
         """Search the open conversation."""
-        number = self.conversations.number
+        number = self.state.conversations.number
         if number is None:
-            search = self.key_of("search")
+            search = self.state.key_of("search")
             self.view.notify(f"This conversation is empty. {search} searches all of them.")
         else:
             await self.search("Search this conversation", number)
 
     async def rename(self, number: int | None = None) -> None:
         """Give a conversation a title, by default the open one."""
-        chat = self.conversations
+        chat = self.state.conversations
         number = number or chat.number
         if number is None:
             self.view.notify("This conversation is empty: there is nothing to rename yet.")
@@ -124,15 +123,17 @@ class ConversationActions:
 
     async def edit_system_prompt(self) -> None:
         """Edit the system prompt of the conversation."""
-        old = harmless(self.conversations.system_prompt)
+        old = harmless(self.state.conversations.system_prompt)
         text = await self.view.app.push_screen_wait(TextScreen("System prompt", old))
         if text is not None:
-            self.conversations.set_system_prompt(text)
+            self.state.conversations.set_system_prompt(text)
             self.view.show_state()
 
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        presets = {f"preset {preset.name}": preset for preset in self.conversations.store.presets()}
+        presets = {
+            f"preset {preset.name}": preset for preset in self.state.conversations.store.presets()
+        }
         listed = [ListEntry(key, each.name, _described(each)) for key, each in presets.items()]
         listed.append(ListEntry(NEW, "New preset", "from this system prompt, sampling and schema"))
         chosen = await self.view.app.push_screen_wait(ChoiceScreen("Presets", listed))
@@ -150,13 +151,13 @@ class ConversationActions:
                 f"Preset {preset.name} cannot be used. Its schema: {in_one_line(str(error))}."
                 " /presets edits it."
             ) from None
-        self.conversations.use_preset(preset, schema)
+        self.state.conversations.use_preset(preset, schema)
         self.view.show_state()
         self.view.notify(f"This conversation now uses preset {preset.name}.")
 
     async def _show(self) -> None:
         """Show the conversation that has just been opened or begun."""
-        self.answers.reset()
+        self.state.answers.reset()
         await self.view.show_branch()
         self.view.composer.focus()
 
@@ -174,13 +175,13 @@ class ConversationActions:
         elif chosen == "change":
             await self._edit_preset(preset)
         elif chosen == "delete":
-            self.conversations.store.delete_preset(preset.name)
+            self.state.conversations.store.delete_preset(preset.name)
             self.view.notify(f"Deleted preset {preset.name}.")
 
     async def _create_preset(self) -> None:
         """Create a preset from the current system prompt, sampling options and schema."""
-        chat = self.conversations
-        sampling = {**self.options.changed, **(chat.preset.sampling if chat.preset else {})}
+        chat = self.state.conversations
+        sampling = {**self.state.options.changed, **(chat.preset.sampling if chat.preset else {})}
         name = await self.view.app.push_screen_wait(
             LineScreen("Name of the preset", check=_check_name)
         )
@@ -204,7 +205,7 @@ class ConversationActions:
         if schema is None:
             return
         edited = Preset(name, prompt.strip(), read_sampling(sampling), _typed_schema(schema))
-        self.conversations.store.save_preset(edited)
+        self.state.conversations.store.save_preset(edited)
         self.use_preset(edited)
 
     async def search(
@@ -213,7 +214,7 @@ class ConversationActions:
         """Search all conversations, or one, and open the message that is chosen."""
 
         def find(words: str) -> list[ListEntry]:
-            found = self.conversations.store.search(words, conversation=within)
+            found = self.state.conversations.store.search(words, conversation=within)
             return [
                 ListEntry(
                     f"{each.conversation} {each.message} {each.in_reasoning:d}",

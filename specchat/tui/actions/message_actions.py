@@ -9,9 +9,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.docs import section
 from specchat.safe_text import harmless
 from specchat.tui.actions.context_actions import ContextActions
-from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.typesetter import code_blocks
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry, deletion
@@ -30,10 +28,13 @@ class MessageActions:
     """Does what a `MessageView` asks for."""
 
     view: MainView
-    conversations: Conversations
-    answers: Answers
+    state: ChatState
     context_actions: ContextActions
-    key_of: KeyOf
+
+    def act_on_focused(self, what: str) -> None:
+        """Run an action on the focused message, once the key for it is handled."""
+        if isinstance(focused := self.view.app.focused, MessageView):
+            self.view.app.call_later(self.act, what, focused)
 
     async def act(self, what: str, view: MessageView) -> None:
         """Run the action named `what` on a message; most are refused during an answer."""
@@ -48,9 +49,9 @@ class MessageActions:
         }
         if what in at_once:
             at_once[what](view)
-        elif view.message_id not in self.conversations.tree:
+        elif view.message_id not in self.state.conversations.tree:
             return  # an earlier key has deleted it
-        elif not self.answers.is_busy():
+        elif not self.state.answers.is_busy():
             await when_idle[what](view)
 
     def copy(self, view: MessageView) -> None:
@@ -67,15 +68,15 @@ class MessageActions:
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        known, answer = self.answers.steps_of(view.message_id), view.message_id
+        known, answer = self.state.answers.steps_of(view.message_id), view.message_id
         if known is None or not any(step.tokens for step in known.steps):
-            served = self.answers.served_by(view.message_id)
+            served = self.state.answers.served_by(view.message_id)
             self.view.notify(NO_STEPS_THERE.format(harmless(served)) if served else NO_STEPS)
             return
 
         def branch_off(begun: Sequence[Chunk] | None) -> None:
             if begun:
-                self.view.app.run_worker(self.answers.branch_off(answer, begun, known.target))
+                self.view.app.run_worker(self.state.answers.branch_off(answer, begun, known.target))
 
         self.view.app.push_screen(StepsScreen(known.steps), branch_off)
 
@@ -88,7 +89,7 @@ class MessageActions:
 
     def show_statistics(self) -> None:
         """Show the statistics of the answers in the branch."""
-        branch = self.conversations.branch
+        branch = self.state.conversations.branch
         if measured_answers(branch):
             self.view.app.push_screen(StatisticsScreen(branch))
         else:
@@ -99,11 +100,11 @@ class MessageActions:
         if figure := self.view.app.query_one(Panel).under_cursor:
             figure.explain()
         else:
-            self.view.app.push_screen(HelpScreen(self.key_of))
+            self.view.app.push_screen(HelpScreen(self.state.key_of))
 
     def explain(self, asked: FigureView.Explain) -> None:
         """Show the glossary entry of a figure."""
-        explanation = section("glossary", asked.figure, self.key_of)
+        explanation = section("glossary", asked.figure, self.state.key_of)
         self.view.app.push_screen(ExplainScreen(asked.figure, asked.shown, explanation))
 
     def copy_last(self) -> None:
@@ -132,24 +133,24 @@ class MessageActions:
 
     async def _edit(self, view: MessageView) -> None:
         if isinstance(view, QuestionView):
-            self.answers.editing = view.message_id
-            self.view.put_back(harmless(self.conversations.tree[view.message_id].text))
+            self.state.answers.editing = view.message_id
+            self.view.put_back(harmless(self.state.conversations.tree[view.message_id].text))
             self.view.composer.focus()
             self.view.show_state()
 
     async def _regenerate(self, view: MessageView) -> None:
-        message = self.conversations.tree[view.message_id]
+        message = self.state.conversations.tree[view.message_id]
         question = message.id if message.role == "user" else message.parent
         if question is not None:
-            await self.answers.answer_again(question)
+            await self.state.answers.answer_again(question)
 
     async def _pin(self, view: MessageView) -> None:
         self.context_actions.pin(view.message_id)
 
     async def _turn(self, step: int, view: MessageView) -> None:
-        is_armed, version = view.is_armed, self.conversations.turn_to(view.message_id, step)
+        is_armed, version = view.is_armed, self.state.conversations.turn_to(view.message_id, step)
         if version is not None:
-            self.answers.recall()
+            self.state.answers.recall()
             await self.view.show_branch()
             await self.view.navigation.reveal(version, arms=is_armed)
 
@@ -159,12 +160,14 @@ class MessageActions:
     async def _ask_to_delete(self, view: MessageView) -> None:
         what = "question" if isinstance(view, QuestionView) else "answer"
         title = f"Delete this {what}, and all that follows it?"
-        undo = f"{self.key_of('undo')} brings it back, for a day."
+        undo = f"{self.state.key_of('undo')} brings it back, for a day."
         if not await self.view.app.push_screen_wait(deletion(title, view.text, undo)):
             return
-        self.conversations.delete(view.message_id)
-        self.answers.recall()
+        self.state.conversations.delete(view.message_id)
+        self.state.answers.recall()
         await self.view.show_branch()
         self.view.composer.focus()
         self.view.composer.leaves_undo = True
-        self.view.notify(f"Deleted with all that followed. {self.key_of('undo')} restores it.")
+        self.view.notify(
+            f"Deleted with all that followed. {self.state.key_of('undo')} restores it."
+        )

@@ -9,16 +9,10 @@ from specchat.chat.answer_statistics import AnswerTotals, measured_pairs
 from specchat.hub.names import looks_like_name
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
-from specchat.tui.controllers.adviser import Adviser
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import ModelHint
-from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.model_screen import ModelScreen, question_before_pull
-from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.setup import Offer, PairChoice
 
 NUM_ANSWERS = 300
 """The latest answers that say how fast pairs are; reading them takes 15 ms of the screen's time."""
@@ -29,14 +23,7 @@ class PairActions:
     """Carries out the models screen's actions and the commands for pairs."""
 
     view: MainView
-    setup: Setup
-    conversations: Conversations
-    answers: Answers
-    options: AnswerOptions
-    pair_controller: PairController
-    pulls: Pulls
-    hint: ModelHint
-    adviser: Adviser
+    state: ChatState
 
     async def show(self, words: str = "") -> None:
         """Open the models screen, or switch to the file or installed pair that is named.
@@ -52,28 +39,28 @@ class PairActions:
             self.use(named[0])
             return
         self.view.app.push_screen(
-            ModelScreen(self, self.pulls, self.pair_controller.pair.name, words)
+            ModelScreen(self, self.state.pulls, self.state.pair_controller.pair.name, words)
         )
 
     def offers(self) -> list[Offer]:
         """Return all pairs, including the one named on the command line; may take a moment."""
-        offers, first = list(self.setup.offers()), self.setup.pair
+        offers, first = list(self.state.setup.offers()), self.state.setup.pair
         if not any(offer.choose and offer.name == first.name for offer in offers):
             offers.insert(0, _offer_of(first))
         return offers
 
     def outlook(self, offer: Offer) -> Outlook:
         """Return what a pair takes on this machine, once the loaded one has freed its memory."""
-        session = self.pair_controller.session
-        return self.setup.foresee(offer, session.held_bytes() if session else 0)
+        session = self.state.pair_controller.session
+        return self.state.setup.foresee(offer, session.held_bytes() if session else 0)
 
     def measured(self) -> Mapping[str, AnswerTotals]:
         """Return how fast the pairs of the latest answers were, by name."""
-        return measured_pairs(self.conversations.store.statistics(NUM_ANSWERS))
+        return measured_pairs(self.state.conversations.store.statistics(NUM_ANSWERS))
 
     async def open_file(self, name: str) -> None:
         """Use a GGUF file with the best draft model on this machine, or ask to download it."""
-        offer = await asyncio.to_thread(self.setup.open_file, name)
+        offer = await asyncio.to_thread(self.state.setup.open_file, name)
         if offer.choose is None:
             self.pull(offer)
         else:
@@ -91,34 +78,34 @@ class PairActions:
 
     async def _ask_to_pull(self, offer: Offer) -> None:
         if await self.view.app.push_screen_wait(question_before_pull(offer)):
-            self.pulls.start(offer)
+            self.state.pulls.start(offer)
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; restart an ended engine."""
-        is_other = offer.name != self.pair_controller.pair.name
-        if offer.choose is None or (is_other and self.answers.is_busy()):
+        is_other = offer.name != self.state.pair_controller.pair.name
+        if offer.choose is None or (is_other and self.state.answers.is_busy()):
             return
         if self.view.model_screen is not None:
             self.view.model_screen.dismiss()
-        self.hint.end_first_run()
+        self.state.hint.end_first_run()
         self.view.show_hint()
         if is_other:
             self.view.app.run_worker(self.switch(offer.choose), group="pair", exclusive=True)
-        elif self.pair_controller.session is None:
+        elif self.state.pair_controller.session is None:
             self.restart()
 
     def improve(self) -> None:
         """Follow the advice of the stats panel."""
-        advice, changed = self.adviser.advice(), self.options.changed
+        advice, changed = self.state.adviser.advice(), self.state.options.changed
         if advice is None:
             self.view.notify("Nothing to improve now: the panel gives advice when it has some.")
             return
-        if advice.offer and advice.offer.choose and self.answers.is_busy():
+        if advice.offer and advice.offer.choose and self.state.answers.is_busy():
             return
-        self.adviser.take()
+        self.state.adviser.take()
         if advice.offer is None:
             changed.update(advice.options)
-            again, settings = map(self.setup.key_of, ("regenerate", "settings"))
+            again, settings = map(self.state.setup.key_of, ("regenerate", "settings"))
             undo = f"To undo this, change {' and '.join(advice.options)} in {settings}."
             words = f"From the next answer on: {advice.words}. {again} answers again. {undo}"
             self.view.notify(words)
@@ -131,20 +118,20 @@ class PairActions:
 
     def unload(self) -> None:
         """Free the memory of the models until the next question."""
-        self.pair_controller.unload("Unloaded: the memory is free.")
+        self.state.pair_controller.unload("Unloaded: the memory is free.")
 
     def restart(self) -> None:
         """Restart the engine."""
-        self.answers.end("cancelled")
-        self.pair_controller.restart()
+        self.state.answers.end("cancelled")
+        self.state.pair_controller.restart()
 
     async def switch(self, choose: Callable[[], PairChoice]) -> None:
         """Load another pair, once its draft model is chosen; that ends what was asked meanwhile."""
         choice = await asyncio.to_thread(choose)
-        self.answers.end("cancelled")
-        self.pulls.recent = ""
-        self.conversations.pair = choice.name
-        self.pair_controller.use(choice)
+        self.state.answers.end("cancelled")
+        self.state.pulls.recent = ""
+        self.state.conversations.pair = choice.name
+        self.state.pair_controller.use(choice)
 
 
 def names_file(words: str) -> bool:

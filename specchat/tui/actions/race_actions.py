@@ -8,8 +8,7 @@ from time import time
 from specchat.bench.race_picture import EXPORTS
 from specchat.bench.race_record import Race
 from specchat.chat.export import write_export
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.races import Races
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.race_screen import RaceScreen
 
@@ -21,13 +20,12 @@ class RaceActions:
     """Carries out the race command and the race screen's requests."""
 
     view: MainView
-    races: Races
-    answers: Answers
+    state: ChatState
 
     async def act(self, words: str = "") -> None:
         """Play the race of the last answer, running it first if needed, or export it."""
         verb, _, name = words.partition(" ")
-        race = self.races.last
+        race = self.state.races.last
         if verb == "export":
             self._export(race, name.strip())
         elif words:
@@ -35,15 +33,15 @@ class RaceActions:
         elif race:
             self._play(race)
         else:
-            await self.races.run(self._play)
+            await self.state.races.run(self._play)
 
     def _play(self, race: Race) -> None:
         self.view.app.push_screen(RaceScreen(race), partial(self._on_closed, race))
 
     def _on_closed(self, race: Race, wanted: str | None) -> None:
         if wanted == "again":
-            if not self.answers.is_busy():
-                self.view.app.run_worker(self.races.run(self._play))
+            if not self.state.answers.is_busy():
+                self.view.app.run_worker(self.state.races.run(self._play))
         elif wanted == "export":
             self._export(race, "")
 

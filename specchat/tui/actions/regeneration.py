@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specchat.tui.actions.pair_actions import PairActions
-from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.sampling_text import read_sampling
 from specchat.tui.setup import Offer
@@ -21,16 +20,15 @@ class Regeneration:
     """Adds another version of the last answer."""
 
     view: MainView
-    answers: Answers
+    state: ChatState
     pair_actions: PairActions
-    key_of: KeyOf
 
     async def act(self, words: str = "") -> None:
         """Answer again; `words` may have options such as `temperature=0.2`, and name a pair."""
         name, options = read_words(words)
-        if not name or name == self.pair_actions.pair_controller.pair.name:
-            await self.answers.regenerate(options)
-        elif not self.answers.can_regenerate():
+        if not name or name == self.state.pair_controller.pair.name:
+            await self.state.answers.regenerate(options)
+        elif not self.state.answers.can_regenerate():
             return
         else:
             self.view.app.run_worker(self._by_another(name, options))
@@ -38,12 +36,12 @@ class Regeneration:
     async def _by_another(self, name: str, options: Mapping[str, Any]) -> None:
         offer = await asyncio.to_thread(self._find, name)
         if offer is None or offer.choose is None:
-            models = self.key_of("models")
+            models = self.state.key_of("models")
             words = f"No pair {name} on this machine: {models} lists all."
             self.view.notify(words, severity="warning")
-        elif not self.answers.is_busy():
+        elif not self.state.answers.is_busy():
             await self.pair_actions.switch(offer.choose)
-            await self.answers.regenerate(options)
+            await self.state.answers.regenerate(options)
 
     def _find(self, name: str) -> Offer | None:
         """Return an installed pair, or the pair of a GGUF file. Raises ModelNotFound."""
@@ -51,7 +49,7 @@ class Regeneration:
         if found := next((offer for offer in offers if offer.name == name), None):
             return found
         is_file = name.lower().endswith(".gguf")
-        return self.pair_actions.setup.open_file(name) if is_file else None
+        return self.state.setup.open_file(name) if is_file else None
 
 
 def read_words(words: str) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
-from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.schema_text import read_schema
 
@@ -16,7 +16,7 @@ class SchemaSwitch:
     """Sets what the next answers look like."""
 
     view: MainView
-    conversations: Conversations
+    state: ChatState
 
     def act(self, text: str = "") -> None:
         """Set the schema from the next answer on, or leave it out; without a text, say what is set.
@@ -33,13 +33,13 @@ class SchemaSwitch:
             self.view.put_back(f"/schema {text}")
             self.view.notify(str(error), severity="warning")
             return
-        self.conversations.set_schema(schema)
+        self.state.conversations.set_schema(schema)
         self.view.show_state()
         what = "follow this schema" if schema else "have no schema"
         self.view.notify(f"Answers {what} from the next one on.")
 
     def _say(self) -> None:
-        schema = self.conversations.schema
+        schema = self.state.conversations.schema
         shown = f"follow the schema {in_one_line(schema.typed)}" if schema else "have no schema"
         hint = "/schema name, age int sets one, /schema off leaves it out."
         self.view.notify(f"Answers {shown}. {hint}")

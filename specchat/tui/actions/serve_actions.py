@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from specchat.safe_text import in_one_line
 from specchat.server.client_setups import SETUPS, Served, setup_text
-from specchat.tui.controllers.serving import Serving
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 
 
@@ -13,17 +13,17 @@ class ServeActions:
     """Carries out the serve command."""
 
     view: MainView
-    serving: Serving
+    state: ChatState
 
     def act(self, client: str = "") -> None:
         """Open the port or close it; with a client's name, copy its set-up."""
         if client:
             self._copy_setup(client.lower())
             return
-        self.serving.toggle()
+        self.state.serving.toggle()
 
     def _copy_setup(self, client: str) -> None:
-        opened = self.serving.open_port
+        opened = self.state.serving.open_port
         if client not in SETUPS:
             words = f"/serve does not know {in_one_line(client)}: use {', '.join(SETUPS)}."
             self.view.notify(words, severity="warning")

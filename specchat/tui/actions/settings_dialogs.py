@@ -10,10 +10,7 @@ from specchat.settings.editor import write_setting
 from specchat.settings.schema import find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.actions.think_switch import NUMBER, thinking_words
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.idle import IdleUnloader
-from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import (
     ChoiceScreen,
@@ -37,10 +34,7 @@ class SettingsDialogs:
     """Lets the user change settings, and applies them to the running chat where possible."""
 
     view: MainView
-    conversations: Conversations
-    options: AnswerOptions
-    pair_controller: PairController
-    idle: IdleUnloader
+    state: ChatState
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
@@ -87,7 +81,7 @@ class SettingsDialogs:
         if setting.name == THEME:
             return await self._choose_theme(setting, value)
         if setting.name == THINK:
-            words = thinking_words(self.pair_controller.facts)
+            words = thinking_words(self.state.pair_controller.facts)
             words = () if NUMBER in words else words
         if words:
             screen = ChoiceScreen(title, _choices(words), marked=setting.shown(value))
@@ -121,17 +115,17 @@ class SettingsDialogs:
     def _apply(self, setting: Option, value: Any) -> None:
         name = setting.name
         if setting.table in {"sampling", "decoding"} or name == THINK:
-            self.options.changed[setting.key] = value
+            self.state.options.changed[setting.key] = value
             self.view.show_state()
         elif name == PROMPT:
-            self.conversations.use_default_prompt(str(value or ""))
+            self.state.conversations.use_default_prompt(str(value or ""))
             self.view.show_state()
         elif name == THEME and value in self.view.app.available_themes:
             self.view.app.theme = str(value)
         elif name == "screen.colour_tokens" and self.view.appearance.shows_origins != value:
             self.view.appearance.toggle_origins()
         elif name == "chat.unload_after":
-            self.idle.minutes = value
+            self.state.idle.minutes = value
         elif name == "screen.statistics":
             self.view.want_panel(wants=value)
 

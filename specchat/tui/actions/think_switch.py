@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from specchat.engine.api import EngineFacts
 from specchat.options.declarations import AUTO_THINK, THINK_NUMBER, think_values
 from specchat.safe_text import in_one_line
-from specchat.tui.controllers.answer_options import AnswerOptions
-from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 
@@ -31,15 +30,14 @@ class ThinkSwitch:
     """Sets the switch to a value that the loaded model supports."""
 
     view: MainView
-    options: AnswerOptions
-    pair_controller: PairController
+    state: ChatState
 
     def act(self, word: str = "") -> None:
         """Set the switch from the next answer on; without a value, let the user choose one."""
-        facts, word = self.pair_controller.facts, word.lower()
+        facts, word = self.state.pair_controller.facts, word.lower()
         known = thinking_words(facts)
         if facts is None:
-            self.pair_controller.require_session()  # it may have been unloaded
+            self.state.pair_controller.require_session()  # it may have been unloaded
             self.view.notify("The model is not loaded yet. Try again once it is.")
         elif not known and word != AUTO_THINK:
             self.view.notify(f"The chat template of {facts.target} cannot switch reasoning.")
@@ -53,7 +51,7 @@ class ThinkSwitch:
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
-        marked = self.options.thinking
+        marked = self.state.options.thinking
         screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
         word = await self.view.app.push_screen_wait(screen)
         if word == NUMBER:
@@ -62,6 +60,6 @@ class ThinkSwitch:
             self._set(word)
 
     def _set(self, word: str) -> None:
-        self.options.changed["think"] = word
+        self.state.options.changed["think"] = word
         self.view.show_state()
         self.view.notify(f"Reasoning: {word} from the next answer.")

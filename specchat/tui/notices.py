@@ -1,0 +1,41 @@
+"""The notices of the chat: the newest is shown until it expires, then the one before it."""
+
+from collections.abc import Callable
+from time import monotonic
+
+from textual.app import App
+from textual.notifications import Notification
+
+
+class Notices:
+    """The notices that have not expired."""
+
+    def __init__(self, app: App[None], show: Callable[[Notification | None], None]) -> None:
+        """Begin without any; `show` draws one, or removes it."""
+        self.latest: list[Notification] = []
+        self._app, self._show = app, show
+        self._error_until = 0.0
+
+    def add(self, notice: Notification) -> None:
+        """Show a notice, once the event at hand is handled."""
+        if notice.severity == "error":
+            self._error_until = monotonic() + notice.timeout
+        self.latest.append(notice)
+        self._app.call_later(self._show_newest)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self.latest.clear()
+        self._show_newest()
+
+    def drop(self) -> None:
+        """Remove the notices about earlier actions, unless one is an error to read."""
+        if monotonic() >= self._error_until:
+            self._app.clear_notifications()
+
+    def _show_newest(self) -> None:
+        self.latest = [notice for notice in self.latest if not notice.has_expired]
+        newest = self.latest[-1] if self.latest else None
+        self._show(newest)
+        if newest is not None:
+            self._app.set_timer(max(0.0, newest.time_left) + 0.1, self._show_newest)
