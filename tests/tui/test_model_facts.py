@@ -60,7 +60,7 @@ async def open_models(pilot: Any, app: ChatApp) -> None:
     await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) > 1)
     screen = app.screen
     assert isinstance(screen, ModelScreen)
-    await until(pilot, lambda: all(each.is_read for each in screen._rows.values()))
+    await until(pilot, lambda: all(each.is_read for each in screen._listed))
     await pilot.pause()
 
 

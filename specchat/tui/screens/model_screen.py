@@ -1,8 +1,7 @@
 """The models screen: pairs to switch to, the last used first, and pairs to download."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
 from textual import work
@@ -20,10 +19,11 @@ from specchat.safe_text import harmless
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
 from specchat.tui.screens.file_screen import FileScreen
+from specchat.tui.screens.listed_pairs import ListedPairs
 from specchat.tui.screens.model_rows import Columns, ModelRow
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.filter_input import FilterInput
-from specchat.tui.widgets.grouped_list import GroupedList, has_words
+from specchat.tui.widgets.grouped_list import GroupedList
 from specchat.wording import progress_percent
 
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
@@ -96,10 +96,8 @@ class ModelScreen(Dialog[None]):
         super().__init__("Looking for models…")
         self._pairs = pairs
         self._pulls = pulls
-        self._in_use = in_use
         self._words = words
-        self._rows: dict[str, ModelRow] = {}
-        self._measured: Mapping[str, AnswerTotals] = {}
+        self._listed = ListedPairs(pulls, in_use, pairs.measured())
         self._columns = Columns(0)
         self._filled = ""
         """The words by which the list was narrowed."""
@@ -116,7 +114,6 @@ class ModelScreen(Dialog[None]):
     def on_mount(self) -> None:
         """Look for pairs."""
         self.query_one(Input).focus()
-        self._measured = self._pairs.measured()
         self.find_again()
 
     def on_resize(self) -> None:
@@ -131,8 +128,7 @@ class ModelScreen(Dialog[None]):
         """
         title = TITLE
         try:
-            found = await asyncio.to_thread(self._pairs.offers)
-            self._rows = {offer.name: self._row(offer) for offer in found}
+            self._listed.replace(await asyncio.to_thread(self._pairs.offers))
         except SpecchatError as error:
             title = harmless(str(error))
         if not self._is_open:
@@ -140,15 +136,14 @@ class ModelScreen(Dialog[None]):
         self._fill()
         if shown := self.query_one_optional(".title", Static):
             shown.update(title)
-        unread = [each for each in self._listed("") if not each.is_read]
-        for row in sorted(unread, key=lambda each: each.is_here):  # those take no time first
+        for row in self._listed.unread():
             await self._complete(row.offer)
 
     async def _complete(self, offer: Offer) -> None:
         """Show what a pair takes on this machine."""
         outlook = await asyncio.to_thread(self._pairs.outlook, offer)
         if self._is_open:
-            self._rows[offer.name] = replace(self._rows[offer.name], outlook=outlook, is_read=True)
+            self._listed.complete(offer.name, outlook)
             self._show(offer.name)
 
     @property
@@ -157,9 +152,8 @@ class ModelScreen(Dialog[None]):
 
     def show_pull(self, name: str) -> None:
         """Update the display of a pair's download."""
-        if name in self._rows:
-            self._rows[name] = replace(self._rows[name], pull=self._pulls.latest.get(name))
-            self._show(name)
+        self._listed.follow_pull(name)
+        self._show(name)
 
     def on_option_list_option_highlighted(self) -> None:
         """Show what is known of the pair, and the keys that act on it."""
@@ -236,45 +230,26 @@ class ModelScreen(Dialog[None]):
         if self.query_one(Input).value != self._filled:
             self._fill()
 
-    def _row(self, offer: Offer) -> ModelRow:
-        """Return the row of a pair, with what was read of its files before."""
-        before = self._rows.get(offer.name)
-        is_same = before is not None and before.is_here == (offer.choose is not None)
-        is_read = before is not None and before.is_read and is_same
-        return ModelRow(
-            offer,
-            before.outlook if before and is_read else offer.outlook,
-            is_read=is_read,
-            is_used=offer.choose is not None and offer.name == self._in_use,
-            pull=self._pulls.latest.get(offer.name),
-            measured=self._measured.get(offer.name),
-        )
-
     @property
     def _highlighted(self) -> ModelRow | None:
         models = self.query_one_optional(GroupedList)
         option = models.highlighted_option if models else None
-        return self._rows.get(str(option.id)) if option else None
+        return self._listed.get(str(option.id)) if option else None
 
     def _show(self, name: str) -> None:
         """Update the row of a pair, and its details if it is highlighted."""
         models = self.query_one_optional(GroupedList)  # the list may not be mounted yet
-        if models is not None and name in {option.id for option in models.options}:
-            models.replace_option_prompt(name, self._columns.row(self._rows[name]))
+        row = self._listed.get(name)
+        if models is not None and row and name in {option.id for option in models.options}:
+            models.replace_option_prompt(name, self._columns.row(row))
             self._show_details()
             self.refresh_bindings()
 
     def _show_details(self) -> None:
         row = self._highlighted
-        details = replace(row, siblings=self._siblings(row)).details() if row else ""
+        details = self._listed.with_siblings(row).details() if row else ""
         if facts := self.query_one_optional(".facts", Static):  # gone while the chat closes
             facts.update(details)
-
-    def _siblings(self, row: ModelRow) -> list[ModelRow]:
-        """Return the rows of the same model in other quantizations."""
-        title = row.title.lower()
-        others = [each for each in self._rows.values() if each.is_here and each.offer.title]
-        return [other for other in others if other is not row and other.title.lower() == title]
 
     def _fill(self) -> None:
         """List the pairs; highlight the first one that new words find.
@@ -283,49 +258,21 @@ class ModelScreen(Dialog[None]):
         """
         models, typed = self.query_one_optional(GroupedList), self.query_one_optional(Input)
         heading = self.query_one_optional(".columns", Static)
-        if models is None or typed is None or heading is None or not self._rows:
+        if models is None or typed is None or heading is None or not self._listed:
             return
         words = typed.value
         before = models.highlighted_option.id if models.highlighted_option else None
         is_new, self._filled = bool(words) and words != self._filled, words
-        self._columns = Columns.fitting(self._rows.values(), models.scrollable_content_region.width)
+        self._columns = Columns.fitting(self._listed, models.scrollable_content_region.width)
         heading.update(self._columns.heading())
         lines = [
             (title, Option(self._columns.row(each), id=each.offer.name))
-            for title, rows in self._groups(words).items()
+            for title, rows in self._listed.groups(words).items()
             for each in rows
         ]
         lines.append(("Your own", Option("  Open a GGUF file…", id=OPEN)))
-        used = [name for name, each in self._rows.items() if each.is_used]
+        used = [each.offer.name for each in self._listed if each.is_used]
         models.has_gaps = self.size.height >= MIN_HEIGHT_FOR_GAPS
         models.fill(lines, *[] if is_new else [self._pulls.recent, before, *used])
         self._show_details()
         self.refresh_bindings()
-
-    def _listed(self, words: str) -> list[ModelRow]:
-        """Return the rows that contain the words, in the order of the list."""
-        return [row for rows in self._groups(words).values() for row in rows]
-
-    def _groups(self, words: str) -> dict[str, Sequence[ModelRow]]:
-        rows = [row for row in self._rows.values() if has_words(row.searched, words)]
-        here = [each for each in rows if each.is_here]
-        recent = [each for each in here if each.offer.loaded or each.is_used]
-        recent.sort(key=lambda each: (not each.is_used, -each.offer.loaded))
-        others = [each for each in here if each not in recent and not each.offer.is_server]
-        away = [each for each in rows if not each.is_here]
-        return {
-            "Recent": recent,
-            "Servers": [each for each in here if each.offer.is_server and each not in recent],
-            "Downloaded": _with_siblings_together(others),
-            "To download (specchat is offline)" if is_offline() else "To download": sorted(
-                (each for each in away if not each.offer.needs),
-                key=lambda each: not each.offer.is_recommended,
-            ),
-            "Not supported yet": [each for each in away if each.offer.needs],
-        }
-
-
-def _with_siblings_together(rows: Sequence[ModelRow]) -> list[ModelRow]:
-    """Return rows with the quantizations of a model one after the other, otherwise in order."""
-    titles = [row.title.lower() for row in rows]
-    return sorted(rows, key=lambda row: titles.index(row.title.lower()))
