@@ -119,6 +119,11 @@ class Tree(dict[int, Message]):
         """Return the ids of all versions of a message, including itself, oldest first."""
         return self._children.get(self[number].parent, [])
 
+    def version(self, number: int) -> tuple[int, int]:
+        """Return which version a message is, counted from 1, and how many there are."""
+        versions = self.siblings(number)
+        return versions.index(number) + 1, len(versions)
+
     def newest_leaf(self, number: int | None) -> int | None:
         """Return the end of the branch that follows the newest versions below a message."""
         while children := self._children.get(number):
@@ -146,6 +151,11 @@ class Tree(dict[int, Message]):
             [{"role": "system", "content": system_prompt}] if system_prompt else []
         )
         return turns + [_turn(each) for each in self.sent(leaf)]
+
+    def pinned_turns(self, leaf: int | None, system_prompt: str = "") -> list[int]:
+        """Return the indices of those turns, of all that `turns` returns, that must be sent."""
+        flags = [is_pinned(exchange) for exchange in exchanges(self.sent(leaf)) for _ in exchange]
+        return [index for index, flag in enumerate(flags, 1 if system_prompt else 0) if flag]
 
     def sent(self, leaf: int | None) -> list[Message]:
         """Return the messages of a branch that a model gets.

@@ -2,10 +2,11 @@
 
 import html
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from time import localtime, strftime
+from time import localtime, strftime, time
 from typing import Any
 
 from specchat.chat.answer_statistics import add_up, measured_answers
@@ -16,6 +17,8 @@ from specchat.system.private_files import open_private
 from specchat.wording import answer_line
 
 NAMES = {"user": "User", "assistant": "Assistant"}
+MAX_NAME_LENGTH = 40
+"""The most characters of a title to put into the name of an exported file."""
 PAGE = Path(__file__).with_suffix(".html")
 """The template of an HTML export, whose content security policy blocks all loading."""
 
@@ -88,6 +91,14 @@ def write_export(path: Path, text: str, *, overwrite: bool = False) -> Path:
     except OSError as error:
         raise StoreFailed(f"{path} cannot be written: {error.strerror}") from None
     return path
+
+
+def export_file(folder: Path, form: str, conversation: Conversation, tree: Tree) -> Path:
+    """Write a conversation to a new file of a form in `EXPORTS`, and return its path."""
+    words = re.findall(r"\w+", conversation.title.lower())
+    name = "-".join(words)[:MAX_NAME_LENGTH].strip("-") or "chat"
+    path = folder / f"specchat-{conversation.id}-{name}-{int(time())}.{form}"
+    return write_export(path, EXPORTS[form](conversation, tree))
 
 
 EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {

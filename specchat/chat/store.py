@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from time import time
 from typing import Any
@@ -294,14 +295,16 @@ class Store(Database, AbstractContextManager["Store"]):
         )
         return [json.loads(record) for (record,) in rows]
 
-    def saved_seconds(self, since: float = 0.0) -> float:
-        """Return the seconds that speculation saved in the answers since a moment."""
-        rows = self.rows(
-            "SELECT TOTAL(json_extract(statistics, '$.saved_s')) FROM message"
-            " WHERE role = 'assistant' AND created >= ? AND json_valid(statistics)",
-            (since,),
+    def saved_seconds(self) -> tuple[float, float]:
+        """Return the seconds that speculation saved in all answers, today and ever."""
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        ((today, ever),) = self.rows(
+            "SELECT TOTAL(saved * (created >= ?)), TOTAL(saved) FROM ("
+            " SELECT created, json_extract(statistics, '$.saved_s') AS saved FROM message"
+            " WHERE role = 'assistant' AND json_valid(statistics))",
+            (midnight.timestamp(),),
         )
-        return float(rows[0][0])
+        return float(today), float(ever)
 
     def delete_messages(self, messages: Sequence[int], *, undo: bool = False) -> None:
         """Delete messages; with `undo`, restore them, which is possible for a day."""

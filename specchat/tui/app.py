@@ -157,8 +157,10 @@ class ChatApp(App[None]):
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
-        if not self.conversations.settle():
-            self.failure = self.failure or f"an answer was not saved. {self.conversations.trouble}"
+        if not self.conversations.writes.settle():
+            self.failure = (
+                self.failure or f"an answer was not saved. {self.conversations.writes.trouble}"
+            )
         self.conversations.store.close()
         gc.unfreeze()
 

@@ -234,7 +234,7 @@ class MainView:
         else:
             view = self._answer_view(message)
         view.message_id = number
-        view.say_branch(*self.state.conversations.version(number))
+        view.say_branch(*self.state.conversations.tree.version(number))
         view.say_mark(message.mark)
         return view
 

@@ -433,3 +433,15 @@ def test_a_part_of_a_long_text_is_shown(path: Path) -> None:
         store.add(store.begin("", "").id, "user", "前" * 100 + "显存" + "后" * 100)
         (found,) = store.search("显存")
         assert found.snippet == "…" + "前" * 30 + "显存" + "后" * 30 + "…"
+
+
+def test_saved_seconds_are_added_up_of_today_and_of_all_days() -> None:
+    """An answer without statistics, or whose gain is unknown, saved none."""
+    with Store(None) as store:
+        conversation = store.begin().id
+        for saved in ({"saved_s": 1.5}, {"saved_s": 4.0}, {"saved_s": None}, {}):
+            answer = store.add(conversation, "assistant", "", None).id
+            store.write(answer, "Yes.", finish="stop", statistics=saved)
+        with store.transaction() as database:
+            database.execute("UPDATE message SET created = 0 WHERE id = 1")
+        assert store.saved_seconds() == (4.0, 5.5)

@@ -65,7 +65,7 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
         await app.run_action("undo")
         await pilot.pause()
         assert texts(app) == ["one", "a"]
-        assert app.conversations.version(app.conversations.branch[0].id) == (1, 2)
+        assert app.conversations.tree.version(app.conversations.branch[0].id) == (1, 2)
 
 
 @pytest.mark.slow
@@ -125,10 +125,10 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         number = app.conversations.branch[-1].id
         app.conversations.finish(number, AnswerParts("the end of it"), "stop", {"steps": 1})
         app.answers.settle()
-        assert not app.conversations.settle()
+        assert not app.conversations.writes.settle()
         other.execute("COMMIT")
         other.close()
-        await until(pilot, app.conversations.settle)
+        await until(pilot, app.conversations.writes.settle)
         with Store(path) as store:
             assert store.tree(1)[number].text == "the end of it"
         await pilot.press("enter")

@@ -62,7 +62,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         assert after is not None
         assert after.text == before.text
         assert after.statistics["speedup"] == pytest.approx(2.2, rel=0.02)
-        assert app.answers.figures.saved_before == app.conversations.saved_seconds()
+        assert app.answers.figures.saved_before == app.conversations.store.saved_seconds()
         shown = str(app.query_one(Strip).content)
         assert speedup_text(after.statistics["speedup"]) in shown
 

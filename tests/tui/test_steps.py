@@ -95,7 +95,7 @@ async def test_another_token_begins_a_version_of_its_own(is_clicked: bool) -> No
         assert (begun.tokens, begun.origins) == ((0, 77), ("draft", "chosen"))
         assert begun.texts == ("abcd", "")
         answer = app.conversations.branch[-1].id
-        assert app.conversations.version(answer) == (2, 2)
+        assert app.conversations.tree.version(answer) == (2, 2)
         await until(pilot, lambda: "2/2" in screen_text(app))
 
 
@@ -126,7 +126,7 @@ async def test_another_targets_answer_is_not_continued(tmp_path: Path) -> None:
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await say(pilot, "Steps")
-        steps = app.conversations.steps(app.conversations.branch[-1].id)
+        steps = app.conversations.store.steps(app.conversations.branch[-1].id)
         assert steps is not None
         await app.answers.branch_off(app.conversations.branch[-1].id, steps.steps, "Other 1B")
         await until(pilot, lambda: bool(app._notifications))

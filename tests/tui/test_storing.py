@@ -42,7 +42,7 @@ async def test_an_answer_on_a_full_disk_is_stored_when_there_is_space(tmp_path: 
         assert "disk is full" in status(app)
         assert "disk is full" not in notes(app)
         set_disk_full(app, is_full=False)
-        await until(pilot, app.conversations.settle)
+        await until(pilot, app.conversations.writes.settle)
         app.answers.settle()
         assert "Not saved" not in status(app)
         with Store(path) as store:

@@ -195,7 +195,7 @@ async def test_a_call_in_progress_is_stored_as_text() -> None:
             Piece(raw[4:8], "target", "call"),
         )
         parts.add([Chunk("", pieces=begun)], Statistics())
-        conversations.write(number, parts)
+        conversations.writes.write(number, parts)
         stored = store.tree(1)[number]
         assert (stored.text, stored.tool_calls) == (f"One: two: {raw[:8]}", (WEATHER,))
         assert "".join(each.text for each in stored.pieces if each.kind == "answer") == stored.text

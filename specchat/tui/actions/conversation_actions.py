@@ -1,10 +1,10 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from specchat.chat.export import NAMES
+from specchat.chat.export import NAMES, export_file
 from specchat.chat.preset import Preset
 from specchat.chat.store import SearchResult
 from specchat.errors import InvalidOption
@@ -92,10 +92,12 @@ class ConversationActions:
 
     def export(self, form: str) -> None:
         """Write the conversation to a new file in the current folder."""
-        if self.state.conversations.number is None:
+        chat = self.state.conversations
+        if chat.number is None:
             self.view.notify("There is nothing to export yet.")
         else:
-            path = self.state.conversations.export(form, Path.cwd())
+            shown = replace(chat.store.conversation(chat.number), leaf=chat.leaf)
+            path = export_file(Path.cwd(), form, shown, chat.tree)
             self.view.notify(f"Exported to {path}.")
 
     async def search_here(self) -> None:

@@ -78,7 +78,7 @@ class Answers:
         self._key_of = key_of
         self._shown_at = self._figures_at = 0.0
         self._noticed: set[tuple[int | None, str, str]] = set()
-        self._gains = Gains(conversations.saved_seconds)
+        self._gains = Gains(conversations.store.saved_seconds)
 
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
@@ -160,7 +160,7 @@ class Answers:
             busy = "Another chat is still writing this answer."
             self._view.notify(busy if is_elsewhere else "The last answer is complete.")
             return
-        known = self._conversations.steps(last.id)
+        known = self._conversations.store.steps(last.id)
         steps = list(known.steps if known else ())
         parts, before = AnswerParts.of(last), last.statistics
         writing = Writing(last.id, display, parts, steps, before, last.finish)
@@ -174,7 +174,7 @@ class Answers:
         """Return the steps of an answer, which may be in progress; None if they are not known."""
         writing = self.current
         if writing is None or writing.message != answer:
-            return self._conversations.steps(answer)
+            return self._conversations.store.steps(answer)
         return self._known_steps(writing)
 
     def served_by(self, answer: int) -> str:
@@ -267,8 +267,8 @@ class Answers:
 
     def settle(self) -> None:
         """Retry pending writes until they succeed; a busy store or a full disk may block them."""
-        is_settled = self._conversations.settle()
-        self._view.say(self._conversations.trouble, "history")
+        is_settled = self._conversations.writes.settle()
+        self._view.say(self._conversations.writes.trouble, "history")
         if not is_settled:
             self._view.later(SETTLE_INTERVAL, self.settle)
 
@@ -304,7 +304,8 @@ class Answers:
     def send(self, writing: Writing, leaf: int, **options: Any) -> None:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
-        turns = self._conversations.tree.turns(leaf, self._conversations.system_prompt)
+        tree, system_prompt = self._conversations.tree, self._conversations.system_prompt
+        turns = tree.turns(leaf, system_prompt)
         if writing.begun:
             options["begun"] = writing.begun
         elif (turn := writing.parts.turn) is not None:
@@ -317,7 +318,7 @@ class Answers:
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
-        if pinned := self._conversations.pinned_turns(leaf):
+        if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)
         writing.question = Question(turns, options, arrived, is_timed=writing.is_lane)
@@ -348,7 +349,7 @@ class Answers:
             f"Select the question and press e to edit it, {self._key_of('new')} starts a new chat"
         )
         larger = f", {self._key_of('settings')} sets ctx" if "--ctx" in str(error) else ""
-        is_pinned = bool(self._conversations.pinned_turns(self._conversations.leaf))
+        is_pinned = bool(self._conversations.tree.pinned_turns(self._conversations.leaf))
         unpin = ", p on a pinned message unpins it" if is_pinned else ""
         return f"{error}. {ways}{larger}{unpin}."
 
@@ -368,8 +369,8 @@ class Answers:
             self._figures_at = self._shown_at
             self._view.show_state()
         if writing.message is not None:
-            self._conversations.write(writing.message, writing.parts)
-            self._view.say(self._conversations.trouble, "history")
+            self._conversations.writes.write(writing.message, writing.parts)
+            self._view.say(self._conversations.writes.trouble, "history")
 
     def _add(self, writing: Writing, update: Update) -> None:
         """Add the steps of an update to an answer, with the notices of its statistics."""

@@ -1,13 +1,8 @@
 """The open conversation: its branches, its preset, and storing it; no Textual here."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
-from functools import partial
-from pathlib import Path
-from time import monotonic, time
 from typing import Any
 
 from specchat.chat.conversation import (
@@ -18,21 +13,14 @@ from specchat.chat.conversation import (
     Message,
     Role,
     Tree,
-    exchanges,
-    is_pinned,
 )
-from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.preset import Preset
 from specchat.chat.store import Store
 from specchat.chat.stored_steps import StoredSteps
-from specchat.errors import StoreBusy, StoreFailed
+from specchat.errors import StoreBusy
 from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.controllers.answer_writes import AnswerWrites
 from specchat.tui.sampling_text import only_sampling
-
-MAX_NAME_LENGTH = 40
-"""The most characters of a title to put into the name of an exported file."""
-WRITE_INTERVAL = 0.45
-"""Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
 
 
 class Conversations:
@@ -41,6 +29,7 @@ class Conversations:
     def __init__(self, store: Store, pair: str, system_prompt: str = "") -> None:
         """Start with an empty conversation, which is stored with its first question."""
         self.store = store
+        self.writes = AnswerWrites(store)
         self.pair = pair
         self.usual_prompt = system_prompt
         """The system prompt of new conversations."""
@@ -52,10 +41,6 @@ class Conversations:
         self.tree = Tree()
         self.leaf: int | None = None
         self._undo: list[Callable[[], None]] = []
-        self._written = 0.0
-        self._pending: dict[int, Callable[[], None]] = {}
-        self._failure: StoreFailed | None = None
-        self._known_notice = store.notice
 
     @property
     def branch(self) -> list[Message]:
@@ -95,26 +80,6 @@ class Conversations:
         is_summary = self.tree[question].mark == "summary"
         return "" if is_summary or self.schema is None else self.schema.source
 
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the store; empty if nothing is, or if the store is only busy."""
-        if self._failure is not None and not isinstance(self._failure, StoreBusy):
-            return f"Not saved yet: {self._failure}"
-        return self.store.notice if self.store.notice != self._known_notice else ""
-
-    def saved_seconds(self) -> tuple[float, float]:
-        """Return the seconds that speculation saved in all answers of the store, today and ever."""
-        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        return self.store.saved_seconds(midnight.timestamp()), self.store.saved_seconds()
-
-    def pinned_turns(self, leaf: int | None) -> list[int]:
-        """Return the indices of the turns, as `Tree.turns` returns them, that must be sent."""
-        flags = [
-            is_pinned(exchange) for exchange in exchanges(self.tree.sent(leaf)) for _ in exchange
-        ]
-        first = 1 if self.system_prompt else 0
-        return [index for index, flag in enumerate(flags, first) if flag]
-
     def begin(self) -> None:
         """Start a new conversation."""
         self.conversation, self.tree, self.leaf = None, Tree(), None
@@ -122,7 +87,7 @@ class Conversations:
 
     def open(self, number: int, message: int | None = None) -> None:
         """Open a conversation; with `message`, switch it to the branch of that message."""
-        self.settle()
+        self.writes.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
         self.system_prompt, self.schema = conversation.system_prompt, conversation.schema
@@ -183,22 +148,6 @@ class Conversations:
         """Add an empty answer to a question, which follows a JSON Schema unless that is empty."""
         return self._add("assistant", "", question, schema=schema)
 
-    def write(self, message: int, parts: AnswerParts) -> None:
-        """Store an unfinished answer, with any incomplete call, once per `WRITE_INTERVAL`."""
-        if monotonic() - self._written >= WRITE_INTERVAL:
-            self._written = monotonic()
-            text, pieces = parts.text_so_far
-            self._pending[message] = partial(
-                self.store.write,
-                message,
-                text,
-                reasoning=parts.reasoning,
-                tool_calls=tuple(parts.tool_calls),
-                # there are many, so stored only if needed to tell which text follows a call
-                pieces=pieces if parts.tool_calls or parts.open_call else (),
-            )
-            self.settle()
-
     def finish(
         self,
         message: int,
@@ -218,22 +167,7 @@ class Conversations:
             statistics=figures,
         )
         self.tree.put(state)
-        self._pending[message] = partial(
-            self.store.write,
-            message,
-            state.text,
-            reasoning=state.reasoning,
-            tool_calls=state.tool_calls,
-            finish=finish,
-            statistics=figures,
-            pieces=state.pieces,
-            steps=steps,
-        )
-        self.settle()
-
-    def steps(self, message: int) -> StoredSteps | None:
-        """Return the stored steps of an answer; None if there are none."""
-        return self.store.steps(message)
+        self.writes.finish(state, steps)
 
     def keep_figures(self, answer: int, measured: Mapping[str, Any]) -> dict[str, Any]:
         """Replace estimates in an answer's statistics by measurements; return the statistics."""
@@ -241,17 +175,6 @@ class Conversations:
         figures = {**state.statistics, **measured}
         self.finish(answer, AnswerParts.of(state), state.finish or "", figures)
         return figures
-
-    def settle(self) -> bool:
-        """Write what is pending; return False if some of it still could not be written."""
-        self._failure = None
-        for message, write in list(self._pending.items()):
-            try:
-                write()
-                del self._pending[message]
-            except StoreFailed as error:
-                self._failure = error
-        return not self._pending
 
     def turn_to(self, message: int, step: int) -> int | None:
         """Switch to another version of a message and return it; None if there is none."""
@@ -261,11 +184,6 @@ class Conversations:
             return None
         self._set_leaf(self.tree.newest_leaf(versions[place]))
         return versions[place]
-
-    def version(self, message: int) -> tuple[int, int]:
-        """Return which version a message is, counted from 1, and how many there are."""
-        versions = self.tree.siblings(message)
-        return versions.index(message) + 1, len(versions)
 
     def delete(self, message: int) -> None:
         """Delete a message and what follows it; `undo` restores them."""
@@ -326,14 +244,6 @@ class Conversations:
         if self.conversation is not None:
             self.store.change(self.conversation.id, preset=preset.name)
         self.preset = preset
-
-    def export(self, form: str, folder: Path) -> Path:
-        """Write the conversation to a new file and return its path."""
-        number = self._stored_number()
-        name = "-".join(re.findall(r"\w+", self.title.lower()))[:MAX_NAME_LENGTH].strip("-")
-        path = folder / f"specchat-{number}-{name or 'chat'}-{int(time())}.{form}"
-        shown = replace(self.store.conversation(number), leaf=self.leaf)
-        return write_export(path, EXPORTS[form](shown, self.tree))
 
     def undo(self) -> bool:
         """Undo the last change that can be undone; False if there is nothing to restore."""

@@ -106,7 +106,7 @@ class MessageSize:
         options = {
             "think": self.options.thinking,
             "max_tokens": self.options.current.get("max_tokens"),
-            "pinned": chat.pinned_turns(before),
+            "pinned": chat.tree.pinned_turns(before, chat.system_prompt),
             "structure": structure_of(chat.schema.source) if chat.schema else None,
         }
         asked: ChatMessage = {"role": "user", "content": content}

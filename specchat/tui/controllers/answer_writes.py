@@ -1,0 +1,75 @@
+"""Writing answers to the store as they grow, again until that succeeds; no Textual here."""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from specchat.chat.conversation import Message
+from specchat.chat.store import Store
+from specchat.chat.stored_steps import StoredSteps
+from specchat.errors import StoreBusy, StoreFailed
+from specchat.tui.answer_parts import AnswerParts
+
+WRITE_INTERVAL = 0.45
+"""Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
+
+
+class AnswerWrites:
+    """The answers that are to be written: another program or a full disk may block the store."""
+
+    def __init__(self, store: Store) -> None:
+        """Begin with none."""
+        self._store = store
+        self._written = 0.0
+        self._pending: dict[int, Callable[[], None]] = {}
+        self._failure: StoreFailed | None = None
+        self._known_notice = store.notice
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the store; empty if nothing is, or if the store is only busy."""
+        if self._failure is not None and not isinstance(self._failure, StoreBusy):
+            return f"Not saved yet: {self._failure}"
+        return self._store.notice if self._store.notice != self._known_notice else ""
+
+    def write(self, message: int, parts: AnswerParts) -> None:
+        """Store an unfinished answer, with any incomplete call, once per `WRITE_INTERVAL`."""
+        if monotonic() - self._written >= WRITE_INTERVAL:
+            self._written = monotonic()
+            text, pieces = parts.text_so_far
+            self._pending[message] = partial(
+                self._store.write,
+                message,
+                text,
+                reasoning=parts.reasoning,
+                tool_calls=tuple(parts.tool_calls),
+                # there are many, so stored only if needed to tell which text follows a call
+                pieces=pieces if parts.tool_calls or parts.open_call else (),
+            )
+            self.settle()
+
+    def finish(self, message: Message, steps: StoredSteps | None) -> None:
+        """Store a finished answer; without `steps`, those stored stay."""
+        self._pending[message.id] = partial(
+            self._store.write,
+            message.id,
+            message.text,
+            reasoning=message.reasoning,
+            tool_calls=message.tool_calls,
+            finish=message.finish,
+            statistics=message.statistics,
+            pieces=message.pieces,
+            steps=steps,
+        )
+        self.settle()
+
+    def settle(self) -> bool:
+        """Write what is pending; return False if some of it still could not be written."""
+        self._failure = None
+        for message, write in list(self._pending.items()):
+            try:
+                write()
+                del self._pending[message]
+            except StoreFailed as error:
+                self._failure = error
+        return not self._pending
