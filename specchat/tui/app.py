@@ -37,9 +37,9 @@ from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END
 from specchat.tui.main_view import MainView
 from specchat.tui.markdown.prose import Prose
-from specchat.tui.notices import Notices
 from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
+from specchat.tui.shown_notices import Notices
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
