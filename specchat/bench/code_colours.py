@@ -29,9 +29,9 @@ def code_colours(text: str) -> tuple[str, ...]:
         lexer = Syntax("", block[1]).lexer
         if lexer is None:
             continue
-        for place, kind, word in lexer.get_tokens_unprocessed(block[2]):
+        for offset, kind, word in lexer.get_tokens_unprocessed(block[2]):
             style = next((COLOURS[name] for name in _names(str(kind)) if name in COLOURS), "")
-            start = block.start(2) + place
+            start = block.start(2) + offset
             styles[start : start + len(word)] = [style] * len(word)
     return tuple(styles[: len(text)])
 

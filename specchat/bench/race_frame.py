@@ -96,7 +96,7 @@ def drawable(text: str) -> str:
 def legend(race: Race) -> list[TokenOrigin]:
     """Return the origins that occur in a race, drafters first."""
     names = {name for lane in race.lanes for step in lane.steps for name in step.origins}
-    return [each for each in origins() if each.name in names]
+    return [origin for origin in origins() if origin.name in names]
 
 
 def label_of(of: TokenOrigin) -> str:
@@ -171,9 +171,9 @@ def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None)
 def _own_text(chip: Chip, code: Sequence[str]) -> Text:
     """Return a token of the target's own, in the colours of code."""
     drawn = Text(chip.text)
-    for place, style in enumerate(code[chip.start : chip.start + len(chip.text)]):
+    for index, style in enumerate(code[chip.start : chip.start + len(chip.text)]):
         if style:
-            drawn.stylize(style, place, place + 1)
+            drawn.stylize(style, index, index + 1)
     return drawn
 
 
@@ -200,7 +200,7 @@ def _legend_line(race: Race, width: int, colours: Shades | None) -> Text:
     lines = []
     for labels in (label_of, lambda of: label_of(of).removeprefix("accepted: ")):
         lines.append(Text())
-        for each in legend(race):
-            chip = ("A", "") if each == TARGET else ("  ", f"on {shades(each, colours)[0]}")
-            lines[-1].append(*chip).append(f" {labels(each)}   ", "dim")
+        for source in legend(race):
+            chip = ("A", "") if source == TARGET else ("  ", f"on {shades(source, colours)[0]}")
+            lines[-1].append(*chip).append(f" {labels(source)}   ", "dim")
     return next((line for line in lines if line.cell_len - GAP <= width), lines[-1])

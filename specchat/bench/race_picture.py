@@ -110,7 +110,7 @@ def _render(race: Race, **how: Any) -> str:
     lanes = [_laid_out(lane) for lane in race.lanes]
     prompt = drawable(" ".join(race.prompt.split()))
     is_long = len(prompt) > MAX_PROMPT
-    origins = [(shades(each), drawable(label_of(each))) for each in legend(race)]
+    origins = [(shades(origin), drawable(label_of(origin))) for origin in legend(race)]
     return template.render(
         race=race,
         lanes=lanes,

@@ -67,8 +67,8 @@ class Lane:
     @property
     def name(self) -> str:
         """The lane's name, with its drafters."""
-        known = DRAFTERS.get(self.drafter)
-        by = " and ".join(origin.label for origin in known.origins) if known else self.drafter
+        drafter = DRAFTERS.get(self.drafter)
+        by = " and ".join(origin.label for origin in drafter.origins) if drafter else self.drafter
         return f"with {by}" if by else "plain decoding"
 
     @property
@@ -98,7 +98,7 @@ class Lane:
         before = 0.0
         for step in self.steps:
             num_emitted, took = len(step.texts), step.seconds - before
-            own = sum(step.origins.count(each.name) for each in (TARGET, GRAMMAR))
+            own = sum(step.origins.count(origin.name) for origin in (TARGET, GRAMMAR))
             num_drafted = step.nodes or num_emitted - own + len(step.rejected)
             times.add(num_drafted, num_emitted, took, took, 0.0)
             before = step.seconds
@@ -159,8 +159,8 @@ class Race:
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""
-        plain, ours = (rate_text(lane.tokens_per_second) for lane in self.lanes)
-        return f"plain {plain} · speculative {ours} · {self.verdict} · {self.details()}"
+        plain, speculative = (rate_text(lane.tokens_per_second) for lane in self.lanes)
+        return f"plain {plain} · speculative {speculative} · {self.verdict} · {self.details()}"
 
     def as_record(self) -> dict[str, Any]:
         """Return the race as JSON types."""
@@ -208,15 +208,15 @@ class Rounds:
         """The gain from speculation over all rounds."""
         if any(SERVED_BY in lane.stats for pair in self._lanes for lane in pair):
             return self._served_gain()
-        plain, ours = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))
-        return compared(*self._times, plain, ours)
+        plain, speculative = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))
+        return compared(*self._times, plain, speculative)
 
     def _served_gain(self) -> Gain:
         """Return the gain where the times of single steps are not known: of whole answers."""
         ratios = [
-            log(ours.tokens_per_second / plain.tokens_per_second)
-            for plain, ours in self._lanes
-            if plain.tokens_per_second and ours.tokens_per_second
+            log(speculative.tokens_per_second / plain.tokens_per_second)
+            for plain, speculative in self._lanes
+            if plain.tokens_per_second and speculative.tokens_per_second
         ]
         if len(ratios) < SERVED_ROUNDS:
             return Gain("measuring", exp(fmean(ratios))) if ratios else Gain()
@@ -243,7 +243,7 @@ def _tokens_of(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if chunk.texts:
         return chunk.texts, chunk.origins
     pieces = pieces_of(chunk)
-    return tuple(piece.text for piece in pieces), tuple(each.origin for each in pieces)
+    return tuple(piece.text for piece in pieces), tuple(piece.origin for piece in pieces)
 
 
 def run_race(
@@ -273,8 +273,8 @@ def run_race(
     rounds = Rounds()
     while not rounds.is_decided:
         plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
-        ours = _decode(engine, messages, options, partial(on_progress, "speculative"))
-        rounds.add(plain, ours)
+        speculative = _decode(engine, messages, options, partial(on_progress, "speculative"))
+        rounds.add(plain, speculative)
     return rounds.race(messages[-1]["content"], facts.target, facts.draft)
 
 

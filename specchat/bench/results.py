@@ -95,13 +95,13 @@ class Results:
 
     def ratios(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Ratios:
         """Return the ratios of an arm's speed to plain decoding's in the same round."""
-        found: dict[tuple[str, float], list[float]] = {}
+        by_cell: dict[tuple[str, float], list[float]] = {}
         for run in self.of(arm, task, temperature):
             plain = self.plain_rate(run)
             if plain and run.tokens_per_second:
-                cell = found.setdefault((run.task, run.temperature), [])
+                cell = by_cell.setdefault((run.task, run.temperature), [])
                 cell.append(run.tokens_per_second / plain)
-        return found
+        return by_cell
 
     def speedup(
         self, arm: Arm, task: str | None = None, temperature: float | None = None
@@ -146,7 +146,7 @@ class Results:
             for run in self.of(arm, temperature=0.0)
             if (run.task, run.number) in plain
         ]
-        return sum(ours != theirs for ours, theirs in pairs), len(pairs)
+        return sum(answer != plain_answer for answer, plain_answer in pairs), len(pairs)
 
 
 def speedup_of(ratios: Ratios) -> Speedup:

@@ -19,6 +19,6 @@ TEXTS: dict[str, str] = _CONTENT["texts"]
 
 
 TASKS = tuple(
-    Task(each["name"], tuple(prompt.format_map(TEXTS) for prompt in each["prompts"]))
-    for each in _CONTENT["tasks"]
+    Task(task["name"], tuple(prompt.format_map(TEXTS) for prompt in task["prompts"]))
+    for task in _CONTENT["tasks"]
 )

@@ -73,9 +73,9 @@ def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
 
     Raises CatalogueError if there are mistakes.
     """
-    found = _read(path, path.parent, Catalogue({}, {})) if path else read_catalogue()
-    found.require_sound()
-    return found.entries
+    catalogue = _read(path, path.parent, Catalogue({}, {})) if path else read_catalogue()
+    catalogue.require_sound()
+    return catalogue.entries
 
 
 def find_entry(name: str) -> Entry:
@@ -84,21 +84,21 @@ def find_entry(name: str) -> Entry:
     Mistakes in other entries of the user's file do not matter. If the whole file is unreadable, it
     might redefine any pair, so all pairs but the demo pair raise CatalogueError.
     """
-    found = read_catalogue()
-    if name in found.entries and (found.is_whole or name == DEMO):
-        return found.entries[name]
-    found.require_sound()
+    catalogue = read_catalogue()
+    if name in catalogue.entries and (catalogue.is_whole or name == DEMO):
+        return catalogue.entries[name]
+    catalogue.require_sound()
     raise ModelNotFound(
-        f"there is no pair named {name!r}: choose one of {', '.join(found.entries)},"
+        f"there is no pair named {name!r}: choose one of {', '.join(catalogue.entries)},"
         " or files with --target and --draft"
     )
 
 
 def known(reference: Reference) -> Reference:
     """Return the catalogue's reference, perhaps pinned, to the same file on the main branch."""
-    listed = (each for entry in read_catalogue().entries.values() for each in entry.references)
+    listed = (other for entry in read_catalogue().entries.values() for other in entry.references)
     is_open = reference.revision == MAIN
-    return next((each for each in listed if is_open and str(each) == str(reference)), reference)
+    return next((other for other in listed if is_open and str(other) == str(reference)), reference)
 
 
 @cache
@@ -115,7 +115,7 @@ def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
     """Return the entries of a file merged over others; its paths are relative to a folder."""
     content = read_table(path)
     content.require_known({"file", "pair"})
-    named = {name: read_file_table(each) for name, each in content.tables("file")}
+    named = {name: read_file_table(table) for name, table in content.tables("file")}
     files = {**others.files, **named}
     entries: dict[str, Entry | None] = {**others.entries}
     for name, table in content.tables("pair"):

@@ -93,23 +93,23 @@ def find_drafts(target: Path) -> Drafts:
 
     Returns no drafts for an unreadable target: loading it reports the reason.
     """
-    ours = model_at(target)
-    if ours is None:
+    own = model_at(target)
+    if own is None:
         return Drafts()
     beside = models_in(target.absolute().parent)
     models = {model.path.resolve(): model for model in (*find_local_models(), *beside)}
     models.pop(target.resolve(), None)
     with HeaderCache() as cache:
-        return _Search(ours, cache).among(models.values())
+        return _Search(own, cache).among(models.values())
 
 
 def find_derived_draft(target: Path) -> Draft | None:
     """Return the best draft derived from a target on this machine, None if none pays."""
-    ours, derived = model_at(target), models_in(derived_folder())
-    if ours is None or not derived:
+    model, derived = model_at(target), models_in(derived_folder())
+    if model is None or not derived:
         return None
     with HeaderCache() as cache:
-        best = _Search(ours, cache).among(derived).best
+        best = _Search(model, cache).among(derived).best
     return best if best and best.is_derived else None
 
 
@@ -139,7 +139,7 @@ class _Search:
         others = [model for model, reason in unfit if reason == OTHER_VOCABULARY]
         if not fitting and (other := self._best_of_other_vocabularies(others)):
             fitting = [other]
-            unfit = [each for each in unfit if each[0] != other.model]
+            unfit = [rejected for rejected in unfit if rejected[0] != other.model]
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
         has_derived = bool(fitting) and fitting[0].is_derived
         is_discouraged = None in self._paired and not has_derived
@@ -192,14 +192,14 @@ class _Search:
             return self._reason_against_derived(facts.origin)
         if facts.kind not in {"chat", "damaged"}:
             return f"not a model to draft with: {facts.kind}"
-        mine, theirs = self._facts.vocabulary, facts.vocabulary
-        if mine is None or theirs is None:
+        mine, other = self._facts.vocabulary, facts.vocabulary
+        if mine is None or other is None:
             return "its file is damaged"
-        if not theirs.size or theirs.kind == "none":
+        if not other.size or other.kind == "none":
             return "it has no vocabulary"
-        if mine == theirs:
+        if mine == other:
             return None
-        if mine.size != theirs.size and not mismatch(mine, theirs, ()):
+        if mine.size != other.size and not mismatch(mine, other, ()):
             with suppress(SpecchatError):
                 headers = read_header(self._target.path), read_header(model.path)
                 if common_vocabulary(*headers) is None:
@@ -240,8 +240,8 @@ class _Search:
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)
-        mine, theirs = _words(self._target, self._facts), _words(model, facts)
-        shared = len(mine & theirs) / max(1, len(mine | theirs))
+        mine, others = _words(self._target, self._facts), _words(model, facts)
+        shared = len(mine & others) / max(1, len(mine | others))
         is_kin = facts.architecture != "" and facts.architecture == self._facts.architecture
         return FAMILY * is_kin + NAMES * shared
 

@@ -66,7 +66,7 @@ def expected_speedup(acceptance: float, share: float) -> float:
     `share` is the cost of a pass of the draft as a share of the target's.
     """
     return max(
-        sum(acceptance**place for place in range(length + 1)) / (1 + length * share)
+        sum(acceptance**index for index in range(length + 1)) / (1 + length * share)
         for length in range(1, LONGEST_DRAFT + 1)
     )
 
@@ -80,11 +80,11 @@ def offer_draft(path: Path, reference: Reference, machine: Machine) -> DraftOffe
     with suppress(SpecchatError, OSError):
         target = read_header(path)
         candidates = islice(_candidates(reference, machine), MOST_CANDIDATES)
-        for found, acceptance, source in candidates:
+        for candidate, acceptance, source in candidates:
             if monotonic() > deadline:
                 break
             with suppress(SpecchatError):
-                if offer := _offer(target, found, acceptance, source, deadline):
+                if offer := _offer(target, candidate, acceptance, source, deadline):
                     return offer
     return None
 
@@ -138,12 +138,14 @@ def _smaller_kin(target: Reference) -> Sequence[str]:
     family = BILLIONS.split(repository)[0].strip("-_.")
     with suppress(Exception):  # an offer is no reason to fail
         names = list_repositories(org, family, MOST_REPOSITORIES)
-        sizes = {name: found for name in names if (found := _parameters(name.partition("/")[2]))}
+        sizes = {
+            name: billions for name in names if (billions := _parameters(name.partition("/")[2]))
+        }
         low, high = GOOD_SHARES
         fits = {
-            name: abs(found / size - (low + high) / 2)
-            for name, found in sizes.items()
-            if found / size <= LARGEST_SHARE
+            name: abs(candidate_size / size - (low + high) / 2)
+            for name, candidate_size in sizes.items()
+            if candidate_size / size <= LARGEST_SHARE
             and _kin_name(name.partition("/")[2]) == _kin_name(repository)
             and name.startswith(f"{org}/")
         }
@@ -158,5 +160,5 @@ def _kin_name(repository: str) -> str:
 
 def _parameters(name: str) -> float | None:
     """Return the number of parameters in a name, in billions."""
-    found = BILLIONS.search(name)
-    return float(found[1]) * (1 if found[2] in "bB" else 1e-3) if found else None
+    match = BILLIONS.search(name)
+    return float(match[1]) * (1 if match[2] in "bB" else 1e-3) if match else None

@@ -59,7 +59,7 @@ class Entry:
     @property
     def files(self) -> tuple[File, ...]:
         """The target, and the draft model if there is one."""
-        return tuple(each for each in (self.target, self.draft) if each is not None)
+        return tuple(file for file in (self.target, self.draft) if file is not None)
 
     @property
     def references(self) -> tuple[Reference, ...]:

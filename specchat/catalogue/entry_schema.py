@@ -55,10 +55,10 @@ PAIR: Schema = {
     "recommended": Option("", main_type=bool),
     "memory_gb": (LENGTH, AMOUNT),
     "first_guess": {"acceptance": Option("", main_type=float, minimum=0, maximum=1)},
-    "sampling": {each.key: each for each in Sampling.fields() if each.table},
+    "sampling": {option.key: option for option in Sampling.fields() if option.table},
     "target": FILE_OR_NAME,
     "draft": FILE_OR_NAME,
-    "workers": next(each for each in LoadOptions.fields() if each.key == "workers"),
+    "workers": next(option for option in LoadOptions.fields() if option.key == "workers"),
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -88,11 +88,11 @@ class Table:
 
     def mistake_lines(self) -> list[str]:
         """Return one message for each mistake, with file and line, in the order of lines."""
-        known = find_lines(self.text) if self.mistakes else {}
-        found = sorted(
-            (_line_of(key_path, known), key_path, what) for key_path, what in self.mistakes
+        lines = find_lines(self.text) if self.mistakes else {}
+        mistakes = sorted(
+            (_line_of(key_path, lines), key_path, what) for key_path, what in self.mistakes
         )
-        return [f"{self.path} line {line}: {what}" for line, _, what in found]
+        return [f"{self.path} line {line}: {what}" for line, _, what in mistakes]
 
     def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
         """Return the values that are present and match a schema."""
@@ -103,11 +103,11 @@ class Table:
         values = {key: self._value(key, schema[key]) for key in self.values if key in schema}
         return {key: value for key, value in values.items() if value is not None}
 
-    def require_known(self, known: Collection[str]) -> None:
+    def require_known(self, keys: Collection[str]) -> None:
         """Record the unknown keys as mistakes."""
         for key in self.values:
-            if key not in known:
-                self.blame(f"unknown key {key!r}: use one of {', '.join(sorted(known))}", key)
+            if key not in keys:
+                self.blame(f"unknown key {key!r}: use one of {', '.join(sorted(keys))}", key)
 
     def inner(self, key: str) -> Self:
         """Return a table inside this one, empty if it is missing."""
@@ -130,8 +130,8 @@ class Table:
 
     def _by_key(self, key_rule: Option, rule: Option) -> dict[Any, Any]:
         """Return the valid values of a table whose keys must match a rule too."""
-        known = {key: self._checked(key_rule.parsed, key, key) for key in self.values}
-        return {new: self._value(key, rule) for key, new in known.items() if new is not None}
+        checked = {key: self._checked(key_rule.parsed, key, key) for key in self.values}
+        return {new: self._value(key, rule) for key, new in checked.items() if new is not None}
 
     def _checked(self, check: Callable[[Any, str], Any], key: str, value: Any) -> Any:
         try:
@@ -141,10 +141,10 @@ class Table:
             return None
 
 
-def _line_of(key_path: KeyPath, known: Mapping[KeyPath, int]) -> int:
+def _line_of(key_path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
     """Return the line of a value, or of the table that it belongs in."""
     ends = range(len(key_path), 0, -1)
-    return next((known[key_path[:end]] for end in ends if key_path[:end] in known), 1)
+    return next((lines[key_path[:end]] for end in ends if key_path[:end] in lines), 1)
 
 
 def read_table(path: Path) -> Table:

@@ -44,9 +44,9 @@ def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
 
 def need_of(entry: Entry) -> float | None:
     """Return the memory that a pair needs with a context of 8192 tokens, None if unknown."""
-    known = [gb for length, gb in sorted(entry.memory_gb.items()) if length <= CONTEXT]
+    sizes = [gb for length, gb in sorted(entry.memory_gb.items()) if length <= CONTEXT]
     size = size_of(entry)
-    return known[-1] * GB if known else need_of_size(size) if size else None
+    return sizes[-1] * GB if sizes else need_of_size(size) if size else None
 
 
 def need_of_size(num_bytes: float) -> float:
@@ -71,19 +71,19 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
     model, drafting = read_pair(target, draft)
     sizes, draft_sizes = Sizes(model), Sizes(drafting) if drafting else None
     longest = sizes.header.training_context or CONTEXT
-    found = []
+    memories = []
     for ctx in sorted({min(CONTEXT, longest), longest}):
         plan = Planner(sizes, draft_sizes, (), LoadOptions(ctx=ctx)).first()
-        found.append(Memory(ctx, plan.needs[HOST].total, is_exact=True))
-    return found
+        memories.append(Memory(ctx, plan.needs[HOST].total, is_exact=True))
+    return memories
 
 
 def memory_of_entry(entry: Entry) -> list[Memory]:
     """Return the catalogue's figures for a pair, or else an estimate from its size."""
-    known = {ctx: gb * GB for ctx, gb in sorted(entry.memory_gb.items())}
-    if not known and (need := need_of(entry)):
-        known = {CONTEXT: need}
-    return [Memory(ctx, int(size), is_exact=False) for ctx, size in known.items()]
+    sizes = {ctx: gb * GB for ctx, gb in sorted(entry.memory_gb.items())}
+    if not sizes and (need := need_of(entry)):
+        sizes = {CONTEXT: need}
+    return [Memory(ctx, int(size), is_exact=False) for ctx, size in sizes.items()]
 
 
 def judge(need: float | None, machine: Machine) -> Fit:
@@ -107,16 +107,16 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     known, the smallest recommended one.
     """
     usable = [entry for entry in entries if entry.references and not entry.experimental]
-    recommended = [each for each in usable if each.is_recommended]
-    found = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
-    if found is None and machine.free is None:
+    recommended = [entry for entry in usable if entry.is_recommended]
+    best = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
+    if best is None and machine.free is None:
         return min(recommended, key=size_of, default=None)
-    return found
+    return best
 
 
 def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     fits = [(judge(need_of(entry), machine), entry) for entry in entries]
-    on_gpu = [each for fit, each in fits if fit == "fits the GPU"]
-    in_memory = [each for fit, each in fits if fit not in {"too large", "unknown"}]
-    quick = [each for each in in_memory if size_of(each) <= LARGEST_ON_CPU]
+    on_gpu = [entry for fit, entry in fits if fit == "fits the GPU"]
+    in_memory = [entry for fit, entry in fits if fit not in {"too large", "unknown"}]
+    quick = [entry for entry in in_memory if size_of(entry) <= LARGEST_ON_CPU]
     return max(on_gpu or quick, key=size_of, default=None)

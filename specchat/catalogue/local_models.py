@@ -79,9 +79,9 @@ def find_local_models(folders: Iterable[ModelFolder] | None = None) -> tuple[Loc
     """Return the models in all programs' folders, without duplicate files or names."""
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
-    for each in find_model_folders() if folders is None else folders:
-        for name, path in _FINDERS[each.tool](each.folder):
-            model = model_at(path, name, each.tool)
+    for model_folder in find_model_folders() if folders is None else folders:
+        for name, path in _FINDERS[model_folder.tool](model_folder.folder):
+            model = model_at(path, name, model_folder.tool)
             if model and (real := path.resolve()) not in seen:
                 seen.add(real)
                 named.setdefault(model.name, model)
@@ -101,7 +101,7 @@ def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel
     if is_other or not path.is_file():
         return None
     with suppress(OSError):
-        sizes = [path.with_name(each).stat().st_size for each in names]
+        sizes = [path.with_name(file_name).stat().st_size for file_name in names]
         return LocalModel(name, path, tool, sum(sizes)) if all(sizes) else None
     return None
 
@@ -112,21 +112,21 @@ def find_derived(name: str) -> LocalModel | None:
     Case matters only if two names differ by nothing else.
     """
     names = {name, f"{name}.gguf"}
-    alike = {each.lower() for each in names}
-    found = [each for each in models_in(derived_folder()) if each.name.lower() in alike]
-    return max(found, key=lambda model: model.name in names, default=None)
+    alike = {file_name.lower() for file_name in names}
+    models = [model for model in models_in(derived_folder()) if model.name.lower() in alike]
+    return max(models, key=lambda model: model.name in names, default=None)
 
 
 def find_model_folders(
     environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
 ) -> tuple[ModelFolder, ...]:
     """Return the existing folders without duplicates, the hub's cache first."""
-    found: dict[Path, ModelFolder] = {}
-    for each in _possible_folders(environ, home or Path.home(), system):
+    folders: dict[Path, ModelFolder] = {}
+    for model_folder in _possible_folders(environ, home or Path.home(), system):
         with suppress(OSError, ValueError):
-            if each.folder.is_absolute() and each.folder.is_dir():
-                found.setdefault(each.folder.resolve(), each)
-    return tuple(found.values())
+            if model_folder.folder.is_absolute() and model_folder.folder.is_dir():
+                folders.setdefault(model_folder.folder.resolve(), model_folder)
+    return tuple(folders.values())
 
 
 def derived_folder() -> Path:
@@ -186,7 +186,7 @@ def files_below(top: Path) -> list[tuple[str, Path]]:
 
     Depth and count are limited; each folder is visited once, by its shortest path.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     level, seen = [str(top)], {os.path.realpath(top)}
     for _ in range(DEEPEST + 1):
         below: list[os.DirEntry[str]] = []
@@ -195,16 +195,16 @@ def files_below(top: Path) -> list[tuple[str, Path]]:
                 for entry in entries:
                     with suppress(OSError):  # a circular link
                         if entry.name.lower().endswith(".gguf") and entry.is_file():
-                            found.append(Path(entry.path))
+                            paths.append(Path(entry.path))
                         elif not entry.name.startswith(".") and entry.is_dir():
                             below.append(entry)
         below.sort(key=lambda entry: (entry.is_symlink(), entry.path), reverse=True)
         real = {
             os.path.realpath(entry.path): entry.path for entry in below
         }  # prefer folders to links
-        level = [path for each, path in real.items() if each not in seen]
+        level = [path for real_path, path in real.items() if real_path not in seen]
         seen |= real.keys()
-    return [(path.relative_to(top).as_posix(), path) for path in sorted(found[:MOST_FILES])]
+    return [(path.relative_to(top).as_posix(), path) for path in sorted(paths[:MOST_FILES])]
 
 
 def _in_ollama(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -245,10 +245,10 @@ def _model_blob(folder: Path, path: Path) -> Path | None:
 
 def _for_llama_cpp(folder: Path, manifest: _Manifest) -> _Manifest:
     """Return a list's manifest that llama.cpp can run, following its digest to a blob."""
-    for each in manifest.manifests or ():
-        if (each.runner or "").lower() in RUNNERS:
-            blob = None if each.layers else _blob(folder, each.digest)
-            return read_json(blob, _Manifest, each) if blob else each
+    for listed in manifest.manifests or ():
+        if (listed.runner or "").lower() in RUNNERS:
+            blob = None if listed.layers else _blob(folder, listed.digest)
+            return read_json(blob, _Manifest, listed) if blob else listed
     return _Manifest()
 
 

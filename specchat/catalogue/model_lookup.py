@@ -64,8 +64,8 @@ def find_model(name: str) -> LocalModel | None:
         _by_name, _by_file, _in_repository, _by_title,
     )  # fmt: skip
     for way in ways:
-        if found := list(way(name, models)):
-            return _only(name, found)
+        if matches := list(way(name, models)):
+            return _only(name, matches)
     return None
 
 
@@ -77,14 +77,14 @@ def find_installed(wanted: HubName) -> Reference | None:
     if wanted.file and find_present(wanted.reference):
         return wanted.reference
     of_hub = [model for model in find_local_models() if model.tool == "hub"]
-    found = list(_matching(wanted, of_hub))
-    return _reference_of(_only(str(wanted), found), wanted) if found else None
+    matches = list(_matching(wanted, of_hub))
+    return _reference_of(_only(str(wanted), matches), wanted) if matches else None
 
 
-def _only(name: str, found: Models) -> LocalModel:
-    if len(found) > 1:
-        raise ModelNotFound(f"{name} is ambiguous: choose one of {_names(found)}")
-    return found[0]
+def _only(name: str, matches: Models) -> LocalModel:
+    if len(matches) > 1:
+        raise ModelNotFound(f"{name} is ambiguous: choose one of {_names(matches)}")
+    return matches[0]
 
 
 def _reference_of(model: LocalModel, wanted: HubName) -> Reference:

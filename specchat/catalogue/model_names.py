@@ -18,8 +18,8 @@ def model_title(name: str) -> str:
 
 def quantisation_in(name: str) -> str:
     """Return the quantization that a file's name states, such as "Q4_K_M"; empty without one."""
-    found = QUANTISATION.search(_stem(name))
-    return found[1].upper() if found else ""
+    match = QUANTISATION.search(_stem(name))
+    return match[1].upper() if match else ""
 
 
 def states(name: str, quantisation: str) -> bool:

@@ -24,18 +24,18 @@ class RecentPair:
 
 def recent_pairs() -> list[RecentPair]:
     """Return the pairs that were loaded, the latest first; none if the file is damaged."""
-    found = read_json(recent_pairs_path(), dict[str, RecentPair], {})
-    return sorted(found.values(), key=lambda pair: -pair.loaded)
+    pairs = read_json(recent_pairs_path(), dict[str, RecentPair], {})
+    return sorted(pairs.values(), key=lambda pair: -pair.loaded)
 
 
 def remember_pair(name: str, target: Path, draft: Path | None) -> None:
     """Remember that a pair was loaded now; do nothing if the file cannot be written."""
     paths = [str(path.absolute()) if path else None for path in (target, draft)]
     pair = RecentPair(name, paths[0] or "", paths[1], time())
-    with suppress(OSError), updating(recent_pairs_path(), dict[str, RecentPair]) as known:
-        known[name] = pair
-        for each in _oldest(list(known.values())):
-            del known[each.name]
+    with suppress(OSError), updating(recent_pairs_path(), dict[str, RecentPair]) as pairs:
+        pairs[name] = pair
+        for oldest in _oldest(list(pairs.values())):
+            del pairs[oldest.name]
 
 
 def recent_pairs_path() -> Path:

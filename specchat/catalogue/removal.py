@@ -34,14 +34,16 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
     Raises SettingsError or CatalogueError if the files' users cannot be determined.
     """
     files = {reference: paths_on_disk(reference) for reference in references}
-    has_pin = {each: any(pinned(part) != part for part in each.parts) for each in references}
+    has_pin = {
+        reference: any(pinned(part) != part for part in reference.parts) for reference in references
+    }
     here = [file for file in files if files[file] or has_pin[file]]
     users = _users(name, files)
-    deleted = tuple(each for each in here if each not in users)
+    deleted = tuple(reference for reference in here if reference not in users)
     return Removal(
         deleted=deleted,
-        kept=tuple((each, users[each]) for each in here if each in users),
-        num_bytes=sum(path.stat().st_size for each in deleted for path in files[each]),
+        kept=tuple((reference, users[reference]) for reference in here if reference in users),
+        num_bytes=sum(path.stat().st_size for reference in deleted for path in files[reference]),
     )
 
 
@@ -72,7 +74,7 @@ def remove(removal: Removal) -> None:
         for path in paths_on_disk(reference):
             blob = path.resolve()
             path.unlink()
-            is_shared = any(os.path.realpath(each) == str(blob) for each in snapshots.rglob("*"))
+            is_shared = any(os.path.realpath(link) == str(blob) for link in snapshots.rglob("*"))
             if blob.parent == blobs.resolve() and not is_shared:
                 blob.unlink(missing_ok=True)
         for part in reference.parts:
@@ -83,23 +85,26 @@ def remove(removal: Removal) -> None:
 
 def user_of(path: Path) -> str | None:
     """Return the pair or setting that names a file, or None."""
-    for each, user in _named_paths(""):
+    for named_path, user in _named_paths(""):
         with suppress(OSError, RuntimeError, ValueError):  # an impossible path
-            if each.resolve() == path.resolve():
+            if named_path.resolve() == path.resolve():
                 return user
     return None
 
 
 def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:
     """Return the files that anything but the pair of that name uses, each with one user."""
-    real = {each: [path.resolve() for path in paths] for each, paths in files.items()}
+    real = {reference: [path.resolve() for path in paths] for reference, paths in files.items()}
     used: dict[Path, str] = {}
     for path, user in _used_paths(name, {path for paths in real.values() for path in paths}):
         for part in split_names(path.name):
             with suppress(OSError, RuntimeError, ValueError):  # an impossible path
                 used.setdefault(path.with_name(part).resolve(), user)
-    found = {each: [used[path] for path in paths if path in used] for each, paths in real.items()}
-    return {each: users[0] for each, users in found.items() if users}
+    used_by = {
+        reference: [used[path] for path in paths if path in used]
+        for reference, paths in real.items()
+    }
+    return {reference: users[0] for reference, users in used_by.items() if users}
 
 
 def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, str]]:

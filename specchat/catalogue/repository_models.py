@@ -71,8 +71,8 @@ def find_remote(
     try:
         models = list_models(wanted, on_note, on_notice)
     except DownloadFailed as error:
-        if is_mirror() and error.__cause__ and (found := _by_usual_name(wanted)):
-            return found
+        if is_mirror() and error.__cause__ and (usual := _by_usual_name(wanted)):
+            return usual
         raise
     if wanted.quantisation:
         return named(wanted, models)
@@ -83,7 +83,8 @@ def _by_usual_name(wanted: HubName) -> RemoteModel | None:
     """Return the file that a quantization usually has, on a mirror that lists no repositories."""
     stem = GGUF_ENDING.sub("", wanted.repository.partition("/")[2])
     names = [
-        form.format(stem, wanted.quantisation.upper()) + ".gguf" for form in ("{}-{}", "{}.{}")
+        pattern.format(stem, wanted.quantisation.upper()) + ".gguf"
+        for pattern in ("{}-{}", "{}.{}")
     ]
     for name in dict.fromkeys([*names, *map(str.lower, names)] if wanted.quantisation else ()):
         with suppress(Exception):  # it has another name, or the error is that of the list
@@ -96,7 +97,7 @@ def require_best(wanted: HubName, models: Sequence[RemoteModel], machine: Machin
     """Return the best of a repository's models for a machine. Raises ModelNotFound."""
     if best := best_of(models, machine):
         return best
-    smallest = min(models, key=lambda each: each.num_bytes or 0)
+    smallest = min(models, key=lambda model: model.num_bytes or 0)
     raise ModelNotFound(
         f"no model of {wanted} fits this machine: name one to pull it anyway,"
         f" {shlex.quote(full_name(smallest, models))}"
@@ -116,7 +117,7 @@ def full_name(model: RemoteModel, models: Sequence[RemoteModel]) -> str:
 
 def _is_unique(model: RemoteModel, models: Sequence[RemoteModel]) -> bool:
     """Return True if no other model states the same quantization."""
-    same = [each for each in models if each.quantisation == model.quantisation]
+    same = [other for other in models if other.quantisation == model.quantisation]
     return bool(model.quantisation) and len(same) == 1
 
 
@@ -151,8 +152,8 @@ def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
     Left out are what cannot be used alone (projectors, adapters, heads, parts but the first), and
     what is outside the folder of the name.
     """
-    sizes = {each.path: each.num_bytes for each in files}
-    found = []
+    sizes = {file.path: file.num_bytes for file in files}
+    models = []
     for path in sizes:
         parent, _, file = path.rpartition("/")
         parts = [f"{parent}/{part}".removeprefix("/") for part in split_names(file)]
@@ -164,8 +165,8 @@ def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
         total = sum(size or 0 for size in of_parts) if all(of_parts) else None
         reference = Reference(name.repository, path, name.revision)
         quantisation = quantisation_in(file) or quantisation_in(f"-{parent.rpartition('/')[2]}")
-        found.append(RemoteModel(reference, quantisation, total))
-    return found
+        models.append(RemoteModel(reference, quantisation, total))
+    return models
 
 
 def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
@@ -175,40 +176,42 @@ def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
     """
     wanted = name.quantisation.removesuffix(".gguf")
     stems = {model: model.reference.name.lower().removesuffix(".gguf") for model in models}
-    same = [each for each in models if wanted.lower() in {each.quantisation.lower(), stems[each]}]
-    found = same or [each for each in models if states(each.reference.file, wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        files = ", ".join(each.reference.file for each in found[:MOST_SHOWN])
+    same = [
+        model for model in models if wanted.lower() in {model.quantisation.lower(), stems[model]}
+    ]
+    matching = same or [model for model in models if states(model.reference.file, wanted)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        files = ", ".join(model.reference.file for model in matching[:MOST_SHOWN])
         raise ModelNotFound(
             f"{name} has several: name one with its file, {name.repository}/FILE; it has {files}"
         )
-    labels = ", ".join(_label(each, models) for each in models[:MOST_SHOWN])
+    labels = ", ".join(_label(model, models) for model in models[:MOST_SHOWN])
     raise ModelNotFound(f"{name} is not in the repository, which has {labels}")
 
 
 def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | None:
     """Return the best model for a machine; None if none fits, or if there is none."""
     models = [model for model in models if not OBSOLETE.fullmatch(model.quantisation)]
-    fits = {each: each.fit(machine) for each in models}
-    on_gpu = [each for each in models if fits[each] == "fits the GPU"]
-    quick = [each for each in on_gpu if 0 < _bits(each) <= ENOUGH_BITS] or on_gpu
+    fits = {model: model.fit(machine) for model in models}
+    on_gpu = [model for model in models if fits[model] == "fits the GPU"]
+    quick = [model for model in on_gpu if 0 < _bits(model) <= ENOUGH_BITS] or on_gpu
     if quick:
-        return max(quick, key=lambda each: (each.num_bytes or 0, each.quantisation == USUAL))
-    usable = [each for each in models if fits[each] != "too large"]
+        return max(quick, key=lambda model: (model.num_bytes or 0, model.quantisation == USUAL))
+    usable = [model for model in models if fits[model] != "too large"]
     return min(usable, key=_place_on_cpu, default=None)
 
 
 def rows(models: Sequence[RemoteModel], machine: Machine) -> list[str]:
     """Return a line for each model: quantization, size and fit, the smallest first."""
-    by_size = sorted(models, key=lambda each: (each.num_bytes or 0, each.reference.file))
+    by_size = sorted(models, key=lambda model: (model.num_bytes or 0, model.reference.file))
     labels = {model: _label(model, models) for model in models}
     width = max(map(len, labels.values()), default=0)
     return [
-        f"{labels[each]:<{width}}  {size_text(each.num_bytes) if each.num_bytes else '?':>8}"
-        f"  {_fit_text(each.fit(machine))}".rstrip()
-        for each in by_size
+        f"{labels[model]:<{width}}  {size_text(model.num_bytes) if model.num_bytes else '?':>8}"
+        f"  {_fit_text(model.fit(machine))}".rstrip()
+        for model in by_size
     ]
 
 
@@ -218,11 +221,11 @@ def _fit_text(fit: Fit) -> str:
 
 def _place_on_cpu(model: RemoteModel) -> tuple[int, bool, int]:
     bits = _bits(model)
-    place = ORDER_ON_CPU.index(bits) if bits in ORDER_ON_CPU else len(ORDER_ON_CPU)
-    return place, model.quantisation != USUAL, -(model.num_bytes or 0)
+    rank = ORDER_ON_CPU.index(bits) if bits in ORDER_ON_CPU else len(ORDER_ON_CPU)
+    return rank, model.quantisation != USUAL, -(model.num_bytes or 0)
 
 
 def _bits(model: RemoteModel) -> int:
     """Return the bits a weight of a model, as its quantization says; 0 if it does not."""
-    found = re.search(r"\d+", model.quantisation)
-    return int(found[0]) if found else 0
+    match = re.search(r"\d+", model.quantisation)
+    return int(match[0]) if match else 0

@@ -124,9 +124,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     help_text = "save this target and draft model as a pair"
     for name in ("chat", "ask", "check", "bench", "race"):
         _add(commands.choices[name], "--save-as", help_text, metavar="NAME")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
-    return parser.parse_args(["chat", *words] if is_chat else words)
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    is_chat = not argv or (argv[0].startswith("-") and argv[0] not in ABOUT)
+    return parser.parse_args(["chat", *argv] if is_chat else argv)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -248,10 +248,10 @@ def _named(declared: type[Options], key: str) -> list[Option]:
 
 
 def _seconds(text: str) -> float:
-    found = TIME.fullmatch(text)
-    if not found or not float(found[1]):
+    match = TIME.fullmatch(text)
+    if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: write 90s, 10m or 2h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _add_history(commands: Commands) -> None:

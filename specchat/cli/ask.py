@@ -240,8 +240,8 @@ def _report(
             "text": "".join(chunk.text for chunk in answer),
             "reasoning": "".join(chunk.reasoning for chunk in answer),
             "tool_calls": [
-                {"id": each.id, "name": each.name, "arguments": json.loads(each.arguments)}
-                for each in calls
+                {"id": call.id, "name": call.name, "arguments": json.loads(call.arguments)}
+                for call in calls
             ],
             "tokens": [token for chunk in answer for token in chunk.tokens],
             "finish": answer[-1].finish,

@@ -87,8 +87,8 @@ def _require_known_actions(settings: Settings) -> None:
     """Raise SettingsError if the settings assign a key to an unknown action."""
     for name in settings.key_bindings:
         if name not in KEY_ACTIONS:
-            known = ", ".join(sorted(KEY_ACTIONS))
-            raise wrong_setting(settings, f"keys.{name}", f"unknown action {name}: use {known}")
+            actions = ", ".join(sorted(KEY_ACTIONS))
+            raise wrong_setting(settings, f"keys.{name}", f"unknown action {name}: use {actions}")
 
 
 def left_out() -> str:

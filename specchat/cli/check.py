@@ -40,19 +40,24 @@ def run(arguments: argparse.Namespace) -> int:
             say(notice)
         findings = _findings(engine, arguments)
         unused = engine.stats.draft_off_reason
-    known = {name: getattr(facts, name) for name in ("exact_draft", "exact_cost", "common_tokens")}
-    record = {**known, "findings": [asdict(finding) for finding in findings]}
+    exact = {name: getattr(facts, name) for name in ("exact_draft", "exact_cost", "common_tokens")}
+    record = {**exact, "findings": [asdict(finding) for finding in findings]}
     rows = (
-        (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
-        for each in findings
+        (
+            finding.prompt,
+            str(finding.num_tokens),
+            percent(finding.acceptance_rate),
+            _result(finding),
+        )
+        for finding in findings
     )
     table = table_lines([HEADINGS, *rows], left=(0, 3))
-    words = [_verdict(findings, facts.exact_draft), *([f"Note: {unused}."] if unused else [])]
+    lines = [_verdict(findings, facts.exact_draft), *([f"Note: {unused}."] if unused else [])]
     if facts.exact_draft is not None:
         hint = "" if facts.exact_draft or arguments.exact == "on" else "; --exact on may allow some"
-        words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}{hint}.")
-    words += [f"Note: {notice}." for notice in facts.notices]
-    print_result(arguments, record, [*table, "", *words])
+        lines.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}{hint}.")
+    lines += [f"Note: {notice}." for notice in facts.notices]
+    print_result(arguments, record, [*table, "", *lines])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
 
@@ -128,6 +133,6 @@ def _verdict(findings: list[PromptCheck], exact_draft: int | None) -> str:
         return f"Lossless: identical, bit for bit, for drafts up to {exact_draft}."
     parted = [finding.parted_at for finding in findings]
     parted += [finding.tree.parted_at for finding in findings if finding.tree]
-    if not any(place is not None for place in parted):
+    if not any(index is not None for index in parted):
         return f"Lossless: identical on {len(findings)} prompts."
     return "Lossless: the answers differ only at near ties, as rounding explains."

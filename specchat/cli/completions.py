@@ -67,7 +67,7 @@ def _names(kind: str) -> Iterator[str]:
     from specchat.catalogue.catalogue_file import read_catalogue
     from specchat.catalogue.local_models import find_local_models
 
-    found = list(read_catalogue().entries)
+    names = list(read_catalogue().entries)
     if kind == "models":
-        found += [model.name for model in find_local_models()]
-    yield from filter(SAFE_NAME.fullmatch, found)
+        names += [model.name for model in find_local_models()]
+    yield from filter(SAFE_NAME.fullmatch, names)

@@ -22,21 +22,21 @@ def run(arguments: argparse.Namespace) -> None:
         settings = read_settings()
         if settings.notice:
             say(settings.notice)
-        found = {
+        effective = {
             name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names
         }
-        record = {"path": str(settings.path), "settings": found}
-        print_result(arguments, record, list(_lines(found)))
+        record = {"path": str(settings.path), "settings": effective}
+        print_result(arguments, record, list(_lines(effective)))
 
 
-def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each setting: its name, its value in the file's syntax, its source."""
-    values = [each["value"] for each in found.values()]
+    values = [setting["value"] for setting in settings.values()]
     shown = ["-" if value is None else as_toml(value) for value in values]
-    name_width, width = max(map(len, found)), min(32, max(map(len, shown)))
-    for (name, each), value in zip(found.items(), shown, strict=True):
-        yield f"{name:<{name_width}} = {value:<{width}}  {each['source']}"
+    name_width, width = max(map(len, settings)), min(32, max(map(len, shown)))
+    for (name, setting), value in zip(settings.items(), shown, strict=True):
+        yield f"{name:<{name_width}} = {value:<{width}}  {setting['source']}"
 
 
 def _edit(path: Path) -> None:

@@ -30,7 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     _reject_unrelated_options(arguments)
     target = file_of(arguments.target)
     pair = load_pairs().get(arguments.target)
-    kind = {each.name.upper(): each for each in STORED_TYPES.values()}.get(arguments.quantize)
+    kind = {stored_type.name.upper(): stored_type for stored_type in STORED_TYPES.values()}.get(
+        arguments.quantize
+    )
     loading = Loading(target, **arguments.settings.values(LoadOptions))
     sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
     derivation: SkipDerivation | TrainDerivation

@@ -52,25 +52,28 @@ def _store_path() -> Path | None:
 def _list(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.limit < 1:
         raise InvalidOption(f"--limit must be 1 or more, not {arguments.limit}")
-    found = store.conversations(arguments.limit)
-    record = {"conversations": [asdict(each) for each in found]}
+    conversations = store.conversations(arguments.limit)
+    record = {"conversations": [asdict(conversation) for conversation in conversations]}
     nothing = "no conversations yet; `specchat` opens the chat"
-    print_result(arguments, record, _conversation_lines(found), nothing)
+    print_result(arguments, record, _conversation_lines(conversations), nothing)
 
 
-def _conversation_lines(found: list[Conversation]) -> list[str]:
-    rows = ((str(each.id), date_text(each.changed), each.title) for each in found)
+def _conversation_lines(conversations: list[Conversation]) -> list[str]:
+    rows = (
+        (str(conversation.id), date_text(conversation.changed), conversation.title)
+        for conversation in conversations
+    )
     return table_lines(rows, left=(1, 2))
 
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
-    found = store.search(" ".join(arguments.words))
+    hits = store.search(" ".join(arguments.words))
     lines = [
-        f"{each.conversation:>6}  {each.title}\n        {'reasoning: ' * each.in_reasoning}"
-        f"{each.snippet}"
-        for each in found
+        f"{hit.conversation:>6}  {hit.title}\n        {'reasoning: ' * hit.in_reasoning}"
+        f"{hit.snippet}"
+        for hit in hits
     ]
-    record = {"found": [asdict(each) for each in found]}
+    record = {"found": [asdict(hit) for hit in hits]}
     print_result(arguments, record, lines, "no messages found")
 
 
@@ -108,7 +111,7 @@ def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
 def _show_statistics(answers: list[Message], arguments: argparse.Namespace) -> None:
     """Print a row for each answer, the totals, and the acceptance by draft position."""
     totals = add_up(answer.statistics for answer in answers)
-    records = [{"message": each.id, **each.statistics} for each in answers]
+    records = [{"message": answer.id, **answer.statistics} for answer in answers]
     lines = table_lines([HEADINGS, *table_of(answers, totals)], left=(len(HEADINGS) - 1,))
     if accepted := totals.accepted_by_position:
         lines.append(f"acceptance by draft position: {positions_text(accepted)}")
@@ -142,8 +145,8 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
         if not confirm(f"delete {number} permanently?", otherwise="--yes deletes without asking"):
             say("nothing deleted")
             return
-    for each in chosen:
-        store.delete(each.id)
+    for conversation in chosen:
+        store.delete(conversation.id)
     store.purge(0.0)
     say(f"{number} deleted")
 

@@ -35,13 +35,13 @@ def run(arguments: argparse.Namespace) -> None:
     if catalogue.complaint:
         say(f"not all pairs are listed: {catalogue.complaint}")
     listed = [reference for entry in catalogue.entries.values() for reference in entry.references]
-    of_pairs = {str(part) for each in listed for part in each.parts}
-    pulled = [each for each in kept_references() if each == each.parts[0]]
-    single = [each for each in pulled if str(each) not in of_pairs]
+    of_pairs = {str(part) for reference in listed for part in reference.parts}
+    pulled = [reference for reference in kept_references() if reference == reference.parts[0]]
+    single = [reference for reference in pulled if str(reference) not in of_pairs]
     entries = [*catalogue.entries.values(), *map(_entry_of_file, single)]
     rows = [_row(entry, machine) for entry in entries]
-    shown = {path for each in (*listed, *single) if (path := find_present(each))}
-    local = [_row_of_local(each, machine, facts) for each, facts in models_beside(shown)]
+    shown = {path for reference in (*listed, *single) if (path := find_present(reference))}
+    local = [_row_of_local(model, machine, facts) for model, facts in models_beside(shown)]
     gpus = [
         {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
         for gpu in machine.gpus or ()
@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> None:
 def models_beside(shown: Collection[Path]) -> list[tuple[LocalModel, HeaderFacts]]:
     """Return local models that can generate text, with their facts, except the `shown` files."""
     with HeaderCache() as cache:
-        models = [each for each in find_local_models() if each.path not in shown]
-        known = [(each, cache.of(each.path)) for each in models]
-    return [(model, facts) for model, facts in known if facts.kind == "chat"]
+        models = [model for model in find_local_models() if model.path not in shown]
+        with_facts = [(model, cache.of(model.path)) for model in models]
+    return [(model, facts) for model, facts in with_facts if facts.kind == "chat"]
 
 
 def _lines(rows: Collection[Row]) -> list[str]:

@@ -103,10 +103,10 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     if not may_use(getattr(arguments, "drafter", AUTO), *MODELS):
         return pair
     is_file = arguments.target is not None
-    found = with_best_draft(pair) if is_file else with_derived_draft(pair)
-    if found is not pair and found.draft:
-        say(found.description)
-    return found
+    paired = with_best_draft(pair) if is_file else with_derived_draft(pair)
+    if paired is not pair and paired.draft:
+        say(paired.description)
+    return paired
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:

@@ -54,18 +54,18 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     best = recommend(entries.values(), find_machine())
     choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
     pairs = [
-        replace(_offer_of_entry(each), is_recommended=each == best, choose=choose.get(each.name))
-        for each in entries.values()
+        replace(_offer_of_entry(entry), is_recommended=entry == best, choose=choose.get(entry.name))
+        for entry in entries.values()
     ]
     listed = [reference for entry in entries.values() for reference in entry.references]
-    paths = {path for each in listed if (path := find_present(each))}
+    paths = {path for reference in listed if (path := find_present(reference))}
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
     recent = recent_pairs()
-    found = [*pairs, *_local_offers(arguments, paths, entries)]
-    found += _reopened(arguments, recent, {each.name for each in found})
-    found += _server_offers(arguments)
-    loaded = {each.name: each.loaded for each in recent}
-    return [replace(each, loaded=loaded.get(each.name, 0.0)) for each in found]
+    offers = [*pairs, *_local_offers(arguments, paths, entries)]
+    offers += _reopened(arguments, recent, {offer.name for offer in offers})
+    offers += _server_offers(arguments)
+    loaded = {pair.name: pair.loaded for pair in recent}
+    return [replace(offer, loaded=loaded.get(offer.name, 0.0)) for offer in offers]
 
 
 def open_file(arguments: argparse.Namespace, name: str) -> Offer:
@@ -187,20 +187,24 @@ def _reopened(
     arguments: argparse.Namespace, recent: Iterable[RecentPair], listed: Collection[str]
 ) -> Iterator[Offer]:
     """Yield the files that were opened before, and pairs with another draft model."""
-    for each in recent:
-        target = Path(each.target)
-        if each.name in listed or not target.is_file():
+    for recent_pair in recent:
+        target = Path(recent_pair.target)
+        if recent_pair.name in listed or not target.is_file():
             continue
-        draft = Path(each.draft) if each.draft and Path(each.draft).is_file() else None
-        pair = Pair(each.name, "", target, draft, {})
+        draft = (
+            Path(recent_pair.draft)
+            if recent_pair.draft and Path(recent_pair.draft).is_file()
+            else None
+        )
+        pair = Pair(recent_pair.name, "", target, draft, {})
         choose = partial(choice_of, arguments, pair)
         yield Offer(
-            each.name,
+            recent_pair.name,
             str(target),
             size=size_text(target.stat().st_size),
-            title=model_title(each.name),
+            title=model_title(recent_pair.name),
             outlook=Outlook(target=target.name, quantisation=quantisation_in(target.name)),
-            choose=choose if draft else partial(_choose_file, arguments, each.name, target),
+            choose=choose if draft else partial(_choose_file, arguments, recent_pair.name, target),
         )
 
 

@@ -15,7 +15,7 @@ TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network":
 
 def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
     """Return the options of dataclasses that are also settings, and so have flags."""
-    return tuple(option for each in declared for option in each.fields() if option.table)
+    return tuple(option for options in declared for option in options.fields() if option.table)
 
 
 def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
@@ -47,8 +47,10 @@ def complete(arguments: argparse.Namespace) -> None:
     """
     from specchat.settings.sources import read_settings
 
-    found = vars(arguments)
-    given = {each.name: found[each.key] for each in arguments.options if each.key in found}
+    values = vars(arguments)
+    given = {
+        option.name: values[option.key] for option in arguments.options if option.key in values
+    }
     arguments.settings = read_settings().over(given, "command line")
     if arguments.settings.notice:
         say(arguments.settings.notice)
@@ -58,8 +60,8 @@ def complete(arguments: argparse.Namespace) -> None:
 
 def _metavar(option: Option) -> str:
     kind = {int: "N", float: "X"}.get(option.main_type, "TEXT")
-    words = option.words if option.is_choice else (*option.words, kind)
-    return option.metavar or "|".join(words)
+    values = option.words if option.is_choice else (*option.words, kind)
+    return option.metavar or "|".join(values)
 
 
 def _help(option: Option) -> str:

@@ -134,7 +134,7 @@ def register(path: Path) -> None:
     """
     entries = load_entries()
     for model in _models_at(path):
-        name = next((each for each, entry in entries.items() if entry.target == model.path), "")
+        name = next((key for key, entry in entries.items() if entry.target == model.path), "")
         if name:
             said = f"{name} is already a pair with this target: it stays as it is"
         else:
@@ -152,9 +152,9 @@ def _models_at(path: Path) -> Sequence[LocalModel]:
     if path.is_file():
         read_whole_model(path)
         return [LocalModel(path.name, path.absolute(), None, path.stat().st_size)]
-    found = [model_at(each.absolute()) for _, each in files_below(path)]
+    candidates = [model_at(each.absolute()) for _, each in files_below(path)]
     with HeaderCache() as cache:
-        models = [each for each in found if each and cache.of(each.path).kind == "chat"]
+        models = [model for model in candidates if model and cache.of(model.path).kind == "chat"]
     if not models:
         raise ModelNotFound(f"{path} has no GGUF model: name a folder with .gguf files")
     if len(models) > MOST_REGISTERED:

@@ -73,7 +73,7 @@ def _reporter(
     if not can_draw():
         return PlainLog(service, header, setup)
     setups = (
-        {} if served.is_socket else {each: partial(setup_text, each, served) for each in SETUPS}
+        {} if served.is_socket else {setup: partial(setup_text, setup, served) for setup in SETUPS}
     )
     return ServeScreen(service, header, setup, setups, port.end)
 

@@ -44,7 +44,7 @@ class Line:
     def painted(self, width: int, *, has_colours: bool) -> str:
         """Return the longest form that fits into a width, or the shortest cut, with its style."""
         forms = (self.text, *self.shorter)
-        text = next((form for form in forms if len(form) <= width), forms[-1])
+        text = next((variant for variant in forms if len(variant) <= width), forms[-1])
         text = cut(text, width)
         if not has_colours or self.style is Style.PLAIN:
             return text
@@ -78,12 +78,12 @@ def columns_for(width: int) -> list[Column]:
     shown = list(COLUMNS)
     while _width(shown) > width and len(shown) > 5:
         least = min(column.rank for column in shown)
-        place = next(index for index, column in enumerate(shown) if column.rank == least)
-        narrower = NARROWER.get(shown[place].title)
-        if narrower is not None and narrower.width < shown[place].width:
-            shown[place] = narrower
+        index = next(index for index, column in enumerate(shown) if column.rank == least)
+        narrower = NARROWER.get(shown[index].title)
+        if narrower is not None and narrower.width < shown[index].width:
+            shown[index] = narrower
         else:
-            del shown[place]
+            del shown[index]
     return shown
 
 
@@ -111,8 +111,8 @@ def _early_line(request: "ServedRequest", columns: Sequence[Column], rank: int) 
     """Return the row of a request without tokens: how long it waits, or how far it is read."""
     waited = duration_text(max(0.0, time() - request.began))
     if request.state == "waiting":
-        place = "next" if rank == 1 else f"place {rank}"
-        return Line(f"  {_names(request, columns)}waiting {waited}, {place}", Style.WAITING)
+        status = "next" if rank == 1 else f"place {rank}"
+        return Line(f"  {_names(request, columns)}waiting {waited}, {status}", Style.WAITING)
     read = f"reading the prompt, {percent(request.share)}"
     return Line(f"{LIVE} {_names(request, columns)}{read}", Style.WRITING)
 
@@ -120,15 +120,15 @@ def _early_line(request: "ServedRequest", columns: Sequence[Column], rank: int) 
 def _names(request: "ServedRequest", columns: Sequence[Column]) -> str:
     """Return the first cells of a row, which say whose request it is."""
     shown = [column for column in columns if column.title in {"#", "client", "request"}]
-    return GAP.join(each.aligned(each.cell(request)) for each in shown) + GAP
+    return GAP.join(column.aligned(column.cell(request)) for column in shown) + GAP
 
 
 def totals_line(totals: "Totals") -> Line:
     """Return what all requests that are over add up to."""
     if not totals.num_requests:
         return Line("no requests yet", Style.DIM)
-    words = "request" if totals.num_requests == 1 else "requests"
-    count = f"{totals.num_requests:,} {words}"
+    noun = "request" if totals.num_requests == 1 else "requests"
+    count = f"{totals.num_requests:,} {noun}"
     accepted = f"{percent(totals.acceptance_rate)} accepted" if totals.drafted else ""
     per_pass = f"{totals.generated_tokens / totals.steps:.1f} per pass" if totals.steps else ""
     speedup = speedup_cell(totals.speedup) if totals.own_s else ""
@@ -201,9 +201,9 @@ def _speedup(request: "ServedRequest") -> str:
 
 
 COLUMNS = (
-    Column("#", 4, 9, lambda each: str(each.number)),
-    Column("client", 9, 8, lambda each: each.client, is_left=True),
-    Column("request", 7, 1, lambda each: REQUESTS.get(each.api, each.api), is_left=True),
+    Column("#", 4, 9, lambda request: str(request.number)),
+    Column("client", 9, 8, lambda request: request.client, is_left=True),
+    Column("request", 7, 1, lambda request: REQUESTS.get(request.api, request.api), is_left=True),
     Column("tokens", 14, 7, _tokens),
     Column("t/s", 5, 6, _rate),
     Column("accepted", BAR_WIDTH + 6, 0, _accepted_bar),

@@ -137,8 +137,8 @@ class ServeScreen:
             return Line(f"set up: {names}   Esc", Style.WAITING)
         live = self._service.activity.live()
         if live and monotonic() - self._quit_at < TWICE_SECONDS:
-            words = "1 request" if len(live) == 1 else f"{len(live)} requests"
-            return Line(f"q again ends {words} in progress", Style.WAITING)
+            requests = "1 request" if len(live) == 1 else f"{len(live)} requests"
+            return Line(f"q again ends {requests} in progress", Style.WAITING)
         return Line(SETUP_HINT * bool(self._setups) + END_HINT, Style.DIM)
 
     # --- drawing ---
@@ -172,10 +172,10 @@ class ServeScreen:
     def _live_lines(self, columns: Sequence[Column], most: int) -> list[Line]:
         """Return the rows of requests in progress, those that wait last."""
         live = self._service.activity.live()
-        waiting = sorted((each for each in live if each.state == "waiting"), key=_place)
-        begun = [each for each in live if each.state != "waiting"]
-        lines = [request_line(each, columns) for each in begun]
-        lines += [request_line(each, columns, rank) for rank, each in enumerate(waiting, 1)]
+        waiting = sorted((request for request in live if request.state == "waiting"), key=_place)
+        begun = [request for request in live if request.state != "waiting"]
+        lines = [request_line(request, columns) for request in begun]
+        lines += [request_line(request, columns, rank) for rank, request in enumerate(waiting, 1)]
         if len(lines) > most:
             left_out = len(lines) - most + 1
             lines[most - 1 :] = [Line(f"  and {left_out} more", Style.WAITING)]

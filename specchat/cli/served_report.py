@@ -49,8 +49,8 @@ class ServedReport:
         runs = list(self.results.of(self.arm, task, temperature))
 
         def middle(name: str) -> float | None:
-            known = [run.stats[name] for run in runs if run.stats[name] is not None]
-            return median(known) if known else None
+            values = [run.stats[name] for run in runs if run.stats[name] is not None]
+            return median(values) if values else None
 
         rate, first = middle("tokens_per_second"), middle("time_to_first_token_s")
         accepted, per_pass = middle("acceptance_rate"), middle("tokens_per_step")

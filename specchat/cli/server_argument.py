@@ -55,11 +55,11 @@ def server_of(arguments: Namespace) -> ServerAddress:
     if text in settings.servers:
         address = named_server(settings, text)
     elif BARE_WORD.fullmatch(text) and not is_loopback(text):
-        known = ", ".join(settings.servers) or "none"
+        servers = ", ".join(settings.servers) or "none"
         raise InvalidOption(
             f"no server is called {text}{nearest(text, settings.servers)}: name its address, such"
             f" as http://{text}:8080, or add it to the settings ([servers.{text}]; now there: "
-            f"{known})"
+            f"{servers})"
         )
     else:
         address = replace(parse_address(text), key=_key_in(KEY_VARIABLE))
@@ -72,8 +72,8 @@ def named_server(settings: Settings, name: str) -> ServerAddress:
     """Return a server of the settings, with its key. Raises as `server_of` does."""
     fields = settings.servers[name]
     address = _allowed(parse_address(fields["url"]))
-    key, place = _key_of(fields, settings.path.parent)
-    return replace(address, model=fields.get("model", ""), name=name, key=key, key_place=place)
+    key, key_place = _key_of(fields, settings.path.parent)
+    return replace(address, model=fields.get("model", ""), name=name, key=key, key_place=key_place)
 
 
 def _allowed(address: ServerAddress) -> ServerAddress:
@@ -87,19 +87,21 @@ def ignored_options(arguments: Namespace) -> list[str]:
     """Return the flags on the command line that say how to load models, which a server does."""
     settings = arguments.settings
     names = [field for field in LoadOptions.fields() if field.table]
-    names += [each for each in PairOptions.fields() if each.key == "draft"]
-    given = [each for each in names if settings.source(each.name) == "command line"]
-    return [each.flag for each in given if settings[each.name] or settings[each.name] == 0]
+    names += [option for option in PairOptions.fields() if option.key == "draft"]
+    given = [option for option in names if settings.source(option.name) == "command line"]
+    return [option.flag for option in given if settings[option.name] or settings[option.name] == 0]
 
 
 def unknown_options(arguments: Namespace, dialect: Dialect) -> list[str]:
     """Return the flags on the command line that this kind of server has no fields for."""
     settings = arguments.settings
-    known = {*EVERYWHERE, *dialect.sampling}
+    supported = {*EVERYWHERE, *dialect.sampling}
     return [
         field.flag
         for field in GenerateOptions.fields()
-        if field.table and field.key not in known and settings.source(field.name) == "command line"
+        if field.table
+        and field.key not in supported
+        and settings.source(field.name) == "command line"
     ]
 
 

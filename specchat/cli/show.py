@@ -76,7 +76,7 @@ def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
         **record_of(entry),
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
-        "memory": [_about_memory(each, machine) for each in memory],
+        "memory": [_about_memory(figure, machine) for figure in memory],
         "workers": list(entry.workers),
         "chains_reason": _why_chains(*installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
@@ -89,14 +89,14 @@ def _about_file(path: Path, workers: Sequence[str]) -> dict[str, Any]:
     memory = memory_of(path) if about["generates_text"] else []
     return {
         **about,
-        "memory": [_about_memory(each, find_machine(workers)) for each in memory],
+        "memory": [_about_memory(figure, find_machine(workers)) for figure in memory],
         "chains_reason": _why_chains(path) if about["generates_text"] else None,
         **_about_exactness(path),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
-                {"name": each.model.name, "path": str(each.model.path), "why": each.why}
-                for each in drafts.fitting
+                {"name": draft.model.name, "path": str(draft.model.path), "why": draft.why}
+                for draft in drafts.fitting
             ],
             "unfit": [{"name": model.name, "why": why} for model, why in drafts.unfit],
         },
@@ -123,17 +123,17 @@ def _about_memory(memory: Memory, machine: Machine) -> dict[str, Any]:
 
 def _about_exactness(target: Path) -> dict[str, Any]:
     """Return the longest bit-exact drafts and their costs, by how the target was loaded."""
-    known = LearnedCache(target).exactness()
+    results = LearnedCache(target).exactness()
     return {
-        "exact": {way: found.longest - 1 for way, found in known.items()},
-        "exact_cost": {way: found.largest_cost for way, found in known.items()},
+        "exact": {way: result.longest - 1 for way, result in results.items()},
+        "exact_cost": {way: result.largest_cost for way, result in results.items()},
     }
 
 
 def _about_model(header: Header) -> dict[str, Any]:
     """Return the facts in a model's header, and the program whose folder the file is in."""
     real = header.path.resolve()
-    twins = [each for each in find_local_models() if each.path.resolve() == real]
+    twins = [model for model in find_local_models() if model.path.resolve() == real]
     model = twins[0] if twins else model_at(header.path)
     vocabulary, kind = vocabulary_of(header), kind_of_file(header)
     return {
@@ -268,23 +268,23 @@ def _facts(model: About) -> Lines:
         yield "", f"{gain}; made with {origin['data']}"
 
 
-def _format_text(form: About | None) -> str:
+def _format_text(about: About | None) -> str:
     """Return the facts about a chat format, one per line."""
-    if form is None:
+    if about is None:
         return ""
-    marks, calls = form["reasoning"], form["tool_calls"]
+    marks, calls = about["reasoning"], about["tool_calls"]
     reasoning = "the template has no reasoning"
     if marks:
         between = f"from {marks['begin'].strip()} " if marks["begin"].strip() else ""
-        kept = "kept in" if form["keeps_reasoning"] else "left out of"
+        kept = "kept in" if about["keeps_reasoning"] else "left out of"
         end = marks["end"].strip().partition("\n")[0]
         reasoning = f"reasoning {between}up to {end}; earlier reasoning is {kept} prompts"
     lines = [reasoning]
-    if form["think"]:
-        lines.append(f"--think {think_values(form['think'], last=', ')}")
+    if about["think"]:
+        lines.append(f"--think {think_values(about['think'], last=', ')}")
     if calls:
         lines.append(f"tool calls begin with {calls['begin'].strip()}")
-    if not form["system_prompt"]:
+    if not about["system_prompt"]:
         lines.append("no system role: the system prompt is put before the first question")
     return "\n".join(lines)
 

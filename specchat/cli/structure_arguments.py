@@ -50,9 +50,9 @@ def structure_of(arguments: argparse.Namespace) -> Structure | None:
         "regex": typed.structure_of_regex,
         "grammar": lambda path: typed.structure_of_grammar_file(Path(path)),
     }
-    found: Structure = makers[name](value)
+    structure: Structure = makers[name](value)
     return Structure(
-        found.kind, found.source, arguments.schema_check, is_shown=not arguments.hide_schema
+        structure.kind, structure.source, arguments.schema_check, is_shown=not arguments.hide_schema
     )
 
 
@@ -80,6 +80,10 @@ def why_not_valid(structure: Structure, answer: list[Chunk], stats: Statistics) 
         "stop": "a stop string ended it",
     }.get(str(answer[-1].finish), "it was stopped")
     text = "".join(chunk.text for chunk in answer)
-    place = unfinished_place(text) if structure.kind == "json_schema" else ""
-    where = f", within {place}: a maxLength, maxItems or maximum there bounds it" if place else ""
+    unfinished = unfinished_place(text) if structure.kind == "json_schema" else ""
+    where = (
+        f", within {unfinished}: a maxLength, maxItems or maximum there bounds it"
+        if unfinished
+        else ""
+    )
     return f"the answer is not complete: {reason}{where}"

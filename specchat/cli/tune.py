@@ -53,24 +53,24 @@ def run(arguments: argparse.Namespace) -> None:
     drafts, refused = named or [path for path in [pair.draft] if path], list[str]()
     if not drafts:
         drafts, refused = _installed_drafts(pair.target)
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     for draft in drafts:
         try:
-            found += _candidates(arguments, replace(pair, draft=draft), plan)
+            candidates += _candidates(arguments, replace(pair, draft=draft), plan)
         except SpecchatError as error:
             if draft is None:
                 raise
             refused.append(str(error))
-    if not found:
+    if not candidates:
         raise SpecchatError("no draft model could be measured: " + "; ".join(refused))
-    tuned = _tuned(_best(found), may_add_draft=None not in named)
+    tuned = _tuned(_best(candidates), may_add_draft=None not in named)
     try:
         keep_tuned(pair.target, tuned)
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-    tried = [asdict(candidate) for candidate in found]
+    tried = [asdict(candidate) for candidate in candidates]
     record = {"tried": tried, "refused": refused, "kept": asdict(tuned)}
-    print_result(arguments, record, list(_lines(found, refused, tuned)))
+    print_result(arguments, record, list(_lines(candidates, refused, tuned)))
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
@@ -85,12 +85,12 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
 
     None stands for decoding without a draft model, which is measured if no draft model fits.
     """
-    found = find_drafts(target)
-    beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
-    best: list[Path | None] = [draft.model.path for draft in found.fitting[:MAX_DRAFTS]]
-    if found.advice:
+    drafts = find_drafts(target)
+    beside = [(model, why) for model, why in drafts.unfit if model.path.parent == target.parent]
+    best: list[Path | None] = [draft.model.path for draft in drafts.fitting[:MAX_DRAFTS]]
+    if drafts.advice:
         best = [None, *best]  # the target may have its own head
-    return best or [None], [f"{each.name}: {why}" for each, why in beside]
+    return best or [None], [f"{model.name}: {why}" for model, why in beside]
 
 
 def _candidates(
@@ -111,10 +111,10 @@ def _candidates(
         yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
 
 
-def _best(found: list[_Candidate]) -> _Candidate:
+def _best(candidates: list[_Candidate]) -> _Candidate:
     """Return the fastest, but `auto` if it is nearly as fast; plain decoding if all are slower."""
-    fastest = max(found, key=lambda candidate: candidate.speedup)
-    same = [c for c in found if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
+    fastest = max(candidates, key=lambda candidate: candidate.speedup)
+    same = [c for c in candidates if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
     return replace(best, drafter=drafter_registry.PLAIN, draft=None) if best.high < 1 else best
 
@@ -127,18 +127,18 @@ def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     return Tuned(drafter, best.draft, best.speedup)
 
 
-def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterator[str]:
+def _lines(candidates: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterator[str]:
     """Yield the table of candidates, best first, and what was saved."""
-    ranked = sorted(found, key=lambda candidate: -candidate.speedup)
+    ranked = sorted(candidates, key=lambda candidate: -candidate.speedup)
     rows = (
         (
-            each.drafter,
-            speedup_text(each.speedup, 2),
-            interval_text(each.low, each.high),
-            percent(each.acceptance_rate),
-            Path(each.draft).name if each.draft else "-",
+            candidate.drafter,
+            speedup_text(candidate.speedup, 2),
+            interval_text(candidate.low, candidate.high),
+            percent(candidate.acceptance_rate),
+            Path(candidate.draft).name if candidate.draft else "-",
         )
-        for each in ranked
+        for candidate in ranked
     )
     yield from table_lines([HEADINGS, *rows], left=(0, 4))
     yield ""

@@ -9,10 +9,12 @@ from specchat.doctor.install_method import find_installation
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the commands that update specchat, one a line, for the way it was installed."""
-    found = find_installation()
+    installation = find_installation()
     if arguments.json:
-        record = {"version": specchat.__version__, "method": found.method}
-        print_json({**record, "folder": str(found.folder), "commands": found.commands})
+        record = {"version": specchat.__version__, "method": installation.method}
+        print_json(
+            {**record, "folder": str(installation.folder), "commands": installation.commands}
+        )
         return
-    say(f"specchat {specchat.__version__}, installed from {found}; to update it:")
-    print_exactly("\n".join(found.commands))
+    say(f"specchat {specchat.__version__}, installed from {installation}; to update it:")
+    print_exactly("\n".join(installation.commands))

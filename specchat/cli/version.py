@@ -33,8 +33,8 @@ def _llama_lines() -> Iterator[str]:
         yield f"{package}; `specchat doctor` says what to do"
         return
     names, facts = names_in(folder), ask(folder)
-    known = f", ggml {facts['version']} ({facts['commit']})" if facts else ""
-    yield f"{package}{known}: {folder}"
+    build = f", ggml {facts['version']} ({facts['commit']})" if facts else ""
+    yield f"{package}{build}: {folder}"
     gpus = [LABELS.get(name, name) for name in names if not name.startswith(NOT_BACKENDS)]
     yield f"backends: {', '.join(['CPU', *gpus])}"
     variants = [name.removeprefix("cpu-") for name in names if name.startswith("cpu-")]

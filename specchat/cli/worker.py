@@ -64,7 +64,7 @@ def _leave(code: int) -> None:
 
 def _serve(options: WorkerOptions, threads: int | None) -> None:
     address = WorkerAddress(options.worker_host.strip("[]"), options.worker_port)
-    family, place = _resolve(address)
+    family, bound = _resolve(address)
     log = _ClientLog()
     from specchat.llama.library import build
     from specchat.llama.worker_server import WorkerServer
@@ -83,19 +83,19 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
 
     threads = threads or num_cores()
     if family == socket.AF_INET:
-        version = _bound(address.port, lambda: server.serve(place[0], address.port, threads))
+        version = _bound(address.port, lambda: server.serve(bound[0], address.port, threads))
     else:  # llama.cpp listens with IPv4 alone
-        listening = _bound(address.port, lambda: socket.create_server(place[:2], family=family))
+        listening = _bound(address.port, lambda: socket.create_server(bound[:2], family=family))
         inner = _free_port()
         version = server.serve(LOOPBACK, inner, threads)
         server.client_at = Relay(listening, LOOPBACK, inner).client_at
     health = _bound(
         address.health_port,
-        lambda: HealthServer(family, (place[0], address.health_port), report),
+        lambda: HealthServer(family, (bound[0], address.health_port), report),
     )
     health.start()
     _announce(address, server.devices)
-    if not is_loopback(place[0]):
+    if not is_loopback(bound[0]):
         say(OPEN.format(address=address))
     while server.is_serving:
         threading.Event().wait(POLL_SECONDS)
@@ -105,12 +105,12 @@ def _serve(options: WorkerOptions, threads: int | None) -> None:
 def _resolve(address: WorkerAddress) -> tuple[int, tuple[Any, ...]]:
     """Return the family and the place to bind, IPv4 if there is a choice."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise InvalidOption(
             f"--host {address.host}: not an address of this machine; use {LOOPBACK}, 0.0.0.0 or ::1"
         ) from None
-    places = sorted((family != socket.AF_INET, family, place) for family, *_, place in found)
+    places = sorted((family != socket.AF_INET, family, bound) for family, *_, bound in infos)
     return places[0][1], places[0][2]
 
 

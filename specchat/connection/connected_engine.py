@@ -80,7 +80,7 @@ class ConnectedEngine(Engine):
         while True:
             report()
             try:
-                found = find_server(self._session)
+                facts = find_server(self._session)
             except ServerLoading:
                 if monotonic() > deadline:
                     raise
@@ -89,7 +89,7 @@ class ConnectedEngine(Engine):
                 self._session.on_wait = None
                 if on_progress is not None:
                     on_progress("target", 1.0)
-                return found
+                return facts
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Check a request and yield its answer, an update for each part of the stream."""
@@ -308,7 +308,7 @@ class ConnectedEngine(Engine):
 def facts_of(server: ServerFacts, address: ServerAddress) -> EngineFacts:
     """Return the facts about the model that a server runs, as an engine has them."""
     label = f"{server.dialect.label} {server.version}".strip()
-    others = [each for each in server.models if not each.startswith(server.model)]
+    others = [name for name in server.models if not name.startswith(server.model)]
     more = "one more model" if len(others) == 1 else f"{len(others)} more models"
     notice = f"{address.shown} has {more}: --served-model chooses one"
     return EngineFacts(

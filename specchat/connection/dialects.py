@@ -58,7 +58,7 @@ def _schema_format(schema: str) -> Fields:
 def _in_gbnf(text: str) -> str:
     """Return a text as a literal of GBNF, which has fewer escapes than JSON."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped) + '"'
+    return '"' + CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", escaped) + '"'
 
 
 def _llama_structure(kind: Kind, source: str) -> Fields:
@@ -156,7 +156,7 @@ _LIVE_TIMINGS = {**_USAGE, "timings_per_token": True}
 OTHER = Dialect("OpenAI-compatible server", live=_USAGE)
 SPECCHAT = Dialect(
     "specchat",
-    sampling={each: each for each in (*_SAME, *_DRAFTING, "make_room")},
+    sampling={name: name for name in (*_SAME, *_DRAFTING, "make_room")},
     live=_LIVE_TIMINGS,
     continuation=NONE,
     structure=_specchat_structure,
@@ -167,7 +167,7 @@ SPECCHAT = Dialect(
 )
 LLAMA_SERVER = Dialect(
     "llama-server",
-    sampling={each: each for each in _SAME},
+    sampling={name: name for name in _SAME},
     live=_LIVE_TIMINGS,
     continuation=CONTINUES,
     thinking=_by_template,

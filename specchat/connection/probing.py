@@ -55,14 +55,14 @@ def find_server(session: HttpSession) -> ServerFacts:
     listed = session.get("/v1/models", LIST_SECONDS)
     if not isinstance(listed, Mapping) or not isinstance(listed.get("data"), list):
         raise not_an_api(session.address, "without a list of models")
-    cards = [each for each in listed["data"][:MOST_MODELS] if _name_of(each)]
+    cards = [card for card in listed["data"][:MOST_MODELS] if _name_of(card)]
     dialect = _dialect_of(session, cards)
-    names = tuple(_name_of(each) for each in cards)
-    names += tuple(alias for each in cards for alias in _aliases_of(each) if alias not in names)
+    names = tuple(_name_of(card) for card in cards)
+    names += tuple(alias for card in cards for alias in _aliases_of(card) if alias not in names)
     if dialect is dialects.LM_STUDIO:
         names = _loaded_first(session, names)
     model = _choose(session, names)
-    card = next((each for each in cards if each["id"] == model), cards[0] if cards else {})
+    card = next((card for card in cards if card["id"] == model), cards[0] if cards else {})
     facts = ServerFacts(dialect, model, names, context=_context_of(card))
     facts = ASK_MORE.get(dialect.label, lambda _, same: same)(session, facts)
     if dialect is dialects.SPECCHAT:
@@ -82,8 +82,8 @@ def _name_of(card: object) -> str:
 
 def _dialect_of(session: HttpSession, cards: Sequence[Mapping[str, Any]]) -> Dialect:
     owner = cards[0].get("owned_by") if cards else ""
-    if (known := OWNERS.get(str(owner))) is not None:
-        return known
+    if (dialect := OWNERS.get(str(owner))) is not None:
+        return dialect
     with suppress(SpecchatError):
         if isinstance(_asked(session, "/api/version").get("version"), str):
             return dialects.OLLAMA
@@ -92,8 +92,8 @@ def _dialect_of(session: HttpSession, cards: Sequence[Mapping[str, Any]]) -> Dia
 
 def _aliases_of(card: Mapping[str, Any]) -> list[str]:
     """Return llama-server's other names of a model."""
-    found = card.get("aliases")
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    names = card.get("names")
+    return [alias for alias in names if isinstance(alias, str)] if isinstance(names, list) else []
 
 
 def _choose(session: HttpSession, names: Sequence[str]) -> str:
@@ -118,24 +118,24 @@ def _loaded_first(session: HttpSession, names: Sequence[str]) -> tuple[str, ...]
     """Return LM Studio's models without those for embeddings, loaded ones first."""
     states: dict[str, str] = {}
     with suppress(SpecchatError):
-        for each in _asked(session, "/api/v0/models").get("data", ()):
-            if (name := _name_of(each)) and each.get("type") != "embeddings":
-                states[name] = str(each.get("state"))
-    kept = [each for each in names if each in states or not states]
-    return tuple(sorted(kept, key=lambda each: states.get(each) != "loaded"))
+        for card in _asked(session, "/api/v0/models").get("data", ()):
+            if (name := _name_of(card)) and card.get("type") != "embeddings":
+                states[name] = str(card.get("state"))
+    kept = [model for model in names if model in states or not states]
+    return tuple(sorted(kept, key=lambda model: states.get(model) != "loaded"))
 
 
 def _context_of(card: Mapping[str, Any]) -> int:
     """Return the context that a model's card names, in any server's words; 0 if it names none."""
     meta = card.get("meta")
-    found = [card.get("max_model_len"), card.get("context_length")]
-    found += [meta.get("n_ctx")] if isinstance(meta, Mapping) else []
-    return next((size for each in found if (size := _size(each))), 0)
+    candidates = [card.get("max_model_len"), card.get("context_length")]
+    candidates += [meta.get("n_ctx")] if isinstance(meta, Mapping) else []
+    return next((size for candidate in candidates if (size := _size(candidate))), 0)
 
 
-def _size(found: object) -> int:
-    is_size = isinstance(found, int) and not isinstance(found, bool) and 0 < found < LARGEST_CONTEXT
-    return found if is_size else 0  # type: ignore[return-value]  # mypy does not follow is_size
+def _size(value: object) -> int:
+    is_size = isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_CONTEXT
+    return value if is_size else 0  # type: ignore[return-value]  # mypy does not follow is_size
 
 
 def _ask_llama_server(session: HttpSession, facts: ServerFacts) -> ServerFacts:
@@ -145,10 +145,10 @@ def _ask_llama_server(session: HttpSession, facts: ServerFacts) -> ServerFacts:
         if isinstance(slots, list) and slots and isinstance(slots[0], Mapping):
             drafting = "drafts are on" if slots[0].get("speculative") is True else ""
     with suppress(SpecchatError):
-        found = _asked(session, "/props")
-        settings = found.get("default_generation_settings")
+        props = _asked(session, "/props")
+        settings = props.get("default_generation_settings")
         size = _size(settings.get("n_ctx")) if isinstance(settings, Mapping) else 0
-        version = _short(found.get("build_info"))
+        version = _short(props.get("build_info"))
         return replace(facts, context=facts.context or size, version=version, drafting=drafting)
     return replace(facts, drafting=drafting)
 
@@ -162,17 +162,17 @@ def _ask_vllm(session: HttpSession, facts: ServerFacts) -> ServerFacts:
 def _ask_sglang(session: HttpSession, facts: ServerFacts) -> ServerFacts:
     for path in ("/server_info", "/get_server_info"):
         with suppress(SpecchatError):
-            found = _asked(session, path)
-            algorithm = _short(found.get("speculative_algorithm"))
-            return replace(facts, version=_short(found.get("version")), drafting=algorithm)
+            info = _asked(session, path)
+            algorithm = _short(info.get("speculative_algorithm"))
+            return replace(facts, version=_short(info.get("version")), drafting=algorithm)
     return facts
 
 
 def _ask_lm_studio(session: HttpSession, facts: ServerFacts) -> ServerFacts:
     with suppress(SpecchatError):
-        for each in _asked(session, "/api/v0/models").get("data", ()):
-            if _name_of(each) == facts.model:
-                sizes = each.get("loaded_context_length"), each.get("max_context_length")
+        for card in _asked(session, "/api/v0/models").get("data", ()):
+            if _name_of(card) == facts.model:
+                sizes = card.get("loaded_context_length"), card.get("max_context_length")
                 return replace(facts, context=next((s for e in sizes if (s := _size(e))), 0))
     return facts
 
@@ -180,9 +180,9 @@ def _ask_lm_studio(session: HttpSession, facts: ServerFacts) -> ServerFacts:
 def _ask_ollama(session: HttpSession, facts: ServerFacts) -> ServerFacts:
     with suppress(SpecchatError):
         facts = replace(facts, version=_short(_asked(session, "/api/version").get("version")))
-        for each in _asked(session, "/api/ps").get("models", ()):
-            if isinstance(each, Mapping) and each.get("name") == facts.model:
-                return replace(facts, context=_size(each.get("context_length")))
+        for card in _asked(session, "/api/ps").get("models", ()):
+            if isinstance(card, Mapping) and card.get("name") == facts.model:
+                return replace(facts, context=_size(card.get("context_length")))
     return facts
 
 
@@ -197,8 +197,8 @@ ASK_MORE = {
 
 
 def _asked(session: HttpSession, path: str) -> Mapping[str, Any]:
-    found = session.get(path)
-    return found if isinstance(found, Mapping) else {}
+    answer = session.get(path)
+    return answer if isinstance(answer, Mapping) else {}
 
 
 def _has_counters(session: HttpSession, dialect: Dialect) -> bool:
@@ -209,6 +209,6 @@ def _has_counters(session: HttpSession, dialect: Dialect) -> bool:
     return False
 
 
-def _short(found: object) -> str:
+def _short(value: object) -> str:
     """Return a server's text in one line, cut off if it is long; "" for anything else."""
-    return in_one_line(found)[:LONGEST_NAME] if isinstance(found, str) else ""
+    return in_one_line(value)[:LONGEST_NAME] if isinstance(value, str) else ""

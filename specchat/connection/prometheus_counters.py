@@ -31,16 +31,16 @@ class Counts:
             self.drafts - before.drafts,
             self.drafted - before.drafted,
             self.accepted - before.accepted,
-            {place: count - earlier.get(place, 0) for place, count in by_position},
+            {position: count - earlier.get(position, 0) for position, count in by_position},
         )
 
     def histogram(self) -> list[int]:
         """Return the number of steps by accepted tokens; [] where the positions do not add up."""
-        reached = [self.drafts, *(each for _, each in sorted(self.accepted_by_position.items()))]
-        found = [one - other for one, other in zip(reached, [*reached[1:], 0], strict=True)]
-        while found and not found[-1]:
-            found.pop()
-        return found if all(each >= 0 for each in found) else []
+        reached = [self.drafts, *(count for _, count in sorted(self.accepted_by_position.items()))]
+        steps = [one - other for one, other in zip(reached, [*reached[1:], 0], strict=True)]
+        while steps and not steps[-1]:
+            steps.pop()
+        return steps if all(count >= 0 for count in steps) else []
 
 
 def read_counters(text: str, names: Counters) -> Counts | None:
@@ -55,8 +55,8 @@ def read_counters(text: str, names: Counters) -> Counts | None:
         if not 0 <= value < LARGEST:
             continue
         totals[name] = totals.get(name, 0) + int(value)
-        if name == names.accepted_by_position and (place := POSITION.search(labels)):
-            number = int(place[1])
+        if name == names.accepted_by_position and (match := POSITION.search(labels)):
+            number = int(match[1])
             by_position[number] = by_position.get(number, 0) + int(value)
     if names.drafted not in totals:
         return None

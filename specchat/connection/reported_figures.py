@@ -155,40 +155,40 @@ class ReportedFigures:
 
     def _take_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Take vLLM's figures of one request."""
-        found = _mapping(metrics.get("speculative_decoding"))
-        drafted = _count(found, "num_draft_tokens")
+        figures = _mapping(metrics.get("speculative_decoding"))
+        drafted = _count(figures, "num_draft_tokens")
         if drafted is None:
             return
-        self._set_drafts(drafted, _count(found, "num_accepted_draft_tokens") or 0)
-        if steps := _count(found, "num_spec_steps"):
+        self._set_drafts(drafted, _count(figures, "num_accepted_draft_tokens") or 0)
+        if steps := _count(figures, "num_spec_steps"):
             self._set_steps(steps)
-        self._set_histogram(found.get("acceptance_histogram"))
+        self._set_histogram(figures.get("acceptance_histogram"))
 
-    def _take_sglang(self, found: Mapping[str, Any]) -> None:
-        drafted = _count(found, "spec_num_proposed_drafts")
+    def _take_sglang(self, figures: Mapping[str, Any]) -> None:
+        drafted = _count(figures, "spec_num_proposed_drafts")
         if drafted is None:
             return
-        self._set_drafts(drafted, _count(found, "spec_num_correct_drafts") or 0)
-        if steps := _count(found, "spec_verify_ct"):
+        self._set_drafts(drafted, _count(figures, "spec_num_correct_drafts") or 0)
+        if steps := _count(figures, "spec_verify_ct"):
             self._set_steps(steps)
-        self._set_histogram(found.get("spec_correct_drafts_histogram"))
+        self._set_histogram(figures.get("spec_correct_drafts_histogram"))
 
-    def _take_own(self, found: Mapping[str, Any]) -> None:
+    def _take_own(self, figures: Mapping[str, Any]) -> None:
         """Take the figures of `specchat serve`."""
         stats = self.statistics
-        if not found:
+        if not figures:
             return
-        stats.drafter = _words(found, "drafter") or PLAIN
+        stats.drafter = _words(figures, "drafter") or PLAIN
         self._has.add("drafter")
         for name in ("speculation_off_reason", "draft_off_reason"):
-            setattr(stats, name, _words(found, name) or None)
-        speedup, saved = _number(found, "speedup"), _number(found, "saved_s")
+            setattr(stats, name, _words(figures, name) or None)
+        speedup, saved = _number(figures, "speedup"), _number(figures, "saved_s")
         if speedup and saved is not None:
             own = stats.decode_s
             stats.reported_gain = Gain(judged(speedup, 0.0), speedup, 0.0, own + saved, own)
-        if (left_out := _count(found, "left_out_messages")) is not None:
+        if (left_out := _count(figures, "left_out_messages")) is not None:
             stats.left_out = left_out
-        notices = found.get("notices")
+        notices = figures.get("notices")
         if isinstance(notices, list):
             stats.notices = tuple(_shown(str(notice)) for notice in notices[:MOST_NOTICES])
 
@@ -207,7 +207,7 @@ class ReportedFigures:
         """Take the number of steps by accepted tokens, if that is what it is."""
         if not isinstance(histogram, Sequence) or isinstance(histogram, str) or len(histogram) > 64:
             return
-        if all(isinstance(each, int) and 0 <= each < LARGEST for each in histogram):
+        if all(isinstance(count, int) and 0 <= count < LARGEST for count in histogram):
             self._has.add("histogram")
             self.statistics.acceptance_histogram = list(histogram)
 
@@ -227,20 +227,20 @@ class ReportedFigures:
         stats.unreported = tuple(missing)
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _count(found: Mapping[str, Any], name: str) -> int | None:
+def _count(figures: Mapping[str, Any], name: str) -> int | None:
     """Return a count; None for anything else."""
-    value = found.get(name)
+    value = figures.get(name)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
     return value if is_count else None
 
 
-def _words(found: Mapping[str, Any], name: str) -> str:
+def _words(figures: Mapping[str, Any], name: str) -> str:
     """Return a text; "" for anything else."""
-    value = found.get(name)
+    value = figures.get(name)
     return _shown(value) if isinstance(value, str) else ""
 
 
@@ -249,7 +249,7 @@ def _shown(text: str) -> str:
     return in_one_line(text)[:LONGEST_WORDS]
 
 
-def _number(found: Mapping[str, Any], name: str) -> float | None:
-    value: Any = found.get(name)
+def _number(figures: Mapping[str, Any], name: str) -> float | None:
+    value: Any = figures.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and -LARGEST < value < LARGEST else None

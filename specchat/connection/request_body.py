@@ -31,8 +31,8 @@ def chat_body(
     if request.offered_tools:
         body |= {"tools": list(request.offered_tools), "tool_choice": request.tool_choice}
     if request.variables:
-        known = body.get("chat_template_kwargs", {})
-        body["chat_template_kwargs"] = {**known, **request.variables}
+        variables = body.get("chat_template_kwargs", {})
+        body["chat_template_kwargs"] = {**variables, **request.variables}
     return body
 
 
@@ -70,9 +70,9 @@ def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, A
         body["ignore_eos"] = True
     if request.stop:
         body["stop"] = list(request.stop)
-    for name, theirs in dialect.sampling.items():
+    for name, field in dialect.sampling.items():
         value = getattr(request, name)
-        body[theirs] = dialect.off.get(theirs, value) if value == OFF.get(name) else value
+        body[field] = dialect.off.get(field, value) if value == OFF.get(name) else value
     if dialect.takes_drafter and request.prediction and isinstance(request.prediction, str):
         body["prediction"] = {"type": "content", "content": request.prediction}
     return body

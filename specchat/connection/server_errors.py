@@ -98,12 +98,12 @@ def refused(response: "httpx2.Response", body: bytes, address: ServerAddress) ->
         return InvalidOption(f"{where} refused the request{quoted or f' (status {status})'}")
     if status == LOADING and "load" in said.lower():
         return ServerLoading(f"{where} is still loading its model: try again in a moment")
-    place = in_one_line(response.headers.get("Location", ""))[:LONGEST_SHOWN]
+    location = in_one_line(response.headers.get("Location", ""))[:LONGEST_SHOWN]
     key = f"needs a key{f' ({said})' if said else ''}: set {address.key_place}"
     if address.key:
         key = f"rejected the key from {address.key_place}{quoted}"
     texts = {
-        **dict.fromkeys(REDIRECTS, f"moved to {place or 'an unknown place'}: use that address"),
+        **dict.fromkeys(REDIRECTS, f"moved to {location or 'an unknown place'}: use that address"),
         **dict.fromkeys(KEYS, key),
         ABSENT: f"does not know this model or endpoint{quoted}; choose another model with"
         " --served-model, or check the address",
@@ -146,14 +146,14 @@ def message_of(body: bytes) -> tuple[str, str]:
     except (ValueError, RecursionError):
         text = "" if WEB_PAGE.match(body) else body[:LONGEST_SHOWN].decode("utf-8", "replace")
         return in_one_line(text).strip(), ""
-    found = content.get("error", content) if isinstance(content, Mapping) else content
-    if isinstance(found, str):
-        return _short(found), ""
-    if not isinstance(found, Mapping):
+    error = content.get("error", content) if isinstance(content, Mapping) else content
+    if isinstance(error, str):
+        return _short(error), ""
+    if not isinstance(error, Mapping):
         return "", ""
-    texts = (found.get("message"), found.get("detail"), content.get("message"))
-    text = next((each for each in (*texts, content.get("error_message")) if each), "")
-    return _short(text if isinstance(text, str) else json.dumps(text)), str(found.get("type", ""))
+    texts = (error.get("message"), error.get("detail"), content.get("message"))
+    text = next((message for message in (*texts, content.get("error_message")) if message), "")
+    return _short(text if isinstance(text, str) else json.dumps(text)), str(error.get("type", ""))
 
 
 def _too_long(said: str, body: bytes) -> ContextFull:
@@ -161,13 +161,13 @@ def _too_long(said: str, body: bytes) -> ContextFull:
     error = ContextFull(f"the conversation does not fit the server's context: {said}")
     try:
         content = json.loads(body)
-        found = content.get("error", content)
-        error.num_tokens, error.capacity = int(found["n_prompt_tokens"]), int(found["n_ctx"])
+        fields = content.get("error", content)
+        error.num_tokens, error.capacity = int(fields["n_prompt_tokens"]), int(fields["n_ctx"])
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         capacity = CAPACITY.search(said)
         if capacity:
             error.capacity = int(capacity[1] or capacity[2])
-            numbers = [int(each) for each in NUMBER.findall(said)]
+            numbers = [int(number) for number in NUMBER.findall(said)]
             error.num_tokens = max(number for number in numbers if number >= error.capacity)
     return error
 

@@ -98,9 +98,9 @@ class Repetition:
         self._held += text
         if self._begun.startswith(self._held) and len(self._held) < len(self._begun):
             return ""
-        found, self._held = self._held.removeprefix(self._begun), ""
+        new, self._held = self._held.removeprefix(self._begun), ""
         self._begun = ""
-        return found
+        return new
 
     def end(self) -> str:
         """Return what is held back."""
@@ -165,9 +165,9 @@ class StreamReader:
     def end(self) -> Chunk | None:
         """Return what was held back, and the tool calls; None if there is nothing."""
         calls = tuple(
-            ToolCall(each.name, each.arguments or "{}", each.id)
-            for _, each in sorted(self._calls.items())
-            if each.name and _is_json(each.arguments or "{}")
+            ToolCall(call.name, call.arguments or "{}", call.id)
+            for _, call in sorted(self._calls.items())
+            if call.name and _is_json(call.arguments or "{}")
         )
         self.num_broken_calls = len(self._calls) - len(calls)
         chunk = self._chunk("", self._repetition.end() + self._tags.rest()) or Chunk("")
@@ -191,20 +191,20 @@ class StreamReader:
                 index = len(self._calls)
             if not isinstance(index, int) or not 0 <= index < MOST_CALLS:
                 continue
-            known = self._calls.setdefault(index, _Call())
+            collected = self._calls.setdefault(index, _Call())
             function = call.get("function")
-            known.id = known.id or _text(call.get("id"))
+            collected.id = collected.id or _text(call.get("id"))
             if isinstance(function, Mapping):
-                known.name = known.name or _text(function.get("name"))
-                known.arguments += _text(function.get("arguments"))
+                collected.name = collected.name or _text(function.get("name"))
+                collected.arguments += _text(function.get("arguments"))
 
 
-def _text(found: object) -> str:
+def _text(value: object) -> str:
     """Return a text, or the texts of a list of parts; "" for anything else."""
-    if isinstance(found, str):
-        return SURROGATE.sub("\ufffd", found)
-    if isinstance(found, list):
-        return "".join(_text(each.get("text")) for each in found if isinstance(each, Mapping))
+    if isinstance(value, str):
+        return SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return "".join(_text(part.get("text")) for part in value if isinstance(part, Mapping))
     return ""
 
 

@@ -42,6 +42,6 @@ def count_tokens(
     return None
 
 
-def _number(found: Mapping[str, Any]) -> int:
-    count = found.get("count")
-    return count if isinstance(count, int) else len(found["tokens"])
+def _number(answer: Mapping[str, Any]) -> int:
+    count = answer.get("count")
+    return count if isinstance(count, int) else len(answer["tokens"])

@@ -107,8 +107,8 @@ class Distribution:
         if self._list is not None:
             tokens = self._tokens
             return self._list[tokens.index(token)] / self._total if token in tokens else 0.0
-        found = (self._ids == token).nonzero()[0]
-        return float(self._weights[found[0]]) / self._total if found.size else 0.0
+        indices = (self._ids == token).nonzero()[0]
+        return float(self._weights[indices[0]]) / self._total if indices.size else 0.0
 
     def best(self) -> int:
         """Return the most probable token, the lowest id among equals."""
@@ -134,11 +134,11 @@ class Distribution:
 
     def sample_others(self, token: int, count: int, random: Random) -> list[int]:
         """Draw up to `count` other tokens than this one, without replacement."""
-        left, found = self.shares(), [token]
-        while len(found) <= count and len(left := without(left, found[-1])) > 0:
+        left, drawn = self.shares(), [token]
+        while len(drawn) <= count and len(left := without(left, drawn[-1])) > 0:
             tokens, weights = list(left), list(left.values())
-            found.append(tokens[_draw_from_list(weights, sum(weights), random)])
-        return found[1:]
+            drawn.append(tokens[_draw_from_list(weights, sum(weights), random)])
+        return drawn[1:]
 
     def shares(self) -> Shares:
         """Return the probability of each token; not to be changed."""
@@ -174,13 +174,13 @@ class Distribution:
     def weights_of(self, ids: Ids) -> Weights:
         """Return the probabilities of the given tokens, in their order."""
         if self._list is not None:
-            known = self._as_table().get
-            return np.array([known(token, 0.0) for token in ids.tolist()])
+            share_of = self._as_table().get
+            return np.array([share_of(token, 0.0) for token in ids.tolist()])
         order = self._ids.argsort()
         ranks = self._ids.searchsorted(ids, sorter=order)
         np.minimum(ranks, self._ids.size - 1, out=ranks)
-        found = order[ranks]
-        return np.where(self._ids[found] == ids, self.weights[found], 0.0)
+        indices = order[ranks]
+        return np.where(self._ids[indices] == ids, self.weights[indices], 0.0)
 
     def _as_table(self) -> dict[int, float]:
         if self._table is None:
@@ -231,8 +231,8 @@ def sample_shares(shares: Shares, random: Random) -> int:
 
 def without(shares: Shares, token: int) -> Shares:
     """Return a distribution without one of its tokens, empty if it had no other."""
-    left = sum([share for each, share in shares.items() if each != token])
-    return {each: share / left for each, share in shares.items() if each != token} if left else {}
+    left = sum([share for kept, share in shares.items() if kept != token])
+    return {kept: share / left for kept, share in shares.items() if kept != token} if left else {}
 
 
 def excess_of(wanted: Shares, proposed: Shares, scale: float = 1.0) -> tuple[Shares, float]:
@@ -240,11 +240,11 @@ def excess_of(wanted: Shares, proposed: Shares, scale: float = 1.0) -> tuple[Sha
 
     If rounding leaves no excess at all, the two are equal: the result is `wanted`, with sum 0.
     """
-    known = proposed.get
+    share_of = proposed.get
     excess = {
         token: more
         for token, share in wanted.items()
-        if (more := scale * share - known(token, 0.0)) > 0
+        if (more := scale * share - share_of(token, 0.0)) > 0
     }
     mass = sum(excess.values())
     if not mass:

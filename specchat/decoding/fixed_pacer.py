@@ -80,7 +80,7 @@ class FixedPacer:
         del origin
         longest = max((branch.fork for branch in branches), default=0) + 1
         chances = chances_of([USUAL_ACCEPTANCE] * longest, branches)
-        order = [each for each in likeliest(chances, len(chances)) if each in unread]
+        order = [number for number in likeliest(chances, len(chances)) if number in unread]
         return with_ancestors(branches, order[:NUM_READ], most)
 
     def choose_branches(

@@ -66,7 +66,7 @@ class Noise:
         speeds = weights / _times(ids, starts)
         order = speeds.argsort()[::-1][:count]
         total = float(speeds[order].sum())
-        return [(int(ids[place]), float(speeds[place]) / total) for place in order]
+        return [(int(ids[row]), float(speeds[row]) / total) for row in order]
 
     def times(self, ids: Ids, index: int) -> Weights:
         """Return the exponential numbers E of tokens at an index of the answer, shape (n,)."""

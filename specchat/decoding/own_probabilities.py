@@ -25,9 +25,9 @@ class OwnProbabilities:
         `row` has the shape (vocabulary,). The probabilities are of the whole vocabulary. Raises
         EngineFailed for a row of NaN or infinities.
         """
-        found = [each for each, _ in self._sampler.distribution(row, ()).likeliest(count)]
-        if token not in found:
-            found.append(token)
+        likely = [other for other, _ in self._sampler.distribution(row, ()).likeliest(count)]
+        if token not in likely:
+            likely.append(token)
         top = float(row.max())
         total = float(np.exp(row - np.float32(top)).sum(dtype=np.float64))
-        return [(each, math.exp(row.item(each) - top) / total) for each in found]
+        return [(other, math.exp(row.item(other) - top) / total) for other in likely]

@@ -124,14 +124,14 @@ class Sampler:
         while values[num_kept - 1] < floor:
             num_kept -= 1
         heat = sampling.temperature
-        weights = [math.exp((each - top) / heat) for each in values[:num_kept]]
+        weights = [math.exp((value - top) / heat) for value in values[:num_kept]]
         return Distribution.of_table(ids[:num_kept].tolist(), weights)
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
         """Apply logit bias and penalties to a copy."""
         logits = logits.copy()
-        known = self._bias_ids < logits.size
-        logits[self._bias_ids[known]] += self._bias[known]
+        is_in_row = self._bias_ids < logits.size
+        logits[self._bias_ids[is_in_row]] += self._bias[is_in_row]
         if self._looks_back:
             self._penalise(logits, history)
         return logits

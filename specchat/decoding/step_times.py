@@ -95,8 +95,8 @@ class StepTimes:
         the machine may have been slower, and takes no longer than a pass over more tokens.
         """
         self.seconds += seconds
-        place = num_drafted, _bin(seconds)
-        self._bins[place] = self._bins.get(place, 0) + 1
+        key = num_drafted, _bin(seconds)
+        self._bins[key] = self._bins.get(key, 0) + 1
         if num_drafted and single:
             self.priced_s += num_emitted * min(single, verified_in)
         elif num_drafted:
@@ -186,12 +186,12 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
     """
     counts = _counts(bins)
     medians = {drafted: _median(bins, drafted) for drafted in counts}
-    sure = {each: medians[each] for each, count in counts.items() if count >= FEW_STEPS}
-    typical = {each: min(median, _bound(each, sure)) for each, median in medians.items()}
+    sure = {drafted: medians[drafted] for drafted, count in counts.items() if count >= FEW_STEPS}
+    typical = {drafted: min(median, _bound(drafted, sure)) for drafted, median in medians.items()}
     differences = Counter[int]()
-    for (drafted, place), count in bins.items():
+    for (drafted, number), count in bins.items():
         if drafted in sure:
-            differences[place - _bin(sure[drafted])] += count
+            differences[number - _bin(sure[drafted])] += count
     quartiles = [_place(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
     octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
     return typical, octaves * log(2) / QUARTILES_APART
@@ -199,7 +199,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
 
 def _median(bins: Bins, drafted: int) -> float:
     """Return the median seconds of the steps that drafted so many tokens."""
-    own = Counter({place: count for (each, place), count in bins.items() if each == drafted})
+    own = Counter({number: count for (length, number), count in bins.items() if length == drafted})
     return float(2 ** ((_place(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
 
 
@@ -219,8 +219,8 @@ def _bin(seconds: float) -> int:
 def _place(counts: Counter[int], share: float) -> int:
     """Return the bin that this share of the counted lies up to."""
     left = share * counts.total()
-    for place in sorted(counts):
-        left -= counts[place]
+    for number in sorted(counts):
+        left -= counts[number]
         if left <= 0:
-            return place
+            return number
     return max(counts)

@@ -40,9 +40,9 @@ class TextAssembler:
         self._held = ""
         if not self._stop_strings:
             return text
-        found = [(start, stop) for stop in self._stop_strings if (start := text.find(stop)) >= 0]
-        if found:
-            start, self.stop_string = min(found, key=itemgetter(0))
+        matches = [(start, stop) for stop in self._stop_strings if (start := text.find(stop)) >= 0]
+        if matches:
+            start, self.stop_string = min(matches, key=itemgetter(0))
             self.is_stopped = True
             return text[:start]
         split = len(text) - self._num_undecided(text)

@@ -107,7 +107,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         options = ModelOptions(**self._wanted.loading.values(LoadOptions))
         seed = len(self._store.training)
         prompts = ExamplePrompts(seed, self._wanted.texts, self._wanted.questions)
-        found: list[SampledAnswer] = []
+        batch: list[SampledAnswer] = []
         with Model(self._fast_target(), options) as model:
             beginning = shared_beginning(model)
             with BatchSampler(
@@ -126,17 +126,17 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
                         if answer.origin is None:
                             prompts.ask(text_of(model, answer).strip() or "?")
                             continue
-                        found.append(answer)
+                        batch.append(answer)
                         prompts.learn(answer.origin, text_of(model, answer))
-                        num_bytes = sum(part.nbytes for each in found for part in each.inputs)
-                        if len(found) == PER_FILE or num_bytes > LARGEST_FILE:
-                            self._store.add(found)
-                            found = []
+                        num_bytes = sum(part.nbytes for sampled in batch for part in sampled.inputs)
+                        if len(batch) == PER_FILE or num_bytes > LARGEST_FILE:
+                            self._store.add(batch)
+                            batch = []
                             if self._is_full():
                                 return
                 finally:
-                    if found:
-                        self._store.add(found)
+                    if batch:
+                        self._store.add(batch)
 
     def _asked(
         self, model: Model, prompts: ExamplePrompts, seed: int, beginning: list[int]
@@ -183,7 +183,7 @@ def tokenized(model: Model, conversation: Conversation) -> list[int]:
     """Return a conversation as tokens, without a chat template the text of its messages."""
     if model.header.chat_template is not None:
         return tokenize_chat(model, conversation)
-    text = "\n\n".join(each["content"] for each in conversation)
+    text = "\n\n".join(message["content"] for message in conversation)
     return model.vocabulary.tokenize(text, add_special=True, parse_special=False)
 
 

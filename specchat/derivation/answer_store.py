@@ -98,8 +98,8 @@ class AnswerStore:
 
     def add(self, answers: Sequence[SampledAnswer]) -> None:
         """Write answers to a new file."""
-        known = [int(path.stem[-5:]) for path in self._folder.glob("answers-*.npz")]
-        number = max(known, default=-1) + 1
+        numbers = [int(path.stem[-5:]) for path in self._folder.glob("answers-*.npz")]
+        number = max(numbers, default=-1) + 1
         if answers[0].inputs:
             self._write_inputs(number, answers)
         data = BytesIO()
@@ -143,7 +143,9 @@ class AnswerStore:
             order = random.permutation(len(self.training))
             for first in range(0, len(order), SORTED_AT_ONCE):
                 chosen = [self.training[index] for index in order[first : first + SORTED_AT_ONCE]]
-                groups = list(_groups(sorted(chosen, key=lambda each: len(each.tokens)), size))
+                groups = list(
+                    _groups(sorted(chosen, key=lambda example: len(example.tokens)), size)
+                )
                 for index in random.permutation(len(groups)):
                     yield collate(groups[index])
 
@@ -177,12 +179,12 @@ def _fields(path: Path) -> dict[str, NDArray[Any]]:
     with path.open("rb") as data, NpzFile(data) as file:
         fields = {name: np.asarray(file[name]) for name in names}
     prompts, answers = fields["prompts"], fields["answers"]
-    for each, kind in (
+    for array, kind in (
         (prompts, np.int32),
         (answers, np.int32),
         (fields["temperatures"], np.float32),
     ):
-        _require(each, kind, (prompts.size,))
+        _require(array, kind, (prompts.size,))
     num_tokens = int(answers.sum())
     _require(fields["tokens"], np.int32, (int(prompts.sum()) + num_tokens,))
     _require(fields["likeliest"], np.int32, (num_tokens, LIKELIEST))
@@ -220,19 +222,19 @@ def collate(examples: Sequence[Example]) -> AnswerBatch:
     """Return examples as a batch."""
     length = _padded(max(len(example.tokens) for example in examples))
     tokens = np.zeros((len(examples), length), np.int32)
-    loaded = [each.inputs.load() for each in examples if each.inputs]
+    loaded = [example.inputs.load() for example in examples if example.inputs]
     inputs = np.zeros((len(examples), length, loaded[0].shape[1]), np.float16) if loaded else None
     positions = []
-    for row, each in enumerate(examples):
-        tokens[row, : len(each.tokens)] = each.tokens
+    for row, example in enumerate(examples):
+        tokens[row, : len(example.tokens)] = example.tokens
         if inputs is not None:
-            inputs[row, : len(each.tokens)] = loaded[row]
-        positions.append(np.arange(each.prompt - 1, len(each.tokens) - 1) + row * length)
+            inputs[row, : len(example.tokens)] = loaded[row]
+        positions.append(np.arange(example.prompt - 1, len(example.tokens) - 1) + row * length)
     return AnswerBatch(
         tokens,
         np.concatenate(positions).astype(np.int32),
-        np.concatenate([each.likeliest for each in examples]),
-        np.concatenate([each.logs for each in examples]).astype(np.float32),
+        np.concatenate([example.likeliest for example in examples]),
+        np.concatenate([example.logs for example in examples]).astype(np.float32),
         inputs,
     )
 

@@ -79,8 +79,8 @@ def _guesses(
     """Return what a pair's target wants, and what its draft offers by position in a draft."""
     if pair.draft_context and pair.files.kind and pair.files.kind.is_head:
         return head_guesses(pair.context, pair.draft_context, texts, sampling)
-    models = [each.model for each in (pair.context, pair.draft_context) if each]
-    wanted, offered = (expectations(each, texts, loading, sampling) for each in models)
+    models = [context.model for context in (pair.context, pair.draft_context) if context]
+    wanted, offered = (expectations(model, texts, loading, sampling) for model in models)
     return wanted, [offered]
 
 
@@ -122,7 +122,7 @@ def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     A target pass over one token costs what it does in plain decoding: that is to be beaten.
     """
     both = knowledge.target, knowledge.costs_of(origin)
-    target, draft = ([each.speed * seconds for seconds in each.row(0)] for each in both)
+    target, draft = ([costs.speed * seconds for seconds in costs.row(0)] for costs in both)
     target[1] = target[PLAIN]
     return Costs(target, draft, knowledge.reads_accepted)
 

@@ -48,8 +48,8 @@ class Distillation(ABC):
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._module, self._sizes = network.to(self._device), asdict(shape)
         named = list(network.named_parameters())
-        matrices = [each for name, each in named if each.dim() == 2 and name not in OF_TOKENS]
-        others = [each for name, each in named if each.dim() < 2 or name in OF_TOKENS]
+        matrices = [tensor for name, tensor in named if tensor.dim() == 2 and name not in OF_TOKENS]
+        others = [tensor for name, tensor in named if tensor.dim() < 2 or name in OF_TOKENS]
         self._optimizers: list[tuple[torch.optim.Optimizer, float]] = [
             (
                 torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
@@ -92,13 +92,13 @@ class Distillation(ABC):
         The overlap, the sum of min(p, q), is the chance that a drafted token is accepted:
         (runs, tokens), the first for the first token of a draft, the last for all later ones.
         """
-        found = []
+        results = []
         for example in examples:
             with torch.no_grad():
-                found.append(self._agreement(collate([example])))
-        if not found:
+                results.append(self._agreement(collate([example])))
+        if not results:
             return np.zeros(0), np.zeros((1, 0))
-        is_best, overlaps = zip(*found, strict=True)
+        is_best, overlaps = zip(*results, strict=True)
         return torch.cat(is_best).cpu().double().numpy(), torch.cat(
             overlaps, 1
         ).cpu().double().numpy()
@@ -112,15 +112,15 @@ class Distillation(ABC):
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the best weights by their names in GGUF."""
-        found = self.best or self._module.state_dict()
-        return {name: weights.detach().cpu().numpy() for name, weights in found.items()}
+        state = self.best or self._module.state_dict()
+        return {name: weights.detach().cpu().numpy() for name, weights in state.items()}
 
     def save(self, path: Path) -> None:
         """Save everything needed to resume, atomically."""
         state = {
             "shape": self._sizes,
             "network": self._module.state_dict(),
-            "optimizers": [each.state_dict() for each, _ in self._optimizers],
+            "optimizers": [optimizer.state_dict() for optimizer, _ in self._optimizers],
             "progress": [self.steps, self.seconds, self.agreement, self.merit],
             "best": self.best,
         }
@@ -161,7 +161,7 @@ class Distillation(ABC):
         has_best = _shapes(state["best"]) in ({}, shapes)
         optimizers = zip(self._optimizers, state["optimizers"], strict=True)
         has_optimizers = all(_suits(optimizer, kept) for (optimizer, _), kept in optimizers)
-        has_progress = len([float(each) for each in state["progress"]]) in {3, 4}
+        has_progress = len([float(number) for number in state["progress"]]) in {3, 4}
         is_whole = has_weights and has_best and has_optimizers and has_progress
         return is_whole and state["shape"] == self._sizes
 
@@ -175,7 +175,7 @@ class Distillation(ABC):
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: each.shape for name, each in weights.items()}
+    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def _suits(optimizer: torch.optim.Optimizer, kept: Mapping[str, Any]) -> bool:

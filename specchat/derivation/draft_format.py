@@ -45,7 +45,7 @@ def draft_shape(header: Header) -> "Shape":
     vocabulary = header.tensors["token_embd.weight"].shape[1]
     most = DRAFT_SHARE * _bytes_of_pass(header) / BYTES_PER_WEIGHT
     widths = range(LARGEST_WIDTH, LEAST_WIDTH, -2 * HEAD_WIDTH)
-    fitting = (each for each in widths if each * (vocabulary + 12 * LAYERS * each) <= most)
+    fitting = (width for width in widths if width * (vocabulary + 12 * LAYERS * width) <= most)
     width = next(fitting, LEAST_WIDTH)
     heads, feed_forward = width // HEAD_WIDTH, width * 8 // 3 // HEAD_WIDTH * HEAD_WIDTH
     return Shape(vocabulary, width, LAYERS, heads, heads // 3 or 1, feed_forward)

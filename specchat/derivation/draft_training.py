@@ -68,14 +68,14 @@ class DraftDistillation(Distillation):
         candidates = torch.cat([tokens, strangers])
         rows = self.network.token_embd.weight[candidates].to(hidden.dtype)
         logits = functional.linear(hidden, rows).float()
-        known = logits.gather(1, indices)
+        gathered = logits.gather(1, indices)
         offset = torch.zeros(len(candidates), device=self._device)
         offset[len(tokens) :] = weight
-        predicted = known - torch.logsumexp(logits + offset, -1)[:, None]
+        predicted = gathered - torch.logsumexp(logits + offset, -1)[:, None]
         loss = -(logs.exp() * predicted).sum(-1).mean()
         if sharpness:
             whole = torch.logsumexp(logits / TEMPERATURE + offset, -1)[:, None]
-            offered = (known / TEMPERATURE - whole).exp()
+            offered = (gathered / TEMPERATURE - whole).exp()
             overlap = torch.minimum((logs / TEMPERATURE).softmax(-1), offered).sum(-1).mean()
             hard = -predicted[:, 0].mean()
             changed = HARD_SHARE * (hard - loss) + OVERLAP_SHARE * (1.0 - overlap)

@@ -92,8 +92,8 @@ class ExamplePrompts:
             return ""
         if len(template) < LEAST_PASSAGE and not passage:
             template = f"{{greeting}}{template}{{polite}}"
-        words = {"passage": [passage], **self._slots}
-        return SLOT.sub(lambda slot: self._random.choice(words[slot[1]]), template)
+        fillings = {"passage": [passage], **self._slots}
+        return SLOT.sub(lambda slot: self._random.choice(fillings[slot[1]]), template)
 
     def _passage(self) -> str:
         """Return the first sentences of one of the user's texts or of an answer; "" if short."""

@@ -66,7 +66,9 @@ class Costs:
         """Return the costs on a machine where a pass over 4 tokens costs 1.2 single passes."""
         rise = (CHEAP_COST - 1) / (CHEAP_LENGTH - 1)
         shape = [1 + rise * (length - 1) for length in range(LONGEST_KNOWN + 1)]
-        target, draft = ([each[1] * rise for rise in shape] for each in (self.target, self.draft))
+        target, draft = (
+            [seconds[1] * rise for rise in shape] for seconds in (self.target, self.draft)
+        )
         return Costs(target, draft, self.reads_accepted)
 
 
@@ -94,19 +96,19 @@ class PredictedGain:
 
 def cheapest(measured: Sequence[Costs]) -> Costs:
     """Return the least cost measured of each pass."""
-    target, draft = zip(*((each.target, each.draft) for each in measured), strict=True)
+    target, draft = zip(*((costs.target, costs.draft) for costs in measured), strict=True)
     return Costs([*map(min, *target)], [*map(min, *draft)], measured[0].reads_accepted)
 
 
 def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
     """Return what a model expects, by its rows of logits, shape (vocabulary,)."""
     sampled, greedy = Sampler(sampling), Sampler(replace(sampling, temperature=0.0))
-    found = []
+    guesses = []
     for row in rows:
         best = greedy.distribution(row, ())
         guess = Guess(best.best(), confidence_of(row, best), sampled.distribution(row, ()))
-        found.append(guess)
-    return found
+        guesses.append(guess)
+    return guesses
 
 
 def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]:
@@ -198,7 +200,7 @@ class _GreedyText(_Text):
         """Verify as at temperature 0."""
         indices = range(self.emitted, self.emitted + len(draft) + 1)
         is_right = [self.offer(index).best == self.target(index).best for index in indices]
-        return verify_greedily(pacer, len(draft), [RIGHT if each else WRONG for each in is_right])
+        return verify_greedily(pacer, len(draft), [RIGHT if same else WRONG for same in is_right])
 
 
 class _SampledText(_Text):

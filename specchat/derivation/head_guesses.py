@@ -25,9 +25,9 @@ def head_guesses(
         first = len(tokens) - count
         target.prefill(tokens[: first - 1])
         drafts = []
-        for place in range(first, len(tokens)):
-            drafts.append(_draft(head, tokens, place, sampling))
-            wanted += guesses_of(target.evaluate(tokens[place - 1 : place], 1), sampling)
+        for index in range(first, len(tokens)):
+            drafts.append(_draft(head, tokens, index, sampling))
+            wanted += guesses_of(target.evaluate(tokens[index - 1 : index], 1), sampling)
         for number in range(count):
             for position, guesses in enumerate(offered):
                 begin = number - min(position, number)  # a draft cannot begin before the answer
@@ -36,12 +36,12 @@ def head_guesses(
 
 
 def _draft(
-    head: LanguageModel, tokens: Sequence[int], place: int, sampling: Sampling
+    head: LanguageModel, tokens: Sequence[int], position: int, sampling: Sampling
 ) -> list[Guess]:
-    """Return the head's guesses at a place and behind it, and take back what it read of those."""
+    """Return the head's guesses at a position and behind it, then roll back what it read."""
     guesses: list[Guess] = []
-    head.rollback(head.count_known(tokens[: place - 1]))
-    for end in range(place, min(place + NUM_POSITIONS, len(tokens))):
+    head.rollback(head.count_known(tokens[: position - 1]))
+    for end in range(position, min(position + NUM_POSITIONS, len(tokens))):
         guesses += guesses_of(head.evaluate(tokens[head.length : end], 1), sampling)
-    head.rollback(place - 1)
+    head.rollback(position - 1)
     return guesses

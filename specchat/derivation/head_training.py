@@ -163,12 +163,12 @@ class _OutputLoss(torch.autograd.Function):
 def _loss_of(logits: Tensor, indices: Tensor, logs: Tensor, sharpness: float) -> Tensor:
     """Return the sum of the rows' cross entropies; with sharpness also what acceptance counts."""
     is_kept = indices >= 0
-    known = logits.gather(1, indices.clamp_min(0))
-    predicted = known - torch.logsumexp(logits, -1, keepdim=True)
+    gathered = logits.gather(1, indices.clamp_min(0))
+    predicted = gathered - torch.logsumexp(logits, -1, keepdim=True)
     loss = -(logs.exp() * predicted * is_kept).sum()
     if sharpness:
         whole = torch.logsumexp(logits / TEMPERATURE, -1, keepdim=True)
-        offered = (known / TEMPERATURE - whole).exp() * is_kept
+        offered = (gathered / TEMPERATURE - whole).exp() * is_kept
         overlap = torch.minimum((logs / TEMPERATURE).softmax(-1), offered).sum()
         loss = loss + sharpness * OVERLAP_SHARE * (len(logits) - overlap)
     return loss

@@ -61,7 +61,7 @@ class LayerSearch:
     @property
     def best(self) -> Measured | None:
         """The best set measured so far, None before the first."""
-        return max(self.found.values(), key=lambda each: each.rate, default=None)
+        return max(self.found.values(), key=lambda measured: measured.rate, default=None)
 
     def __iter__(self) -> Iterator[Measured]:
         """Measure one set after another; end when as many in a row as there are layers fail."""
@@ -88,9 +88,9 @@ class LayerSearch:
 
     def _guess_importance(self) -> None:
         """Give layers that were not measured the importance of those around them."""
-        known = sorted(self._singles)
-        values = [self._weights[layer] for layer in known]
-        guessed = np.interp(list(self._layers), known, values)
+        measured = sorted(self._singles)
+        values = [self._weights[layer] for layer in measured]
+        guessed = np.interp(list(self._layers), measured, values)
         self._weights = dict(zip(self._layers, guessed.tolist(), strict=True))
 
     def _most_promising(self) -> Layers | None:
@@ -102,14 +102,17 @@ class LayerSearch:
         }
         return max(
             candidates,
-            key=lambda each: (self._promise(each, np.exp(self._expected(each))), sorted(each)),
+            key=lambda skipped: (
+                self._promise(skipped, np.exp(self._expected(skipped))),
+                sorted(skipped),
+            ),
             default=None,
         )
 
     def _candidates(self) -> Iterator[Layers]:
-        ranked = sorted(self.found.values(), key=lambda each: -each.rate)
-        for measured in ranked[:BEAM]:
-            yield from (measured.layers ^ {layer} for layer in self._layers)
+        ranked = sorted(self.found.values(), key=lambda result: -result.rate)
+        for result in ranked[:BEAM]:
+            yield from (result.layers ^ {layer} for layer in self._layers)
         unimportant = self._unimportant
         for count in range(1, len(unimportant) + 1):
             yield frozenset(unimportant[:count])
@@ -129,7 +132,7 @@ class LayerSearch:
 
     def _nearest(self, layers: Layers) -> Layers:
         """Return the measured set that differs least, the largest of several."""
-        return min(self._logs, key=lambda known: (len(known ^ layers), -len(known), sorted(known)))
+        return min(self._logs, key=lambda other: (len(other ^ layers), -len(other), sorted(other)))
 
     def _correct(self, layers: Layers, error: float) -> None:
         """Correct the importance of the layers by which a set differs from the nearest one.

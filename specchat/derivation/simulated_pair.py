@@ -104,9 +104,9 @@ class SimulatedMachine:
 
     def draft_seconds(self, length: int) -> float:
         """Return the time of a draft pass."""
-        known, more = min(length, LONGEST_KNOWN), max(1.0, length / LONGEST_KNOWN)
+        measured, more = min(length, LONGEST_KNOWN), max(1.0, length / LONGEST_KNOWN)
         single = self.draft_costs or self.costs
-        return single[known] * more * (1.0 if self.draft_costs else self.draft_cost)
+        return single[measured] * more * (1.0 if self.draft_costs else self.draft_cost)
 
     def _draft_pass(self, pacer: Pacer, num_pending: int) -> bool:
         """Make a draft pass if it is wanted, over the last tokens only if many were missed."""

@@ -225,7 +225,7 @@ class _Judge:
     def _costs_without(self, layers: Layers) -> Costs:
         """Return the costs of a draft without some layers: a pass reads that much less."""
         share = sum(self._shares) - sum(self._shares[layer] for layer in layers)
-        return Costs(self._costs.target, [share * each for each in self._costs.target])
+        return Costs(self._costs.target, [share * seconds for seconds in self._costs.target])
 
 
 def require_skippable(header: Header) -> None:
@@ -256,8 +256,8 @@ def layer_shares(header: Header, quantization: StoredType | None = None) -> list
     is_tied = "output.weight" not in header.tensors
     for name, tensor in header.tensors.items():
         num_bytes = tensor.num_bytes * (header.active_share if "_exps" in name else 1.0)
-        if found := BLOCK.fullmatch(name):
-            sizes[int(found[1])] += num_bytes
+        if match := BLOCK.fullmatch(name):
+            sizes[int(match[1])] += num_bytes
         elif is_tied or name != "token_embd.weight":  # one row of it is read
             rest += num_bytes
     total = sum(sizes) + rest
@@ -270,9 +270,13 @@ def layer_shares(header: Header, quantization: StoredType | None = None) -> list
 def _has_other_layers(header: Header) -> bool:
     """Return True if layers have other tensors, or the metadata a value for each layer."""
     blocks = blocks_of(header)
-    kinds = {frozenset((name, each.shape) for name, each in own.items()) for own in blocks.values()}
+    kinds = {
+        frozenset((name, tensor.shape) for name, tensor in own.items()) for own in blocks.values()
+    }
     prefix, values = f"{header.architecture}.", header.metadata.items()
-    lengths = {len(each) for key, each in values if key.startswith(prefix) and type(each) is tuple}
+    lengths = {
+        len(value) for key, value in values if key.startswith(prefix) and type(value) is tuple
+    }
     is_whole = len(blocks) == header.num_layers == max(blocks, default=0) + 1
     return not is_whole or len(kinds) > 1 or len(blocks) in lengths
 

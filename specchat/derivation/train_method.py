@@ -255,10 +255,12 @@ class TrainDerivation:
     ) -> None:
         """Save the state; report and log how often it agrees, and the speedup that predicts."""
         training, held_out = trainee.training, store.held_out[:NUM_HELD_OUT]
-        is_best, _ = training.agreements([each for each in held_out if not each.temperature])
-        _, overlaps = training.agreements([each for each in held_out if each.temperature])
+        is_best, _ = training.agreements(
+            [example for example in held_out if not example.temperature]
+        )
+        _, overlaps = training.agreements([example for example in held_out if example.temperature])
         greedy, sampled = (
-            float(each.mean()) if each.size else 0.0 for each in (is_best, overlaps[0])
+            float(values.mean()) if values.size else 0.0 for values in (is_best, overlaps[0])
         )
         expected = accumulate(chances_by_position(overlaps)[:DRAFT_LENGTH], mul)
         training.keep_if_better(sum(expected), (greedy + sampled) / 2)

@@ -91,8 +91,8 @@ def check_gpus(gpus: Sequence[Device]) -> Finding:
         return Finding("GPU", "ok", ", ".join(map(_with_driver, gpus)))
     if has_driverless_nvidia():
         detail = "an NVIDIA GPU without NVIDIA's driver"
-        known = (DRIVERS[each] for each in distribution() if each in DRIVERS)
-        driver = next(known, "# install NVIDIA's driver for this GPU, then restart")
+        drivers = (DRIVERS[name] for name in distribution() if name in DRIVERS)
+        driver = next(drivers, "# install NVIDIA's driver for this GPU, then restart")
         return Finding("GPU", "warning", detail, (driver,))
     return Finding("GPU", "ok", "none found: models run on the CPU")
 
@@ -108,14 +108,14 @@ def check_offload(
         return _not_loaded(report, gpus[0])
     if not report.can_offload:
         return _not_compiled_in(gpus)
-    found = gpus_of(report.devices)
-    if not found:
+    usable = gpus_of(report.devices)
+    if not usable:
         return _without_device(report, gpus)
     answer = try_decoding(model, on_gpu=True)
     if not answer.report:
-        detail = f"decoding on {found[0].label} {_failure(answer)}"
+        detail = f"decoding on {usable[0].label} {_failure(answer)}"
         return Finding(OFFLOAD, "problem", detail, (*rebuild(_backend_of(report)), ON_CPU))
-    detail = f"decodes on {', '.join(map(_with_memory, found))}; {_exactness(answer.report)}"
+    detail = f"decodes on {', '.join(map(_with_memory, usable))}; {_exactness(answer.report)}"
     return Finding(OFFLOAD, "ok", detail)
 
 
@@ -141,7 +141,7 @@ def _not_loaded(report: BuildReport, gpu: Device) -> Finding:
 
 def _own_name(backend: str) -> str:
     """Return our name for the backend of a library."""
-    names = {each.lower(): name for each, name in GPU_BACKENDS.items()}
+    names = {library.lower(): name for library, name in GPU_BACKENDS.items()}
     return names.get(backend.lower(), backend)
 
 
@@ -150,7 +150,7 @@ def _not_compiled_in(gpus: Sequence[Device]) -> Finding:
         return Finding(OFFLOAD, "ok", "not compiled in; not needed without a GPU")
     gpu = gpus[0]
     detail = f"not compiled in: llama.cpp was built without {gpu.backend}, which {gpu.label} needs"
-    is_slow = all(each.kind == "integrated" and each.backend == "Vulkan" for each in gpus)
+    is_slow = all(gpu.kind == "integrated" and gpu.backend == "Vulkan" for gpu in gpus)
     return Finding(OFFLOAD, "warning" if is_slow else "problem", detail, rebuild(gpu.backend))
 
 

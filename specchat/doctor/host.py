@@ -138,11 +138,11 @@ def check_network() -> Finding:
     except SpecchatError as error:
         return Finding("network", "problem", str(error), ("unset HF_ENDPOINT",))
     session = take_client()  # before the timeout starts, so that the import does not count
-    found = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
-    request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
+    findings = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
+    request = threading.Thread(target=lambda: findings.append(_contact(session)), daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
-    finding = found[-1]  # before what the cut makes of it
+    finding = findings[-1]  # before what the cut makes of it
     if request.is_alive():
         session.cut()
     else:
@@ -164,15 +164,17 @@ def _processes_command() -> str:
 
 
 def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
-    place = _existing(folder)
-    quoted = shlex.quote(str(place))
-    if not place.is_dir():
-        return Finding(name, "problem", f"{place} is not a folder", (f"mv {quoted} {quoted}.old",))
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        is_mine = sys.platform == "win32" or place.stat().st_uid == os.getuid()
+    nearest = _existing(folder)
+    quoted = shlex.quote(str(nearest))
+    if not nearest.is_dir():
+        return Finding(
+            name, "problem", f"{nearest} is not a folder", (f"mv {quoted} {quoted}.old",)
+        )
+    if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        is_mine = sys.platform == "win32" or nearest.stat().st_uid == os.getuid()
         fix = "chmod u+rwx" if is_mine else 'sudo chown -R "$(id -u)"'
-        return Finding(name, "problem", f"{place} is not writable", (f"{fix} {quoted}",))
-    if place != folder:
+        return Finding(name, "problem", f"{nearest} is not writable", (f"{fix} {quoted}",))
+    if nearest != folder:
         return Finding(name, "ok", f"{folder} (not created yet)")
     if is_private and sys.platform != "win32" and folder.stat().st_mode & 0o077:
         detail = f"{folder} can be read by other users"
@@ -181,7 +183,7 @@ def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    return next(each for each in (path, *path.absolute().parents) if each.exists())
+    return next(existing for existing in (path, *path.absolute().parents) if existing.exists())
 
 
 def _contact(session: "httpx2.Client") -> Finding:

@@ -94,10 +94,10 @@ def _origin() -> dict[str, Any]:
     """Return the record of what was installed if not from an index; empty for one from there."""
     try:
         text = importlib.metadata.distribution(NAME).read_text("direct_url.json")
-        found = json.loads(text or "{}")
+        record = json.loads(text or "{}")
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _is_container(prefix: Path, environ: Mapping[str, str]) -> bool:

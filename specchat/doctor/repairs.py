@@ -86,7 +86,7 @@ def wanted_version() -> str:
         required = importlib.metadata.requires("specchat") or []
     except importlib.metadata.PackageNotFoundError:
         return ""
-    requirement = next((each for each in required if each.startswith(LLAMA)), "")
+    requirement = next((entry for entry in required if entry.startswith(LLAMA)), "")
     return requirement.partition(">=")[2].partition(",")[0]
 
 
@@ -103,17 +103,17 @@ def _rerun_set_up(environment: Mapping[str, str], stage: str = "llama") -> tuple
 def _install_command(package: str, *options: str) -> str:
     """Return the command that reinstalls a package, with pip or uv."""
     python = sys.executable
-    words = [python, "-m", "pip", "install", "--force-reinstall", "--no-cache-dir"]
+    command = [python, "-m", "pip", "install", "--force-reinstall", "--no-cache-dir"]
     if importlib.util.find_spec("pip") is None:
-        words = ["uv", "pip", "install", "--python", python, "--reinstall", "--no-cache"]
+        command = ["uv", "pip", "install", "--python", python, "--reinstall", "--no-cache"]
     call = "& " if sys.platform == "win32" else ""
-    return call + " ".join(map(quoted, [*words, *options, package]))
+    return call + " ".join(map(quoted, [*command, *options, package]))
 
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:
     """Prefix a command with environment variables, in the syntax of the system's shell."""
-    form = '$env:{}="{}"; ' if sys.platform == "win32" else '{}="{}" '
-    return "".join(form.format(name, value) for name, value in environment.items()) + command
+    pattern = '$env:{}="{}"; ' if sys.platform == "win32" else '{}="{}" '
+    return "".join(pattern.format(name, value) for name, value in environment.items()) + command
 
 
 def quoted(word: str) -> str:
@@ -133,5 +133,5 @@ def _compiler_variables(backend: str) -> Mapping[str, str]:
     """Return the variable that points to CUDA's compiler, if that is not on the PATH."""
     if backend != "CUDA" or shutil.which("nvcc"):
         return {}
-    found = toolchains.find_nvcc()
-    return {"CUDACXX": found} if found else {}
+    compiler = toolchains.find_nvcc()
+    return {"CUDACXX": compiler} if compiler else {}

@@ -40,8 +40,8 @@ def _of_nvidia(driver: Path = NVIDIA_DRIVER) -> list[Device]:
     query = ("--query-gpu=name,driver_version", "--format=csv,noheader")
     for program in NVIDIA_SMI:
         rows = list(csv.reader(_lines(program, *query), skipinitialspace=True))
-        if found := [_gpu(row[0], row[1], "CUDA") for row in rows if len(row) == 2]:
-            return found
+        if gpus := [_gpu(row[0], row[1], "CUDA") for row in rows if len(row) == 2]:
+            return gpus
     version = re.search(r"Kernel Module\D* ([\d.]+)", read_text(driver / "version"))
     models = [
         re.search(r"^Model:\s*(.+)$", read_text(path / "information"), re.MULTILINE)
@@ -60,15 +60,15 @@ def _of_amd(nodes: Path = AMD_NODES) -> list[Device]:
 
 def _of_vulkan() -> list[Device]:
     """Return the GPUs that Vulkan finds, except software renderers."""
-    found = []
+    gpus = []
     for device in "\n".join(_lines("vulkaninfo", "--summary")).split("\nGPU")[1:]:
         facts = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", device, re.MULTILINE))
         kind = facts.get("deviceType", "")
         if kind.endswith(("DISCRETE_GPU", "INTEGRATED_GPU")):
             name, driver = facts.get("deviceName", "GPU"), facts.get("driverInfo", "")
             is_integrated = kind.endswith("INTEGRATED_GPU")
-            found.append(_gpu(name, driver, "Vulkan", "integrated" if is_integrated else "gpu"))
-    return found
+            gpus.append(_gpu(name, driver, "Vulkan", "integrated" if is_integrated else "gpu"))
+    return gpus
 
 
 def _gpu(name: str, driver: str, backend: str, kind: DeviceKind = "gpu") -> Device:

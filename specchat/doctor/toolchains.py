@@ -69,9 +69,9 @@ def command_for(families: Iterable[str], commands: Mapping[str, str]) -> str:
 
     In a container, whose user is root and which has no sudo, it goes without.
     """
-    found = next((commands[family] for family in families if family in commands), "")
+    command = next((commands[family] for family in families if family in commands), "")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return found.removeprefix("sudo ") if is_root and not shutil.which("sudo") else found
+    return command.removeprefix("sudo ") if is_root and not shutil.which("sudo") else command
 
 
 def find_nvcc() -> str:

@@ -64,9 +64,9 @@ def _warnings(
         )
     elif health.specchat != version:
         yield f"it runs specchat {health.specchat}, this machine {version}: install the same one"
-    theirs = health.llama.partition(":")[0]
-    if build.report and theirs and theirs != build.report.version:
-        yield f"its llama.cpp is another one ({theirs}): answers may differ in the last bits"
+    llama_version = health.llama.partition(":")[0]
+    if build.report and llama_version and llama_version != build.report.version:
+        yield f"its llama.cpp is another one ({llama_version}): answers may differ in the last bits"
     if report.round_trip > SLOW_SECONDS:
         yield "the network is slow to answer, and each pass waits for it: use a cable, not Wi-Fi"
     if moved.num_bytes and moved.per_second < SLOW_TRANSFER:

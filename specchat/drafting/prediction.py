@@ -95,9 +95,9 @@ class PredictionCursor:
                 return min(places, key=self._distance), count
         return None
 
-    def _distance(self, place: int) -> int:
+    def _distance(self, position: int) -> int:
         """Return how far a place is from the cursor, doubled behind it: answers rarely go back."""
-        ahead = place - self._last
+        ahead = position - self._last
         return ahead if ahead >= 0 else -2 * ahead
 
     def _near(self, last: tuple[int, ...]) -> list[int]:
@@ -133,12 +133,12 @@ class PredictionDrafter(Drafter):
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose the tokens that are expected next, as far as they pay."""
-        found: list[DraftToken] = []
+        drafted: list[DraftToken] = []
         if self._cursor.at != LOST:
-            num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, found))
-            del found[num_taken:]
-        self._is_others = not found
-        return found or self._other.propose(pacer)
+            num_taken = pacer.take(PREDICTION.name, self._hints(pacer.room, drafted))
+            del drafted[num_taken:]
+        self._is_others = not drafted
+        return drafted or self._other.propose(pacer)
 
     def branches(self) -> Sequence[Branch]:
         """Return those of the other drafter, if it drafted."""
@@ -152,8 +152,8 @@ class PredictionDrafter(Drafter):
             self._cursor.follow(token)
         self._other.observe(emitted, num_accepted)
 
-    def _hints(self, limit: int, found: list[DraftToken]) -> Iterator[Hint]:
+    def _hints(self, limit: int, drafted: list[DraftToken]) -> Iterator[Hint]:
         for token, confidence in self._cursor.expected(limit):
             certain = Distribution.certain(token)
-            found.append(DraftToken(token, certain, PREDICTION.name))
+            drafted.append(DraftToken(token, certain, PREDICTION.name))
             yield Hint(confidence, certain)

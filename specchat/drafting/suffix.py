@@ -123,14 +123,14 @@ class SuffixAutomaton:
             index = state.link
         return iter(()) if best == NOWHERE else self._walk(best, limit)
 
-    def others(self, found: NextToken, count: int) -> Iterator[list[tuple[int, float]]]:
+    def others(self, next_token: NextToken, count: int) -> Iterator[list[tuple[int, float]]]:
         """Yield other continuations in the place of a token found here, up to `count`.
 
         Each is a few tokens with a confidence: of the first, that it comes if the others do not.
         Those of long matches come first; a passage that occurred once has others only behind fewer
         of its tokens.
         """
-        index, seen = found.state, {found.token}
+        index, seen = next_token.state, {next_token.token}
         for _ in range(NUM_COUNTED if index != NOWHERE else 0):
             state = self._states[index]
             trust = state.length / (state.length + SHORT_MATCH)
@@ -143,7 +143,7 @@ class SuffixAutomaton:
                     return
                 seen.add(token)
                 follower = self._walk(state.follow[token], LONGEST_LINE - 1)
-                rest = [(each.token, each.confidence) for each in follower]
+                rest = [(next_token.token, next_token.confidence) for next_token in follower]
                 yield [(token, times / left * trust), *rest]
             index = state.link
             if index <= ROOT:
@@ -171,10 +171,10 @@ class SuffixAutomaton:
     def _split(self, index: int, token: int) -> int:
         """Return the state of the longest earlier passage that the text now ends with."""
         states = self._states
-        found = states[index].follow[token]
-        if states[found].length == states[index].length + 1:
-            return found
-        clone, original = len(states), states[found]
+        successor = states[index].follow[token]
+        if states[successor].length == states[index].length + 1:
+            return successor
+        clone, original = len(states), states[successor]
         states.append(
             _SuffixState(
                 states[index].length + 1,
@@ -187,7 +187,7 @@ class SuffixAutomaton:
             )
         )
         original.link = clone
-        while index != NOWHERE and states[index].follow.get(token) == found:
+        while index != NOWHERE and states[index].follow.get(token) == successor:
             states[index].follow[token] = clone
             index = states[index].link
         return clone
@@ -212,11 +212,11 @@ class SuffixDrafter(Drafter):
     def begin(self, task: DraftTask) -> None:
         """Append the prompt, or only its new part if it continues the text so far."""
         self._has_branches = task.has_branches
-        known = len(self._text)
-        if list(task.tokens[:known]) != self._text:
-            self._automaton, self._text, known = SuffixAutomaton(), [], 0
+        num_read = len(self._text)
+        if list(task.tokens[:num_read]) != self._text:
+            self._automaton, self._text, num_read = SuffixAutomaton(), [], 0
         self._left_at = NOWHERE
-        self._extend(task.tokens[known:])
+        self._extend(task.tokens[num_read:])
 
     def propose(self, pacer: Pacer, rival: str | None = None) -> list[DraftToken]:
         """Propose the likeliest continuation as far as it pays; nothing if `rival` promises more.
@@ -227,8 +227,8 @@ class SuffixDrafter(Drafter):
         self._num_taken = pacer.take(ORIGIN, self._hints(), rival)
         self._num_siblings = pacer.num_siblings(ORIGIN) if self._has_branches and self._found else 0
         return [
-            DraftToken(found.token, Distribution.certain(found.token), ORIGIN)
-            for found in self._found[: self._num_taken]
+            DraftToken(next_token.token, Distribution.certain(next_token.token), ORIGIN)
+            for next_token in self._found[: self._num_taken]
         ]
 
     def branches(self) -> list[Branch]:
@@ -236,8 +236,8 @@ class SuffixDrafter(Drafter):
         branches: list[Branch] = []
         if not self._num_siblings:
             return branches
-        for fork, found in enumerate(self._found[: self._num_taken + 1]):
-            for line in self._automaton.others(found, self._num_siblings):
+        for fork, next_token in enumerate(self._found[: self._num_taken + 1]):
+            for line in self._automaton.others(next_token, self._num_siblings):
                 behind = -1
                 for token, confidence in line:
                     branches.append(Branch(token, fork, ORIGIN, confidence, behind))
@@ -249,29 +249,29 @@ class SuffixDrafter(Drafter):
         del num_accepted
         self._left_at = NOWHERE
         followed, last = chain(self._found, self._next), len(emitted) - 1
-        for at, (found, token) in enumerate(zip(followed, emitted, strict=False)):
-            if found.token != token:
-                if at == last and found.length >= SURE_MATCH:
-                    self._left_at = found.position + 1
+        for at, (next_token, token) in enumerate(zip(followed, emitted, strict=False)):
+            if next_token.token != token:
+                if at == last and next_token.length >= SURE_MATCH:
+                    self._left_at = next_token.position + 1
                 break
         self._found, self._next = [], iter(())  # the next step may be another drafter's
         self._extend(emitted)
 
     def _hints(self) -> Iterator[Hint]:
         """Yield a hint for each token found; the pacer mostly asks for one only."""
-        for found in self._next:
-            self._found.append(found)
-            yield Hint(found.confidence, Distribution.certain(found.token))
+        for next_token in self._next:
+            self._found.append(next_token)
+            yield Hint(next_token.confidence, Distribution.certain(next_token.token))
 
     def _continuation(self, limit: int) -> Iterator[NextToken]:
         """Yield the tokens that may come next, from the left passage or a longer match."""
-        found = self._automaton.continuation(limit)
+        continuation = self._automaton.continuation(limit)
         if self._left_at == NOWHERE:
-            return found
-        first = next(found, None)
+            return continuation
+        first = next(continuation, None)
         if first is None or first.length < SURE_MATCH:
             return self._rest_of_passage(limit)
-        return chain((first,), found)
+        return chain((first,), continuation)
 
     def _rest_of_passage(self, limit: int) -> Iterator[NextToken]:
         """Yield the rest of the left passage after the replaced token."""

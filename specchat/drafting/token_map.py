@@ -123,8 +123,8 @@ class CommonTokenMap(TokenMap):
     def sampling(self, sampling: Sampling) -> Sampling:
         """Return options with the biases of common tokens only, by the draft model's ids."""
         biases, own = sampling.logit_bias, self._drafted
-        known = {own[token]: bias for token, bias in biases.items() if token in own}
-        return replace(sampling, logit_bias=known)
+        common = {own[token]: bias for token, bias in biases.items() if token in own}
+        return replace(sampling, logit_bias=common)
 
     def restricted(self, logits: Logits) -> Logits:
         """Return the logits, minus infinity for all other tokens; valid until the next call."""
@@ -149,26 +149,26 @@ class CommonTokenMap(TokenMap):
 
     def _cut(self, text: bytes) -> Iterator[int]:
         """Yield the tokens of a text, always the longest that fits; skip bytes without a token."""
-        known = self._common.draft.by_piece
+        by_piece = self._common.draft.by_piece
         while text:
             ends = range(min(self._longest, len(text)), 0, -1)
-            end = next((end for end in ends if text[:end] in known), 0)
+            end = next((end for end in ends if text[:end] in by_piece), 0)
             if end:
-                yield known[text[:end]]
+                yield by_piece[text[:end]]
             text = text[end or 1 :]
 
 
 def _by_name(target: Tokens, draft: Tokens) -> dict[int, int]:
     """Return the control tokens with the same names."""
-    theirs = {
+    by_name = {
         name: token
         for token, (name, piece) in enumerate(zip(draft.names, draft.pieces, strict=True))
         if not piece
     }
     return {
-        token: theirs[name]
+        token: by_name[name]
         for token, (name, piece) in enumerate(zip(target.names, target.pieces, strict=True))
-        if not piece and name in theirs
+        if not piece and name in by_name
     }
 
 
@@ -176,9 +176,9 @@ def _paired_ends(
     common: CommonVocabulary, target: SpecialTokens, draft: SpecialTokens
 ) -> dict[int, int]:
     """Return the end tokens with the same names, and the usual ends if both are unmatched."""
-    theirs = {common.draft.names[token]: token for token in draft.end_tokens}
+    by_name = {common.draft.names[token]: token for token in draft.end_tokens}
     names = {token: common.target.names[token] for token in target.end_tokens}
-    paired = {token: theirs[name] for token, name in names.items() if name in theirs}
+    paired = {token: by_name[name] for token, name in names.items() if name in by_name}
     for token, other in zip(target.usual_ends(), draft.usual_ends(), strict=True):
         is_left = token not in paired and other not in paired.values()
         if is_left and token in target.end_tokens and other in draft.end_tokens:

@@ -109,8 +109,8 @@ class EngineFacts:
         """Return True if the model supports this value of `think`, or has no such switch."""
         if word.isdecimal() and THINK_NUMBER in self.thinking:
             return True
-        words = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
-        return not self.thinking or word.lower() in {each.lower() for each in words}
+        values = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
+        return not self.thinking or word.lower() in {value.lower() for value in values}
 
 
 class Engine(ABC):
@@ -194,7 +194,7 @@ class Engine(ABC):
         from specchat.structured.value_types import structure_of_type, value_of
 
         options["structure"] = structure_of_type(kind)
-        text = "".join([each.text for each in self.answer(messages, **options)])
+        text = "".join([chunk.text for chunk in self.answer(messages, **options)])
         return value_of(kind, text, self.stats.invalid_reason)
 
     @abstractmethod

@@ -58,18 +58,18 @@ class ExactDrafts:
         """Take the kernels that follow from what is known, and return the facts with it."""
         if not self._is_wanted:
             return facts
-        is_on, found = self._exact == "on", self.found
+        is_on, passes = self._exact == "on", self.found
         if is_on:
             tinyblas.leave_out(LONGEST_PASS)
-        elif found:
-            tinyblas.leave_out(found.longest)
-        if found:
-            facts = replace(facts, exact_draft=found.longest - 1, exact_cost=found.largest_cost)
+        elif passes:
+            tinyblas.leave_out(passes.longest)
+        if passes:
+            facts = replace(facts, exact_draft=passes.longest - 1, exact_cost=passes.largest_cost)
         if not is_on:
             return facts
-        longest = found.longest if found else 1
+        longest = passes.longest if passes else 1
         pair.context.longest_replay = longest
-        off = None if longest > 1 else NOT_EXACT if found else NOT_MEASURED
+        off = None if longest > 1 else NOT_EXACT if passes else NOT_MEASURED
         return replace(
             facts,
             longest_draft=min(facts.longest_draft, longest - 1),

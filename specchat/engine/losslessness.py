@@ -131,8 +131,8 @@ def check_prompt(
     is_exact = draft_length <= (engine.facts.exact_draft or 0)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off, bits = _scored(engine.rescore(tokens, answer, draft_length + 1), answer, sampling)
-    found = _parting(engine, tokens, (plain, answer), draft_length, sampling)
-    rounding = found.rounding
+    parting = _parting(engine, tokens, (plain, answer), draft_length, sampling)
+    rounding = parting.rounding
     if off.any():
         rows = _rows_at(engine, tokens, answer, int(off.argmax()), draft_length)
         rounding = max(rounding, float(np.abs(rows[0] - rows[1]).max()))
@@ -147,13 +147,13 @@ def check_prompt(
         prompt=prompt,
         num_tokens=len(answer),
         acceptance_rate=rate,
-        parted_at=found.parted_at,
-        gap=found.gap,
+        parted_at=parting.parted_at,
+        gap=parting.gap,
         rounding=rounding,
         num_rescored_off=int(np.count_nonzero(off)),
         largest_off=float(off.max(initial=0.0)),
         drafted=drafted,
-        ends_differ=found.ends_differ,
+        ends_differ=parting.ends_differ,
         is_exact=is_exact,
         num_inexact=sum(map(ne, map(_digest, single), bits)),
         tree=tree,

@@ -107,9 +107,9 @@ class MemoryFiles:
     def load(self, stored: StoredMemory) -> tuple[MemoryImage, MemoryImage | None] | None:
         """Return a file's images; None, and delete it, if it is damaged."""
         try:
-            found = _read(stored.path)
-            target = _image(found["target"])
-            draft = _image(found["draft"]) if found["draft"] else None
+            arrays = _read(stored.path)
+            target = _image(arrays["target"])
+            draft = _image(arrays["draft"]) if arrays["draft"] else None
         except (OSError, ValueError, KeyError, TypeError):
             self._forget(stored)
             return None
@@ -118,15 +118,15 @@ class MemoryFiles:
         return target, draft
 
     def _forget(self, stored: StoredMemory) -> None:
-        self.stored = [each for each in self.stored if each.path != stored.path]
+        self.stored = [other for other in self.stored if other.path != stored.path]
         with suppress(OSError):
             stored.path.unlink()
 
     def _replace(self, new: StoredMemory) -> None:
         """Add a file; delete those whose texts are its beginning."""
-        for each in list(self.stored):
-            if list(new.tokens[: len(each.tokens)]) == list(each.tokens):
-                self._forget(each)
+        for other in list(self.stored):
+            if list(new.tokens[: len(other.tokens)]) == list(other.tokens):
+                self._forget(other)
         self.stored.append(new)
 
     def _make_room(self, newest: Path) -> None:
@@ -141,17 +141,17 @@ class MemoryFiles:
             excess -= size
             with suppress(OSError):
                 path.unlink()
-        self.stored = [each for each in self.stored if each.path.exists()]
+        self.stored = [memory for memory in self.stored if memory.path.exists()]
 
 
 def _all_files() -> list[tuple[float, int, Path]]:
     """Return when each file of any pair was used, its size and its path."""
-    found: list[tuple[float, int, Path]] = []
+    files: list[tuple[float, int, Path]] = []
     for path in memory_folder().glob(f"*{SUFFIX}"):
         with suppress(OSError):
             facts = path.stat()
-            found.append((facts.st_mtime, facts.st_size, path))
-    return found
+            files.append((facts.st_mtime, facts.st_size, path))
+    return files
 
 
 def _subject(pair: LoadedPair) -> str:
@@ -171,31 +171,34 @@ def _lengths(image: MemoryImage) -> tuple[int, ...]:
 
 def _parts(image: MemoryImage) -> Arrays:
     """Return an image as arrays by name."""
-    found: Arrays = {
+    arrays: Arrays = {
         "tokens": np.asarray(image.tokens, np.int32),
         "state": image.data,
         "lengths": np.asarray(_lengths(image), np.int32),
     }
-    found |= {f"checkpoint {place}": each.data for place, each in enumerate(image.checkpoints)}
+    arrays |= {
+        f"checkpoint {number}": checkpoint.data
+        for number, checkpoint in enumerate(image.checkpoints)
+    }
     if isinstance(image.states, FeedSnapshot):
         kept = sorted(image.states.kept.items())
-        found["numbers"] = np.asarray([image.states.num_taken, image.states.first], np.int32)
-        found["waiting"] = np.asarray(image.states.waiting, np.float32)
-        found["places"] = np.asarray([place for place, _ in kept], np.int32)
-        found |= {f"kept {place}": np.asarray(each, np.float32) for place, each in kept}
-    return found
+        arrays["numbers"] = np.asarray([image.states.num_taken, image.states.first], np.int32)
+        arrays["waiting"] = np.asarray(image.states.waiting, np.float32)
+        arrays["places"] = np.asarray([position for position, _ in kept], np.int32)
+        arrays |= {f"kept {position}": np.asarray(state, np.float32) for position, state in kept}
+    return arrays
 
 
 def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
     """Return the image that arrays stand for."""
     lengths = arrays["lengths"].tolist()
     checkpoints = [
-        Checkpoint(length, arrays[f"checkpoint {place}"]) for place, length in enumerate(lengths)
+        Checkpoint(length, arrays[f"checkpoint {number}"]) for number, length in enumerate(lengths)
     ]
     states: FeedSnapshot | None = None
     if "numbers" in arrays:
         num_taken, first = arrays["numbers"].tolist()
-        kept = {place: arrays[f"kept {place}"] for place in arrays["places"].tolist()}
+        kept = {position: arrays[f"kept {position}"] for position in arrays["places"].tolist()}
         states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
     tokens: list[int] = arrays["tokens"].tolist()
     return MemoryImage(tokens, arrays["state"], tuple(checkpoints), states)
@@ -234,10 +237,10 @@ def _header(file: Any) -> dict[str, Any]:
     length = int(file.readline(32))
     if not 0 < length <= 16 * LONGEST_HEADER:
         raise ValueError(length)
-    found: dict[str, Any] = json.loads(file.read(length))
-    if found["format"] != FORMAT:
-        raise ValueError(found["format"])
-    return found
+    header: dict[str, Any] = json.loads(file.read(length))
+    if header["format"] != FORMAT:
+        raise ValueError(header["format"])
+    return header
 
 
 def _outline_of(path: Path) -> StoredMemory:
@@ -248,12 +251,12 @@ def _outline_of(path: Path) -> StoredMemory:
 
 def _read(path: Path) -> dict[str, Arrays]:
     """Return a file's arrays. Raises ValueError if one is not what was written."""
-    found: dict[str, Arrays] = {"target": {}, "draft": {}}
+    arrays: dict[str, Arrays] = {"target": {}, "draft": {}}
     with path.open("rb") as file:
         header = _header(file)
         for role, name, kind, shape, checksum in header["arrays"]:
             data_type = np.dtype(kind)
-            if data_type.hasobject or any(each < 0 for each in shape):
+            if data_type.hasobject or any(size < 0 for size in shape):
                 raise ValueError(kind)
             count = int(np.prod(shape, dtype=np.int64))
             if count * data_type.itemsize > path.stat().st_size:
@@ -261,5 +264,5 @@ def _read(path: Path) -> dict[str, Arrays]:
             data = np.fromfile(file, np.uint8, count * data_type.itemsize)
             if data.size != count * data_type.itemsize or zlib.crc32(_bytes(data)) != checksum:
                 raise ValueError(name)
-            found[role][name] = data.view(data_type).reshape(shape)
-    return found
+            arrays[role][name] = data.view(data_type).reshape(shape)
+    return arrays

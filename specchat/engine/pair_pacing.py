@@ -55,11 +55,11 @@ class PairPacing:
         if subject == self.subject:
             return
         self.subject, self._times = subject, {}
-        known = self.cache.pair(subject) if self.cache else LearnedPair()
-        if not known.target:
-            known = self.knowledge.as_record()
-            known.measured = []
-        self._begin_with(known)
+        record = self.cache.pair(subject) if self.cache else LearnedPair()
+        if not record.target:
+            record = self.knowledge.as_record()
+            record.measured = []
+        self._begin_with(record)
 
     def _begin_with(self, learned: LearnedPair) -> None:
         pair = self._pair
@@ -167,7 +167,7 @@ def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> N
     weights are in the processor's caches again; several were accepted, and the target's states
     for them wait.
     """
-    tokens = [place % target.model.vocabulary.size for place in range(num_tokens + 1)]
+    tokens = [index % target.model.vocabulary.size for index in range(num_tokens + 1)]
     target.prefill([])
     target.evaluate(tokens, 1)
     head.prefill(tokens[:1])

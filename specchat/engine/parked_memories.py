@@ -70,7 +70,7 @@ class ParkedMemories:
     @property
     def num_bytes(self) -> int:
         """The memory that all copies take."""
-        return sum(each.num_bytes for each in self._parked)
+        return sum(parked.num_bytes for parked in self._parked)
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -94,7 +94,7 @@ class ParkedMemories:
         if not (self.limit or self._parked):
             return None
         num_kept = context.reachable(tokens)
-        best = max(self._parked, key=lambda each: self._saves(each, tokens), default=None)
+        best = max(self._parked, key=lambda parked: self._saves(parked, tokens), default=None)
         num_lost = context.num_evaluated - num_kept
         least_lost = 1 if is_unfinished else LEAST_LOST
         if best is None or self._saves(best, tokens) <= num_kept:
@@ -122,20 +122,25 @@ class ParkedMemories:
             if context.num_evaluated >= LEAST_TOKENS:
                 of_draft = draft.image() if draft else None
                 files.save(context.image(), of_draft, self._used, is_stopped)
-            for each in sorted(self._parked, key=lambda each: -each.used):
-                if each.target.length >= LEAST_TOKENS and not is_stopped():
-                    files.save(each.target, each.draft, each.used, is_stopped, may_displace=False)
+            for parked in sorted(self._parked, key=lambda parked: -parked.used):
+                if parked.target.length >= LEAST_TOKENS and not is_stopped():
+                    files.save(
+                        parked.target, parked.draft, parked.used, is_stopped, may_displace=False
+                    )
 
     def _take_from_disk(self, files: MemoryFiles, tokens: Sequence[int]) -> None:
         """Load the file that saves the most, if it saves more than what is in memory."""
         context = self._pair.context
-        saved = [(context.reachable_in(each.outline, tokens), each) for each in files.stored]
-        most, stored = max(saved, key=lambda each: each[0], default=(0, None))
-        known = [context.reachable(tokens), *(self._saves(each, tokens) for each in self._parked)]
-        if stored is None or most < max(known) + LEAST_LOST:
+        saved = [(context.reachable_in(file.outline, tokens), file) for file in files.stored]
+        most, stored = max(saved, key=lambda pair: pair[0], default=(0, None))
+        reachable = [
+            context.reachable(tokens),
+            *(self._saves(parked, tokens) for parked in self._parked),
+        ]
+        if stored is None or most < max(reachable) + LEAST_LOST:
             return
-        if (found := files.load(stored)) is not None:
-            self._parked.append(ParkedMemory(*found, {}, LEAST_LOST))
+        if (images := files.load(stored)) is not None:
+            self._parked.append(ParkedMemory(*images, {}, LEAST_LOST))
 
     def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
         """Return how many tokens of a text need not be read with a copy."""
@@ -155,16 +160,16 @@ class ParkedMemories:
             return
         tokens = target.tokens
         self._parked = [
-            each
-            for each in self._parked
-            if count_common(each.target.tokens, tokens) < each.target.length
+            parked
+            for parked in self._parked
+            if count_common(parked.target.tokens, tokens) < parked.target.length
         ]
         self._parked.append(parked)
         self._make_room()
 
     def _make_room(self) -> None:
         while self._parked and self.num_bytes > self.limit:
-            self._parked.remove(min(self._parked, key=lambda each: each.used))
+            self._parked.remove(min(self._parked, key=lambda parked: parked.used))
 
     def _restore(self, parked: ParkedMemory) -> bool:
         """Restore a copy; if llama.cpp refuses it, the memory is empty."""

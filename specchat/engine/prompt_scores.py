@@ -19,7 +19,7 @@ def scored(context: Context, tokens: Sequence[int], count: int) -> list[tuple[Al
             " shorten it or choose a larger context with --ctx"
         )
     own, vocabulary = OwnProbabilities(), context.model.vocabulary
-    found: list[tuple[Alternative, ...]] = [()]
+    scores: list[tuple[Alternative, ...]] = [()]
     context.prefill([])
     most = context.longest_draft + 1
     for start in range(0, len(tokens) - 1, most):
@@ -27,12 +27,12 @@ def scored(context: Context, tokens: Sequence[int], count: int) -> list[tuple[Al
         rows = context.evaluate(tokens[start : start + len(following)], len(following))
         for row, token in zip(rows, following, strict=True):
             pairs = own.likeliest(row, token, count)
-            found.append(
+            scores.append(
                 tuple(
                     [
-                        (each, vocabulary.named_piece(each).decode("utf-8", "replace"), share)
-                        for each, share in pairs
+                        (token, vocabulary.named_piece(token).decode("utf-8", "replace"), share)
+                        for token, share in pairs
                     ]
                 )
             )
-    return found
+    return scores

@@ -24,7 +24,7 @@ def why_unfit(target: Header, head: Header) -> str | None:
     facts = [
         ("architecture", target.architecture, TARGET),
         ("width", target.own("embedding_length"), head.own("embedding_length_out")),
-        *[("width of keys", target.own(each), head.own(each)) for each in (keys, f"{keys}_swa")],
+        *[("width of keys", target.own(key), head.own(key)) for key in (keys, f"{keys}_swa")],
     ]
     if reason := why_another_model(target, head, facts):
         return reason
@@ -49,4 +49,4 @@ def _last_two(header: Header, key: str) -> tuple[int, ...]:
     """Return an attention value of the last two layers, zeros if the file lacks it."""
     value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
     last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
-    return tuple(each if isinstance(each, int) else 0 for each in last)
+    return tuple(value if isinstance(value, int) else 0 for value in last)

@@ -37,7 +37,7 @@ def block_facts(header: Header) -> BlockFacts:
     layers = header.metadata.get("dflash.target_layers", ())
     kept = layers if isinstance(layers, tuple) else ()
     return BlockFacts(
-        layers=tuple(each for each in kept if isinstance(each, int)),
+        layers=tuple(layer for layer in kept if isinstance(layer, int)),
         size=header.own("block_size", USUAL_SIZE),
         mask=header.number("tokenizer.ggml.mask_token_id", -1),
         is_causal=header.metadata.get("dflash.attention.causal") is True,
@@ -58,7 +58,7 @@ def why_unusable(header: Header) -> str | None:
     if not facts.layers or facts.size < 2 or facts.mask < 0:
         return f"{name} lacks its target's layers, its block size or its mask token"
     heads, shared = header.own("attention.head_count"), header.own("attention.head_count_kv")
-    widths = {header.own(f"attention.{each}_length") for each in ("key", "value")}
+    widths = {header.own(f"attention.{part}_length") for part in ("key", "value")}
     if not shared or heads % shared or len(widths) > 1:
         return f"{name} has attention heads that do not fit together"
     return None

@@ -58,9 +58,9 @@ class Tokens:
         If several tokens stand for the same bytes, it is the last one: SentencePiece lists the
         tokens of single bytes first.
         """
-        known = {piece: token for token, piece in enumerate(self.pieces)}
-        known.pop(b"", None)
-        return known
+        tokens = {piece: token for token, piece in enumerate(self.pieces)}
+        tokens.pop(b"", None)
+        return tokens
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,11 @@ class CommonVocabulary:
     @cached_property
     def pairs(self) -> dict[int, int]:
         """The draft's ids of the common tokens, by the target's."""
-        theirs = self.draft.by_piece
+        by_piece = self.draft.by_piece
         return {
-            token: theirs[piece] for piece, token in self.target.by_piece.items() if piece in theirs
+            token: by_piece[piece]
+            for piece, token in self.target.by_piece.items()
+            if piece in by_piece
         }
 
     @property
@@ -117,7 +119,7 @@ def read_tokens(header: Header) -> Tokens:
         return Tokens(names, [b""] * len(names))
     decode = _with_spaces if has_spaces else _byte_pairs
     types = [*_types(header, len(names)), *[NORMAL] * len(names)]
-    return Tokens(names, [_piece(*each, decode) for each in zip(names, types, strict=False)])
+    return Tokens(names, [_piece(*pair, decode) for pair in zip(names, types, strict=False)])
 
 
 def _piece(name: bytes, kind: object, decode: Callable[[bytes], bytes]) -> bytes:

@@ -160,8 +160,8 @@ def is_name_of_head(file: str) -> bool:
 def why_no_head(header: Header) -> str | None:
     """Return why the prediction head in a file cannot be used, None if it can."""
     kind = kind_of_file(header)
-    found = kind if kind.is_head else _kind_inside(header)
-    return found.why_unusable(header) if found else f"{header.name} has no prediction head"
+    head = kind if kind.is_head else _kind_inside(header)
+    return head.why_unusable(header) if head else f"{header.name} has no prediction head"
 
 
 def own_head(target: Header) -> Header | None:

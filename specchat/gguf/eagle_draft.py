@@ -40,7 +40,7 @@ def eagle_facts(header: Header) -> EagleFacts:
     layers = header.metadata.get("eagle3.target_layers", ())
     kept = layers if isinstance(layers, tuple) else ()
     return EagleFacts(
-        layers=tuple(each for each in kept if isinstance(each, int)),
+        layers=tuple(layer for layer in kept if isinstance(layer, int)),
         target_width=header.own("target_hidden_size"),
     )
 
@@ -55,7 +55,7 @@ def why_unusable(header: Header) -> str | None:
     width, heads = header.own("embedding_length"), header.own("attention.head_count")
     shared = header.own("attention.head_count_kv", heads)
     usual = width // heads if heads > 0 else 0
-    widths = [header.own(f"attention.{each}_length", usual) for each in ("key", "value")]
+    widths = [header.own(f"attention.{part}_length", usual) for part in ("key", "value")]
     rotated = header.own("rope.dimension_count", widths[0])
     is_odd = rotated % 2 or not 0 < rotated <= widths[0]
     if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1] or is_odd:

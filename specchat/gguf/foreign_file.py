@@ -82,7 +82,7 @@ def describe(path: Path, file: BinaryIO) -> str:
 
 def describe_folder(path: Path) -> str:
     """Return a message that says what to name instead of a folder."""
-    names = sorted(each.name for each in path.iterdir())
+    names = sorted(entry.name for entry in path.iterdir())
     if any(name.lower().endswith(".gguf") for name in names):
         return f"{path} is a folder: name a .gguf file in it"
     if any(name.endswith((".safetensors", ".bin", ".pth")) for name in names):
@@ -171,23 +171,25 @@ def _kind_of_text(beginning: bytes, size: int) -> str:
         return f"is a web page, not the model: use the page's download link, {OR_PULL}"
     is_cut = size > SAMPLED_BYTES  # perhaps within a character
     try:
-        words = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning, not is_cut)
+        sample = codecs.getincrementaldecoder("utf-8-sig")().decode(beginning, not is_cut)
     except UnicodeDecodeError:
         return ""
-    if size > LONGEST_TEXT or not all(letter.isprintable() or letter.isspace() for letter in words):
+    if size > LONGEST_TEXT or not all(
+        letter.isprintable() or letter.isspace() for letter in sample
+    ):
         return ""
-    found = _json_of(words)
-    if isinstance(found, dict) and "weight_map" in found:
+    parsed = _json_of(sample)
+    if isinstance(parsed, dict) and "weight_map" in parsed:
         return f"is the index of a safetensors model: {LOOK}"
-    shown = repr(" ".join(words.split())[:SHOWN_TEXT])
-    what = "an XML" if is_xml else "a text" if found is None else "a JSON"
+    shown = repr(" ".join(sample.split())[:SHOWN_TEXT])
+    what = "an XML" if is_xml else "a text" if parsed is None else "a JSON"
     return f"is {what} file that begins with {shown}, not a GGUF file: {AGAIN}, or {LOOK}"
 
 
-def _json_of(words: str) -> dict[str, Any] | list[Any] | None:
+def _json_of(text: str) -> dict[str, Any] | list[Any] | None:
     """Return the object or array that a text is, None for other texts."""
     try:
-        found = json.loads(words)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict | list) else None
+    return parsed if isinstance(parsed, dict | list) else None

@@ -73,10 +73,10 @@ def fingerprint(header: Header) -> str:
     beginning identifies it. Another chat template, or a split into several files, does not change
     the fingerprint. Raises as `read_header` does.
     """
-    found = sha256(f"{header.architecture} {vocabulary_of(header).digest}".encode())
+    digest = sha256(f"{header.architecture} {vocabulary_of(header).digest}".encode())
     for description, beginning in sorted(_tensors(header)):
-        found.update(description.encode() + beginning)
-    return found.hexdigest()
+        digest.update(description.encode() + beginning)
+    return digest.hexdigest()
 
 
 def require_origin(target: Header, draft: Header) -> None:

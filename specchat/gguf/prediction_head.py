@@ -47,7 +47,7 @@ def why_unusable(header: Header) -> str | None:
         return f"{header.name} has {header.num_heads} prediction heads, and only one is supported"
     present = {name.replace("ffn_gate_up_", "ffn_up_") for name in header.tensors}
     needed = (*NEEDED, *NEEDED_TOO.get(header.architecture, ()))
-    missing = [each for each in needed if f"{_prefix(header)}{each}" not in present]
+    missing = [name for name in needed if f"{_prefix(header)}{name}" not in present]
     if missing:
         return f"the prediction head of {header.name} lacks the tensor {missing[0]}"
     return None

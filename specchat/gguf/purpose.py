@@ -49,9 +49,9 @@ def purpose_of(header: Header) -> Purpose:
     if kind in ENCODERS or header.own("pooling_type") > 0:
         return "embedding"
     is_other = kind in MEDIA | DIFFUSION or is_of_head(header)
-    found = BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
-    what = _kind_by_tensors(header) if found == "chat" else ""
-    return found if not what else "adapter" if what == ADAPTER else "other"
+    purpose = BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
+    what = _kind_by_tensors(header) if purpose == "chat" else ""
+    return purpose if not what else "adapter" if what == ADAPTER else "other"
 
 
 def purpose_text(header: Header) -> str:

@@ -69,8 +69,8 @@ def read_header(path: Path) -> Header:
     return Header(
         parts=parts,
         metadata=first.metadata,
-        tensors={name: tensor for each in every for name, tensor in each.tensors.items()},
-        file_bytes=sum(each.file_bytes for each in every),
+        tensors={name: tensor for header in every for name, tensor in header.tensors.items()},
+        file_bytes=sum(header.file_bytes for header in every),
     )
 
 

@@ -28,13 +28,13 @@ LAST_SHARE, NUM_SAMPLES, SAMPLE_BYTES = 16, 16, 512
 def describe_unfinished(path: Path, detail: str = "") -> str:
     """Return the rest of a sentence about an unfinished download, which begins with its path."""
     named = path.name.lower()
-    known = next((each for each in (*RESUMED, *OTHERS) if named.endswith(each)), "")
+    ending = next((suffix for suffix in (*RESUMED, *OTHERS) if named.endswith(suffix)), "")
     # with os.path, a name that is too long is one that does not exist
     beside = next((other for other in OTHERS if os.path.exists(f"{path}{other}")), "")  # noqa: PTH110
     advice = AGAIN
-    if known in RESUMED:
+    if ending in RESUMED:
         advice = "pull the model again, which resumes it"
-    elif known or beside:
+    elif ending or beside:
         advice = f"let the program that fetches it finish, or {AGAIN}"
     if beside:
         detail = f"{detail}, with {path.name}{beside} beside it".removeprefix(", ")
@@ -74,8 +74,8 @@ def why_unwritten(header: Header) -> str | None:
             size = file.seek(0, 2)
             first, step = size - size // LAST_SHARE, size // LAST_SHARE // NUM_SAMPLES
             places = [first + number * step for number in range(1, NUM_SAMPLES)]
-            for place in (size - SAMPLE_BYTES, *places):
-                file.seek(max(0, place))
+            for offset in (size - SAMPLE_BYTES, *places):
+                file.seek(max(0, offset))
                 if size < LEAST_CHECKED or any(file.read(SAMPLE_BYTES)):
                     break
             else:

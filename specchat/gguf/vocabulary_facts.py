@@ -91,9 +91,9 @@ def why_another_model(
 
     `facts` are a name, the target's value and the value the head expects; vocabularies come last.
     """
-    for what, ours, theirs in facts:
-        if ours != theirs:
-            return f"its {what} is {theirs}, the target's is {ours}"
+    for what, of_target, of_head in facts:
+        if of_target != of_head:
+            return f"its {what} is {of_head}, the target's is {of_target}"
     is_same = vocabulary_of(target) == vocabulary_of(head)
     return None if is_same else "its vocabulary is not the target's"
 
@@ -116,18 +116,18 @@ def mismatch(
     if target.kind != draft.kind:
         return f"its tokenizer is {draft.kind}, the target's is {target.kind}"
     added = (("beginning", target.bos, draft.bos), ("end", target.eos, draft.eos))
-    for name, ours, theirs in added:
-        if ours != theirs:
-            return f"its {name}-of-text token is {theirs}, the target's is {ours}"
+    for name, of_target, of_draft in added:
+        if of_target != of_draft:
+            return f"its {name}-of-text token is {of_draft}, the target's is {of_target}"
     if abs(target.size - draft.size) > LARGEST_SIZE_DIFFERENCE:
         return (
             f"it has {draft.size} tokens, the target {target.size}: more than"
             f" {LARGEST_SIZE_DIFFERENCE} apart"
         )
     differences = (
-        f"token {token} is {theirs!r} in it and {ours!r} in the target"
-        for token, (ours, theirs) in enumerate(texts, FIRST_COMPARED_TOKEN)
-        if ours != theirs
+        f"token {token} is {of_draft!r} in it and {of_target!r} in the target"
+        for token, (of_target, of_draft) in enumerate(texts, FIRST_COMPARED_TOKEN)
+        if of_target != of_draft
     )
     return next(differences, None)
 

@@ -97,8 +97,8 @@ def _entry(key: str, value: Value) -> bytes:
         return _text(key) + numbers
     if isinstance(value, bool):
         return _text(key) + struct.pack("<I?", BOOL, value)
-    kind, form = (UINT32, "<II") if isinstance(value, int) else (FLOAT32, "<If")
-    return _text(key) + struct.pack(form, kind, value)
+    kind, layout = (UINT32, "<II") if isinstance(value, int) else (FLOAT32, "<If")
+    return _text(key) + struct.pack(layout, kind, value)
 
 
 def _text(text: str) -> bytes:

@@ -26,11 +26,11 @@ SPARE = 64 << 20
 
 def cache_root() -> Path:
     """Return the cache folder, which huggingface_hub's environment variables may set."""
-    found = os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE"))
-    if found is None:
+    folder = os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE"))
+    if folder is None:
         shared = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-        found = f"{os.environ.get('HF_HOME', f'{shared}/huggingface')}/hub"
-    return Path(os.path.expandvars(Path(found).expanduser()))
+        folder = f"{os.environ.get('HF_HOME', f'{shared}/huggingface')}/hub"
+    return Path(os.path.expandvars(Path(folder).expanduser()))
 
 
 def repository_folder(repository: str) -> Path:
@@ -71,7 +71,7 @@ def find_present(reference: Reference) -> Path | None:
     A pinned file must have the pin's size and sha256.
     """
     places = [_present(pinned(part)) for part in reference.parts]
-    folders = {place and place.parent for place in places}
+    folders = {path and path.parent for path in places}
     return places[0] if len(folders) == 1 else None  # all parts of one commit
 
 
@@ -91,14 +91,14 @@ def _present(reference: Reference) -> Path | None:
 
 def paths_on_disk(reference: Reference) -> list[Path]:
     """Return all paths in the cache that belong to a file, complete or partly downloaded."""
-    known = [pinned(part) for part in reference.parts]
-    place = find_present(reference)
-    found = [place.with_name(part) for part in split_names(place.name)] if place else []
-    found += [pointer_path(part) for part in known if is_commit(part.revision)]
-    for part in known:
+    pins = [pinned(part) for part in reference.parts]
+    first = find_present(reference)
+    paths = [first.with_name(part) for part in split_names(first.name)] if first else []
+    paths += [pointer_path(part) for part in pins if is_commit(part.revision)]
+    for part in pins:
         if part.sha256:
-            found += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
-    return [path for path in dict.fromkeys(found) if path.is_file()]
+            paths += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
 
 
 def _commit(reference: Reference) -> str | None:

@@ -102,7 +102,7 @@ def find(reference: Reference, on_notice: NoticeCallback = ignore) -> HubFile:
         is_known = isinstance(error, RemoteEntryNotFoundError)
         if not is_known and not _may_lack_the_file(error):
             raise
-        files = [each.path for each in files_soon(reference.repository, reference.revision)]
+        files = [file.path for file in files_soon(reference.repository, reference.revision)]
         if not is_known and (not files or reference.file in files):
             raise
         twins = [file for file in files if file.lower() == reference.file.lower()]
@@ -140,15 +140,15 @@ def _find(reference: Reference, on_notice: NoticeCallback) -> HubFile:
         )
     _require_same(reference, commit, checksum, size)
     sha256 = checksum if is_sha256(checksum) else reference.sha256
-    found = replace(reference, revision=commit, size=size, sha256=sha256)
+    resolved = replace(reference, revision=commit, size=size, sha256=sha256)
     if not (sha256 or checksum):
         on_notice(
             f"{shown_endpoint()} states no checksums for {reference.repository}: what arrives"
             " cannot be checked"
         )
-        name = f"{found.file}\0{commit}\0{size}\0{headers.get('ETag', '')}"
+        name = f"{resolved.file}\0{commit}\0{size}\0{headers.get('ETag', '')}"
         checksum = UNCHECKED + hashlib.sha256(name.encode()).hexdigest()[:32]
-    return HubFile(found, sha256 or checksum, size)
+    return HubFile(resolved, sha256 or checksum, size)
 
 
 def _metadata(reference: Reference, on_notice: NoticeCallback) -> Mapping[str, str]:
@@ -220,8 +220,8 @@ def _commit(reference: Reference) -> str:
 def _listed(reference: Reference) -> tuple[str, int | None]:
     """Return the checksum and the size of a file by its repository's list, if they are there."""
     listed = files_soon(reference.repository, reference.revision)
-    found = [each for each in listed if each.path == reference.file]
-    return (found[0].checksum, found[0].num_bytes) if found else ("", None)
+    matching = [file for file in listed if file.path == reference.file]
+    return (matching[0].checksum, matching[0].num_bytes) if matching else ("", None)
 
 
 def _missing(reference: Reference, files: Sequence[str]) -> str:
@@ -244,7 +244,7 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
 
 @contextmanager
 def read_from(
-    found: HubFile, start: int, on_notice: NoticeCallback = ignore, end: int | None = None
+    file: HubFile, start: int, on_notice: NoticeCallback = ignore, end: int | None = None
 ) -> Iterator[Iterator[bytes]]:
     """Yield the bytes of a file from an offset; raises Restarted if the hub starts elsewhere.
 
@@ -261,7 +261,7 @@ def read_from(
     if start or end:
         headers["Range"] = f"bytes={start}-{end - 1 if end else ''}"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-    with request(_address(found.reference), timeout, headers, on_notice) as response:
+    with request(_address(file.reference), timeout, headers, on_notice) as response:
         if response.status_code == 416:
             raise Restarted
         _checked(response)
@@ -270,22 +270,22 @@ def read_from(
         first = next(pieces, b"") if is_html or not start else b""
         is_page = is_html and (start or not first.startswith(b"GGUF"))
         if is_page or (not start and WEB_PAGE.match(first)):
-            raise not_the_hub(str(response.url), str(found.reference))
-        _require_range(response, found, start)
+            raise not_the_hub(str(response.url), str(file.reference))
+        _require_range(response, file, start)
         yield chain([first], pieces)
 
 
-def _require_range(response: httpx2.Response, found: HubFile, start: int) -> None:
+def _require_range(response: httpx2.Response, file: HubFile, start: int) -> None:
     """Raise Restarted unless the response continues the same file at the offset."""
     found_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     begins = int(found_range[1]) if found_range and response.status_code == 206 else 0
     total = found_range[2] if found_range else "*"
     answers = (*response.history, response)
-    checksums = [_unquoted(each.headers.get("X-Linked-ETag", "")) for each in answers]
+    checksums = [_unquoted(answer.headers.get("X-Linked-ETag", "")) for answer in answers]
     is_other = any(
-        len(checksum) == len(found.etag) and checksum != found.etag for checksum in checksums
+        len(checksum) == len(file.etag) and checksum != file.etag for checksum in checksums
     )
-    if begins != start or is_other or (start and total not in {"*", str(found.size)}):
+    if begins != start or is_other or (start and total not in {"*", str(file.size)}):
         raise Restarted
 
 

@@ -65,7 +65,7 @@ def download(
 
 
 def _offline_message(missing: Sequence[Reference]) -> str:
-    sizes = [pinned(part).size for each in missing for part in each.parts]
+    sizes = [pinned(part).size for reference in missing for part in reference.parts]
     total = f" ({size_text(sum(size or 0 for size in sizes))})" if all(sizes) else ""
     verb = "is" if len(missing) == 1 else "are"
     return (
@@ -89,14 +89,14 @@ def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[tuple
     """
     first = find_present(reference)
     for part in reference.parts if first else ():
-        known = pinned(part)
-        path = pointer_path(known) if is_commit(known.revision) else find_present(part)
+        pin = pinned(part)
+        path = pointer_path(pin) if is_commit(pin.revision) else find_present(part)
         assert path is not None  # noqa: S101  # find_present(reference) found all parts
         real = path.resolve()
-        expected = known.sha256 or (real.name if is_sha256(real.name) else None)
+        expected = pin.sha256 or (real.name if is_sha256(real.name) else None)
         if expected is None:
             raise SpecchatError(f"{reference} cannot be checked: its sha256 is not known")
-        yield real, _sha256(real, known, on_progress) == expected
+        yield real, _sha256(real, pin, on_progress) == expected
 
 
 def _sha256(path: Path, reference: Reference, on_progress: DownloadCallback) -> str:
@@ -127,12 +127,14 @@ class _Group:
 
     def fetch(self, references: Iterable[Reference]) -> None:
         """Look up the files, check the free disk space, and fetch them."""
-        self._run_all([(each, partial(self._prepare, each)) for each in references])
+        self._run_all([(reference, partial(self._prepare, reference)) for reference in references])
         transfers = self._transfers.values()
         require_space(sum(transfer.num_missing for transfer in transfers))
         for transfer in transfers:
             transfer.report()
-        self._run_all([(found.reference, each.run) for found, each in self._transfers.items()])
+        self._run_all(
+            [(file.reference, transfer.run) for file, transfer in self._transfers.items()]
+        )
 
     def _prepare(self, reference: Reference) -> None:
         """Look up the parts of a file, all from the commit of the first part."""
@@ -140,15 +142,15 @@ class _Group:
         for part in reference.parts:
             asked = pinned(part)
             if commit:
-                found = self._find(replace(asked, revision=commit))
+                file = self._find(replace(asked, revision=commit))
             else:
-                found = self._find_first(part, asked)
-            commit = found.reference.revision
+                file = self._find_first(part, asked)
+            commit = file.reference.revision
             if asked == part or not is_checked(part):
-                keep_pin(part, found.reference, is_checked=False)
+                keep_pin(part, file.reference, is_checked=False)
             waits = self.waits[:WHEEL_TRIES] if part.wheel else self.waits
-            transfer = Transfer(part, found, waits, self._stop, self._report, self._notice)
-            self._transfers.setdefault(found, transfer)
+            transfer = Transfer(part, file, waits, self._stop, self._report, self._notice)
+            self._transfers.setdefault(file, transfer)
 
     def _find_first(self, part: Reference, asked: Reference) -> HubFile:
         """Look up a file by its pin; if an unchecked pin turns out wrong, look it up without."""

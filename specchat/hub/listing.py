@@ -66,8 +66,8 @@ def _files(
     repository: str, revision: str, seconds: float, on_notice: NoticeCallback = ignore
 ) -> list[ListedFile]:
     address = f"{endpoint()}/api/models/{repository}/tree/{quote(revision, '')}?recursive=true"
-    found = _listed(address, repository, seconds, on_notice)
-    return [file for each in found if (file := _file(each))]
+    listed = _listed(address, repository, seconds, on_notice)
+    return [file for entry in listed if (file := _file(entry))]
 
 
 def list_repositories(author: str, words: str, most: int) -> list[str]:
@@ -78,8 +78,8 @@ def list_repositories(author: str, words: str, most: int) -> list[str]:
     query = {"author": author, "search": words, "filter": "gguf", "sort": "downloads",
              "direction": "-1", "limit": str(most)}  # fmt: skip
     address = f"{endpoint()}/api/models?{urlencode(query)}"
-    found = _page(address, author, monotonic() + HINT_SECONDS)[0]
-    return [name for each in found if isinstance(name := each.get("id"), str)][:most]
+    listed = _page(address, author, monotonic() + HINT_SECONDS)[0]
+    return [name for entry in listed if isinstance(name := entry.get("id"), str)][:most]
 
 
 def _file(listed: dict[str, Any]) -> ListedFile | None:
@@ -130,12 +130,12 @@ def _next_page(address: str, link: str) -> str:
     """
     try:
         target, base = urlsplit(urljoin(address, link)), urlsplit(endpoint())
-        place = origin(target.geturl())
+        server = origin(target.geturl())
     except ValueError:  # a port out of range, or half an IPv6 address
         return ""
-    if place != origin(endpoint()) and place != origin(HUB):
+    if server != origin(endpoint()) and server != origin(HUB):
         return ""
-    root = base.path if place != origin(endpoint()) else ""
+    root = base.path if server != origin(endpoint()) else ""
     return base._replace(path=root + target.path, query=target.query).geturl()
 
 

@@ -18,27 +18,27 @@ class Checksums:
     Some mirrors state the SHA-1 of the bytes alone instead, and some nothing.
     """
 
-    def __init__(self, found: HubFile) -> None:
-        self._found = found
-        self._is_sha1 = len(found.etag) == SHA1_DIGITS
+    def __init__(self, file: HubFile) -> None:
+        self._hub_file = file
+        self._is_sha1 = len(file.etag) == SHA1_DIGITS
         self._sha256 = hashlib.sha256()
-        head = f"blob {found.size}\0".encode()
+        head = f"blob {file.size}\0".encode()
         self._sha1 = [hashlib.sha1(start, usedforsecurity=False) for start in (head, b"")]
 
     def update(self, content: bytes | memoryview) -> None:
         """Update the checksums with the next bytes."""
         self._sha256.update(content)
-        for each in self._sha1 if self._is_sha1 else ():
-            each.update(content)
+        for checksum in self._sha1 if self._is_sha1 else ():
+            checksum.update(content)
 
     def are_right(self) -> bool:
         """Return True if the whole file matches the checksums of the hub and of the pin.
 
         Where neither is known it is taken as it is.
         """
-        sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
-        ours = [each.hexdigest() for each in self._sha1] if self._is_sha1 else [sha256]
-        is_as_stated = self._found.etag in ours or not self._found.has_checksum
+        sha256, expected = self._sha256.hexdigest(), self._hub_file.reference.sha256
+        computed = [checksum.hexdigest() for checksum in self._sha1] if self._is_sha1 else [sha256]
+        is_as_stated = self._hub_file.etag in computed or not self._hub_file.has_checksum
         return is_as_stated and expected in {None, sha256}
 
 
@@ -48,10 +48,10 @@ class PartialFile:
     The next run can continue it however this one ends; the checksum of the whole file decides.
     """
 
-    def __init__(self, path: Path, found: HubFile) -> None:
+    def __init__(self, path: Path, file: HubFile) -> None:
         """Open the file as an earlier run left it, or create it."""
         self._path = path
-        self._found = found
+        self._hub_file = file
         if path.is_symlink():
             path.unlink()  # a link would lead the download elsewhere
         self._file = FileIO(path, "a+")  # unbuffered: counted bytes are written
@@ -59,7 +59,7 @@ class PartialFile:
 
     def resume(self, on_progress: Callable[[], None]) -> None:
         """Hash what an earlier run left, to resume at its end; start over if it is too long."""
-        if os.fstat(self._file.fileno()).st_size > self._found.size:
+        if os.fstat(self._file.fileno()).st_size > self._hub_file.size:
             self.restart()
         self._file.seek(0)
         while piece := self._file.read(PIECE_BYTES):
@@ -79,11 +79,11 @@ class PartialFile:
         self._file.truncate(0)
         self._reset()
 
-    def finish(self, place: Path) -> None:
+    def finish(self, destination: Path) -> None:
         """Sync the file to the disk and move it to its final path."""
         os.fsync(self._file.fileno())
         self._file.close()
-        self._path.replace(place)
+        self._path.replace(destination)
 
     def close(self) -> None:
         """Close the file, and delete it if it is empty."""
@@ -94,7 +94,7 @@ class PartialFile:
 
     def _reset(self) -> None:
         self.size = 0
-        self.checksums = Checksums(self._found)
+        self.checksums = Checksums(self._hub_file)
 
     def _count(self, content: bytes | memoryview) -> None:
         self.size += len(content)

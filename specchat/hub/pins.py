@@ -63,13 +63,15 @@ def is_checked(reference: Reference) -> bool:
     return pin is None or pin.is_checked
 
 
-def keep_pin(asked: Reference, found: Reference, *, is_checked: bool = True) -> None:
+def keep_pin(asked: Reference, resolved: Reference, *, is_checked: bool = True) -> None:
     """Save what the hub found as the pin of a reference that lacks a full pin. Raises OSError."""
-    if is_commit(asked.revision) and asked.sha256 and asked.file == found.file:
+    if is_commit(asked.revision) and asked.sha256 and asked.file == resolved.file:
         return
-    name = found.file if asked.file != found.file else None
+    name = resolved.file if asked.file != resolved.file else None
     with updating(pins_path(), _Pins) as pins:
-        pins[_key(asked)] = _Pin(found.revision, found.size, found.sha256, name, is_checked)
+        pins[_key(asked)] = _Pin(
+            resolved.revision, resolved.size, resolved.sha256, name, is_checked
+        )
 
 
 def drop_pin(reference: Reference) -> None:
@@ -80,13 +82,13 @@ def drop_pin(reference: Reference) -> None:
 
 def kept_references() -> list[Reference]:
     """Return all references that have a pin."""
-    found = []
+    references = []
     for key in read_json(pins_path(), _Pins, {}):
         name, _, revision = key.rpartition("@")
         organisation, repository, file = [*name.split("/", 2), "", ""][:3]
         with suppress(ValueError):
-            found.append(Reference(f"{organisation}/{repository}", file, revision))
-    return found
+            references.append(Reference(f"{organisation}/{repository}", file, revision))
+    return references
 
 
 def set_aside_damaged_pins() -> Path | None:

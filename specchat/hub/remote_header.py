@@ -39,11 +39,11 @@ def header_file(reference: Reference, deadline: float) -> Iterator[Path]:
 
 
 def _fetch(reference: Reference, path: Path, deadline: float) -> None:
-    found = find(reference)
+    remote = find(reference)
     with path.open("wb") as file:
-        file.truncate(found.size)
+        file.truncate(remote.size)
         for length in LENGTHS:
-            with read_from(found, file.tell(), end=length) as pieces:
+            with read_from(remote, file.tell(), end=length) as pieces:
                 for piece in pieces:
                     file.write(piece[: length - file.tell()])
                     if monotonic() > deadline:
@@ -54,7 +54,7 @@ def _fetch(reference: Reference, path: Path, deadline: float) -> None:
             try:
                 read_header(path)
             except ModelWontLoad:
-                if length == LENGTHS[-1] or file.tell() >= found.size:
+                if length == LENGTHS[-1] or file.tell() >= remote.size:
                     raise
             else:
                 return

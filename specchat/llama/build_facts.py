@@ -22,27 +22,27 @@ MOST_SECONDS = 10
 
 def library_folder() -> Path | None:
     """Return the folder of llama.cpp's libraries, None if it is not installed."""
-    found = find_spec("llama_cpp")
-    return Path(found.origin).parent / "lib" if found and found.origin else None
+    spec = find_spec("llama_cpp")
+    return Path(spec.origin).parent / "lib" if spec and spec.origin else None
 
 
 def names_in(folder: Path) -> tuple[str, ...]:
     """Return the names of ggml's libraries in a folder: "cpu-haswell" of libggml-cpu-haswell.so."""
     ending = ENDINGS.get(sys.platform, ".so")
-    found = (path.name.removesuffix(ending).removeprefix("lib") for path in folder.iterdir()
+    names = (path.name.removesuffix(ending).removeprefix("lib") for path in folder.iterdir()
              if path.name.endswith(ending))  # fmt: skip
-    return tuple(sorted(name.removeprefix("ggml-") for name in found if name.startswith("ggml-")))
+    return tuple(sorted(name.removeprefix("ggml-") for name in names if name.startswith("ggml-")))
 
 
 def ask(folder: Path) -> dict[str, str]:
     """Return ggml's version, its commit, and the CPU's instruction sets; empty if it fails."""
-    words = [sys.executable, "-I", "-S", __file__, str(folder)]
+    command = [sys.executable, "-I", "-S", __file__, str(folder)]
     try:
-        done = subprocess.run(words, capture_output=True, timeout=MOST_SECONDS, check=True)
-        found = json.loads(done.stdout)
+        done = subprocess.run(command, capture_output=True, timeout=MOST_SECONDS, check=True)
+        facts = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _library(folder: Path, name: str) -> ctypes.CDLL:

@@ -85,13 +85,15 @@ def try_decoding(model: Path, *, on_gpu: bool) -> ChildResult[ProbeReport]:
     return _ask(ProbeReport, str(model), *(["gpu"] if on_gpu else []))
 
 
-def _ask(kind: type[T], *words: str) -> ChildResult[T]:
+def _ask(kind: type[T], *arguments: str) -> ChildResult[T]:
     """Run the probe and read its report from the last line it prints."""
     import msgspec
 
-    seconds = ON_GPU_SECONDS if "gpu" in words else TIMEOUT_SECONDS
+    seconds = ON_GPU_SECONDS if "gpu" in arguments else TIMEOUT_SECONDS
     try:
-        done = run_python("specchat.llama.probe", *words, stdin=subprocess.DEVNULL, timeout=seconds)
+        done = run_python(
+            "specchat.llama.probe", *arguments, stdin=subprocess.DEVNULL, timeout=seconds
+        )
     except subprocess.TimeoutExpired:
         return ChildResult(error=f"no answer within {seconds} s")
     if done.returncode:
@@ -99,13 +101,13 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
 
 
-def run_python(module: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+def run_python(module: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a module in a child process until it ends; `options` are those of `subprocess.run`."""
-    command, environment = child_python(module, *words)
+    command, environment = child_python(module, *arguments)
     return subprocess.run(command, capture_output=True, check=False, env=environment, **options)
 
 
-def child_python(module: str, *words: str) -> tuple[list[str], dict[str, str]]:
+def child_python(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment that run a module in a child process.
 
     The child finds modules where this process does, except in the current folder.
@@ -114,7 +116,7 @@ def child_python(module: str, *words: str) -> tuple[list[str], dict[str, str]]:
     path = os.pathsep.join(dict.fromkeys([root, *filter(None, sys.path)]))
     # without the variable, a crash of llama.cpp starts a debugger
     environment = {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
-    return [sys.executable, "-P", "-m", module, *words], environment
+    return [sys.executable, "-P", "-m", module, *arguments], environment
 
 
 def death_of(code: int) -> str:

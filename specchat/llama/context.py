@@ -161,8 +161,8 @@ class Context(AbstractContextManager["Context"]):
             on_progress(num_cached, len(tokens))
         self.tokens = list(tokens[:num_cached])
         while len(self.tokens) < len(tokens):
-            place = len(self.tokens)
-            self.evaluate(tokens[place : place + self._chunk], 0)
+            start = len(self.tokens)
+            self.evaluate(tokens[start : start + self._chunk], 0)
             if on_progress:
                 on_progress(len(self.tokens), len(tokens))
         if num_cached < len(tokens):  # passes without logits: a GPU may still be at work on them,
@@ -240,8 +240,8 @@ class Context(AbstractContextManager["Context"]):
             return ()
         count = self._num_last if self._gives_all_logits else num_rows
         address = logits_address(self.handle)  # waits for the pass to end
-        known, rows = self._rows_at
-        if address != known or len(rows) < count:
+        last, rows = self._rows_at
+        if address != last or len(rows) < count:
             if not address:
                 raise EngineFailed(_no_text(self.model))
             values: Any = (ctypes.c_float * (count * self.vocabulary_size)).from_address(address)
@@ -390,15 +390,15 @@ class Batch:
         self._tokens[:count] = tokens
         if self._filled != (count, num_rows):
             self._filled = (count, num_rows)
-            self._outputs[:count] = [place >= count - num_rows for place in range(count)]
+            self._outputs[:count] = [index >= count - num_rows for index in range(count)]
             self.native.n_tokens = count
 
 
 def count_common(first: Sequence[int], second: Sequence[int]) -> int:
     """Return how many leading tokens two texts have in common."""
     shorter = min(len(first), len(second))
-    ours = np.asarray(first[:shorter], dtype=np.int64)
-    differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]
+    leading = np.asarray(first[:shorter], dtype=np.int64)
+    differs = (leading != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]
     return int(differs[0]) if differs.size else shorter
 
 

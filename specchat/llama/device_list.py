@@ -71,10 +71,10 @@ def gpu_handles() -> list[ctypes.c_void_p]:
 
 def offered_handles() -> list[tuple[ctypes.c_void_p, Device]]:
     """Return the devices that a worker can lend: GPUs, then the CPU."""
-    found = [(handle, describe(handle)) for handle in _handles("dev")]
-    measured = [(handle, _measured(device)) for handle, device in found]
-    wanted = [each for each in measured if each[1].kind != "other"]
-    return sorted(wanted, key=lambda each: each[1].kind == "cpu")
+    described = [(handle, describe(handle)) for handle in _handles("dev")]
+    measured = [(handle, _measured(device)) for handle, device in described]
+    wanted = [pair for pair in measured if pair[1].kind != "other"]
+    return sorted(wanted, key=lambda pair: pair[1].kind == "cpu")
 
 
 def _handles(what: str) -> Iterator[ctypes.c_void_p]:
@@ -84,8 +84,8 @@ def _handles(what: str) -> Iterator[ctypes.c_void_p]:
 
 
 def _text(function: str, handle: ctypes.c_void_p) -> str:
-    found: bytes | None = call_backend(function, ctypes.c_char_p, handle)
-    return (found or b"").decode("utf-8", "replace")
+    encoded: bytes | None = call_backend(function, ctypes.c_char_p, handle)
+    return (encoded or b"").decode("utf-8", "replace")
 
 
 def call_backend(name: str, result: Any, *arguments: Any) -> Any:

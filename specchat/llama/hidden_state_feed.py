@@ -75,7 +75,7 @@ class HiddenStateFeed:
         num_lost = min(count, self._waiting.first - first)
         if num_lost > 0:
             places = range(first, first + num_lost)
-            lost = [self._kept.get(place, self._lost) for place in places]
+            lost = [self._kept.get(position, self._lost) for position in places]
             states = np.concatenate((lost, states))
         if start <= self.num_taken:
             self.num_taken = start + len(states)

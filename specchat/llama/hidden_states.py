@@ -31,10 +31,10 @@ def _find(name: str, others: str, others_on_windows: str, result: Any = None) ->
     returned = "PEAM" if result else "X"
     of_msvc = f"?{name}@@YA{returned}PEAUllama_context@@{others_on_windows}@Z"
     for exported in (name, of_gcc, of_msvc):
-        if (found := getattr(api._lib, exported, None)) is not None:  # noqa: SLF001
-            found.argtypes = [ctypes.c_void_p, *(ARGUMENTS[letter] for letter in others)]
-            found.restype = result
-            return found
+        if (function := getattr(api._lib, exported, None)) is not None:  # noqa: SLF001
+            function.argtypes = [ctypes.c_void_p, *(ARGUMENTS[letter] for letter in others)]
+            function.restype = result
+            return function
     return None
 
 

@@ -64,12 +64,12 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
             self._seen.clear()
             self._input = ctypes.create_string_buffer(0)
             self._context.prefill([])
-            found = self._context.evaluate(tokens[:-1], count)
+            logits = self._context.evaluate(tokens[:-1], count)
             if self._error:
                 raise self._error
             if not self._seen.issuperset(skipped):
                 raise self._refusal()
-            yield from found
+            yield from logits
 
     def __exit__(self, *_: object) -> None:
         self._context.close()

@@ -14,7 +14,7 @@ FAILURES = (
 
 def lock_notice(name: str, warnings: Iterable[str]) -> str:
     """Return a line if llama.cpp could not lock a model in memory, empty if it could."""
-    failed = [warning for warning in warnings if any(words in warning for words in FAILURES)]
+    failed = [warning for warning in warnings if any(failure in warning for failure in FAILURES)]
     if not failed:
         return ""
     reason = _limit() or failed[-1].rpartition(": ")[2].partition("\n")[0]

@@ -155,9 +155,9 @@ def _reason(path: Path, errors: str) -> str:
         return f"{path} is damaged or incomplete: {AGAIN}"
     for what, name in UNKNOWN.items():
         if what in errors:
-            found = errors.split(f"{what}:")[1].split("'")[1:2]
+            quoted = errors.split(f"{what}:")[1].split("'")[1:2]
             return (
-                f"{path}: this llama.cpp does not support the {name} {''.join(found)}: update"
+                f"{path}: this llama.cpp does not support the {name} {''.join(quoted)}: update"
                 " specchat, or choose another model or another conversion of it"
             )
     detail = errors.rpartition("error loading model:")[2].partition("llama_model_load")[0].strip()

@@ -87,9 +87,9 @@ def _write(copy: Copy) -> None:
 def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_override]":
     """Return metadata in llama.cpp's form, ended by an empty entry."""
     added = (api.llama_model_kv_override * (len(metadata) + 1))()
-    for each, (key, text) in zip(added, metadata.items(), strict=False):
+    for entry, (key, text) in zip(added, metadata.items(), strict=False):
         short = text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")
-        each.tag, each.key, each.value.val_str = TEXT, key.encode(), short.encode()
+        entry.tag, entry.key, entry.value.val_str = TEXT, key.encode(), short.encode()
     return added
 
 

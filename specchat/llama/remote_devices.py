@@ -68,11 +68,11 @@ class WorkerConnections(AbstractContextManager["WorkerConnections"]):
         server = ctypes.c_void_p(self._library.ggml_backend_rpc_add_server(endpoint))
         count = call_backend("reg_dev_count", ctypes.c_size_t, server)
         numbers = range(count)
-        found = [
+        handles = [
             call_backend("reg_dev_get", ctypes.c_void_p, server, ctypes.c_size_t(number))
             for number in numbers
         ]
-        _handles[str(report.address)] = found
+        _handles[str(report.address)] = handles
         self._backends.append((str(report.address), backend))
         if count != len(report.devices):  # ggml knows those of the first time
             raise WorkerUnavailable(
@@ -82,17 +82,17 @@ class WorkerConnections(AbstractContextManager["WorkerConnections"]):
 
 def devices_for(workers: Sequence[str]) -> "ctypes.Array[ctypes.c_void_p]":
     """Return the devices for a model: those of workers, then this machine's GPUs, then NULL."""
-    found = [handle for name in workers for handle in _handles[str(worker_address(name))]]
-    found += [handle.value or 0 for handle in gpu_handles()]
-    return (ctypes.c_void_p * (len(found) + 1))(*found, None)
+    handles = [handle for name in workers for handle in _handles[str(worker_address(name))]]
+    handles += [handle.value or 0 for handle in gpu_handles()]
+    return (ctypes.c_void_p * (len(handles) + 1))(*handles, None)
 
 
 def _endpoint_of(address: WorkerAddress) -> str:
     """Return a worker's address as ggml reads it: IPv4 in numbers, through a relay if need be."""
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    for family, *_, place in found:
+    infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    for family, *_, socket_address in infos:
         if family == socket.AF_INET:
-            return f"{place[0]}:{address.port}"
+            return f"{socket_address[0]}:{address.port}"
     if address not in _relays:
         listening = socket.create_server((LOOPBACK, 0))
         _relays[address] = Relay(listening, address.host, address.port)

@@ -111,7 +111,7 @@ class _SleepingTeam:
 
 def _openmp_libraries() -> list[ctypes.CDLL]:
     """Return all copies of GCC's OpenMP in this process; wheels may bring their own."""
-    found = []
+    libraries = []
     with suppress(OSError):  # not Linux
         paths = re.findall(r"(/.*/libgomp[^/]*)$", os.fsdecode(MAPS.read_bytes()), re.MULTILINE)
         for path in dict.fromkeys(paths):
@@ -119,5 +119,5 @@ def _openmp_libraries() -> list[ctypes.CDLL]:
                 library = ctypes.CDLL(path)
                 library.GOMP_parallel.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint] * 2
                 library.GOMP_parallel.restype = None
-                found.append(library)
-    return found
+                libraries.append(library)
+    return libraries

@@ -23,8 +23,8 @@ class Vocabulary:
         self.has_tokenizer = api.llama_vocab_type(self._vocab) != api.LLAMA_VOCAB_TYPE_NONE
         self._buffer = ctypes.create_string_buffer(64)
         self.piece = lru_cache(maxsize=65536)(self._piece) if self.has_tokenizer else _no_text
-        known, is_end = range(self.size if self.has_tokenizer else 0), api.llama_vocab_is_eog
-        self.end_tokens = frozenset(token for token in known if is_end(self._vocab, token))
+        tokens, is_end = range(self.size if self.has_tokenizer else 0), api.llama_vocab_is_eog
+        self.end_tokens = frozenset(token for token in tokens if is_end(self._vocab, token))
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the tokens of a text; `add_special` adds BOS and EOS as the model requires.

@@ -142,11 +142,11 @@ class TreeContext(Context):
 
     def _share(self, line: int, end: int) -> None:
         """Let a line hold the text up to `end`, and nothing else; what it shares already stays."""
-        known = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
-        if known > end:
+        length = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
+        if length > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
-        elif known < end:
-            api.llama_memory_seq_cp(self._memory, SEQUENCE, line, known, end)
+        elif length < end:
+            api.llama_memory_seq_cp(self._memory, SEQUENCE, line, length, end)
 
     def _drop_branches(self) -> None:
         """Remove the branches of the last pass from llama.cpp's memory."""

@@ -82,12 +82,12 @@ class WorkerServer:
 
     def clients(self) -> list[str]:
         """Return the addresses of the clients that are connected."""
-        found = []
+        addresses = []
         for connection in _connections(self._port):
             with connection, suppress(OSError):
                 host, port, *_ = connection.getpeername()
-                found.append(self.client_at(port) or str(host))
-        return found
+                addresses.append(self.client_at(port) or str(host))
+        return addresses
 
     def _wait(self, host: str) -> RpcVersion:
         deadline = monotonic() + START_SECONDS
@@ -115,8 +115,8 @@ def _choose(names: Sequence[str]) -> list[ctypes.c_void_p]:
     by_name = {device.name.lower(): handle for handle, device in offered}
     for name in names:
         if name.lower() not in by_name:
-            known = ", ".join(device.name for _, device in offered)
-            raise InvalidOption(f"--devices {name}: unknown device; this machine has {known}")
+            available = ", ".join(device.name for _, device in offered)
+            raise InvalidOption(f"--devices {name}: unknown device; this machine has {available}")
     if names:
         return [by_name[name.lower()] for name in dict.fromkeys(names)]
     gpus = gpus_of(device for _, device in offered)
@@ -148,9 +148,9 @@ def _connections(port: int) -> Iterator[socket.socket]:
         with suppress(OSError):
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
-            found = socket.socket(fileno=os.dup(int(name)))
+            copy = socket.socket(fileno=os.dup(int(name)))
             with suppress(OSError):
-                if found.getsockname()[1] == port and found.getpeername():
-                    yield found
+                if copy.getsockname()[1] == port and copy.getpeername():
+                    yield copy
                     continue
-            found.close()
+            copy.close()

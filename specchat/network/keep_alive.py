@@ -21,11 +21,11 @@ def keep_alive_options(*, may_read_late: bool = False) -> list[tuple[int, int, i
 
     A peer that `may_read_late` what it is sent is not given up for that.
     """
-    found = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in VALUES.items():
         if hasattr(socket, name) and not (may_read_late and name == USER_TIMEOUT):
-            found.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return found
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
 
 
 def keep_alive(connection: socket.socket) -> None:

@@ -105,8 +105,8 @@ def refused_by_proxy(proxy: Proxy | None, why: str) -> str:
         scheme, _, host = proxy.address.rpartition("://")
         if proxy.has_login:
             return f"the proxy {shown} refused the login in {proxy.variable}: correct it"
-        form = f"{scheme or 'http'}://NAME:PASSWORD@{host}"
-        return f"the proxy {shown} requires a login: set {proxy.variable}={form}"
+        example = f"{scheme or 'http'}://NAME:PASSWORD@{host}"
+        return f"the proxy {shown} requires a login: set {proxy.variable}={example}"
     return f"the proxy {shown} refused ({why}): check {proxy.variable} and NO_PROXY"
 
 

@@ -45,7 +45,7 @@ class Proxy:
         """The address without a user and a password."""
         scheme, separator, rest = self.url.rpartition("://")
         text = f"{scheme}{separator}{rest.rpartition('@')[2]}"
-        return "".join(each if each.isprintable() else "?" for each in text)
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
 
     @property
     def has_login(self) -> bool:
@@ -112,8 +112,8 @@ def _of_system(scheme: str, host: str) -> Proxy | None:
 
     if getproxies_environment() or proxy_bypass(host):
         return None
-    found = getproxies()
-    text = found.get(scheme) or found.get("all")
+    proxies = getproxies()
+    text = proxies.get(scheme) or proxies.get("all")
     return Proxy(SYSTEM, text) if text else None
 
 

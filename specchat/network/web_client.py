@@ -29,8 +29,8 @@ class RoutingTransport(httpx2.BaseTransport):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Raises NetworkMisconfigured if a variable of the environment is wrong."""
-        found = find_proxy(str(request.url))
-        proxy = found.checked() if found else ""
+        configured = find_proxy(str(request.url))
+        proxy = configured.checked() if configured else ""
         has_tls = request.url.scheme == "https" or proxy.startswith("https:")
         key = (proxy, has_tls, given() if has_tls else ())
         transport = self._transports.get(key) or _transport(proxy, key[2], has_tls=has_tls)
@@ -42,8 +42,8 @@ class RoutingTransport(httpx2.BaseTransport):
         """Shut all connections down, from any thread: a read from one ends at once."""
         with self._lock:
             self._is_cut = True
-            for each in self._sockets:
-                _shut_down(each)
+            for sock in self._sockets:
+                _shut_down(sock)
 
     def close(self) -> None:
         """Close all connections."""
@@ -56,7 +56,7 @@ class RoutingTransport(httpx2.BaseTransport):
         opened = about("socket") if about else None
         if isinstance(opened, socket.socket):
             with self._lock:
-                self._sockets = [each for each in self._sockets if each.fileno() >= 0]
+                self._sockets = [sock for sock in self._sockets if sock.fileno() >= 0]
                 self._sockets.append(opened)
                 if self._is_cut:
                     _shut_down(opened)

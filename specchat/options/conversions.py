@@ -36,10 +36,10 @@ def to_workers(given: object) -> tuple[str, ...]:
         parts.remove(NO_WORKERS)
         if parts:
             raise ValueError(given)
-    found = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
-    if len(found) > MOST_GPUS:
+    addresses = tuple(dict.fromkeys(str(worker_address(part)) for part in parts))
+    if len(addresses) > MOST_GPUS:
         raise ValueError(given)
-    return found
+    return addresses
 
 
 def to_names(given: object) -> tuple[str, ...]:

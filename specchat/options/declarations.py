@@ -45,8 +45,8 @@ SMALLEST_TEMPERATURE = 1e-6
 def think_values(supported: Sequence[str], last: str = " or ") -> str:
     """Return auto and a model's `think` values as text; `last` joins the last two."""
     number = THINK_NUMBER.lower()
-    words = [each if each.lower() != number else "a number of tokens" for each in supported]
-    *others, final = AUTO_THINK, *words
+    values = [value if value.lower() != number else "a number of tokens" for value in supported]
+    *others, final = AUTO_THINK, *values
     return last.join(filter(None, (", ".join(others), final)))
 
 

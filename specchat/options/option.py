@@ -102,8 +102,8 @@ class Option:
             return f"one of {', '.join(self.words)}"
         if self.main_type is str:
             return "a string" if self.can_be_empty else "a non-empty string"
-        words = "".join(f'"{word}" or ' for word in self.words)
-        return words + NOUNS[self.main_type] + self._range
+        choices = "".join(f'"{word}" or ' for word in self.words)
+        return choices + NOUNS[self.main_type] + self._range
 
     def checked(self, value: object, name: str = "", *, is_strict: bool = True) -> Any:
         """Return a value converted to the option's type, such as 1 to 1.0, and "1" unless strict.
@@ -118,12 +118,12 @@ class Option:
             import msgspec
 
             kind = Literal[self.words] if self.is_choice else _msgspec_type(self)
-            found = msgspec.convert(_plain_number(value), kind, strict=is_strict)
+            converted = msgspec.convert(_plain_number(value), kind, strict=is_strict)
         except ValueError:
             is_huge = self.main_type is int and self.maximum is None and _is_huge(value)
             what = f"{self.description}{' and below 2^63' * is_huge}, not {_given(value)}"
             raise InvalidOption(f"{name or self.name} must be {what}") from None
-        return Path(found) if self.main_type is Path else found
+        return Path(converted) if self.main_type is Path else converted
 
     def parsed(self, text: str, name: str = "") -> Any:
         """Return the value that a text stands for; raises as `checked` does."""

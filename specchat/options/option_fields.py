@@ -91,7 +91,9 @@ def takes(
             return method(owner, request(*args, **keywords))
 
         signature = inspect.signature(method)
-        shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
+        shown = [
+            parameter.replace(annotation=hints[name]) for name, parameter in parameters.items()
+        ]
         own = [next(iter(signature.parameters.values())), *shown]
         call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
         lines = (f"{field.key}: {field.help}" for field in request.fields())  # type: ignore[attr-defined]
@@ -105,10 +107,10 @@ def _of_type(declared: Any) -> dict[str, Any]:
     """Return the fields of an `Option` that follow from its type."""
     is_union = get_origin(declared) in {Union, UnionType}
     parts = get_args(declared) if is_union else (declared,)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    literals = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     return {
         "main_type": next((part for part in parts if part is str or part in NOUNS), None),
-        "literals": tuple(words),
+        "literals": tuple(literals),
         "can_be_none": NoneType in parts,
         "is_list": get_origin(declared) is Sequence,
     }

@@ -43,8 +43,8 @@ class WorkerAddress:
 
 def worker_address(text: str) -> WorkerAddress:
     """Return the address in a text such as "10.0.0.2" or "[::1]:50052"; raises ValueError."""
-    if found := BRACKETED.fullmatch(text.strip()):
-        host, port = str(ipaddress.IPv6Address(found[1])), found[2]
+    if match := BRACKETED.fullmatch(text.strip()):
+        host, port = str(ipaddress.IPv6Address(match[1])), match[2]
     else:
         host, _, port = text.strip().lower().partition(":")
         if not NAME.fullmatch(host) or (text.count(":") and not port.isdecimal()):

@@ -145,8 +145,8 @@ class _ReportedGpus:
 
 def find_machine(workers: Iterable[str] = ()) -> Machine:
     """Return the free memory and the GPUs that llama.cpp last reported, and those of workers."""
-    known = read_json(gpus_path(), _ReportedGpus, None)
-    gpus = known.gpus if known and known.build == _installed_build() else None
+    reported = read_json(gpus_path(), _ReportedGpus, None)
+    gpus = reported.gpus if reported and reported.build == _installed_build() else None
     remote = known_workers(workers)
     return Machine(available_bytes(), (*remote, *(gpus or ())) if remote else gpus)
 
@@ -161,10 +161,10 @@ def keep_gpus(gpus: Iterable[Device]) -> None:
 
     Their free memory is not saved, because it changes all the time.
     """
-    found = _ReportedGpus(_installed_build(), tuple(replace(gpu, free=0) for gpu in gpus))
+    reported = _ReportedGpus(_installed_build(), tuple(replace(gpu, free=0) for gpu in gpus))
     with suppress(OSError):
-        if found != read_json(gpus_path(), _ReportedGpus, None):
-            write_json(gpus_path(), found)
+        if reported != read_json(gpus_path(), _ReportedGpus, None):
+            write_json(gpus_path(), reported)
 
 
 def workers_path() -> Path:
@@ -174,28 +174,28 @@ def workers_path() -> Path:
 
 def known_workers(addresses: Iterable[str]) -> tuple[Device, ...]:
     """Return the devices that workers had when they were last used, as if nothing was in use."""
-    known = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
-    found = [device for address in addresses for device in known.get(address, ())]
-    return tuple(replace(device, free=device.total) for device in found)
+    by_worker = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
+    devices = [device for address in addresses for device in by_worker.get(address, ())]
+    return tuple(replace(device, free=device.total) for device in devices)
 
 
 def keep_workers(devices: Iterable[Device]) -> None:
     """Remember the devices of workers; do nothing if the file cannot be written."""
-    found: dict[str, tuple[Device, ...]] = {}
+    by_worker: dict[str, tuple[Device, ...]] = {}
     for device in devices:
-        found[device.worker] = (*found.get(device.worker, ()), replace(device, free=0))
-    known = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
-    others = [item for item in known.items() if item[0] not in found]
-    kept = dict([*others, *found.items()][-MOST_KEPT:])
+        by_worker[device.worker] = (*by_worker.get(device.worker, ()), replace(device, free=0))
+    before = read_json(workers_path(), _KnownWorkers, _KnownWorkers({})).workers
+    others = [item for item in before.items() if item[0] not in by_worker]
+    kept = dict([*others, *by_worker.items()][-MOST_KEPT:])
     with suppress(OSError):
-        if kept != known:
+        if kept != before:
             write_json(workers_path(), _KnownWorkers(kept))
 
 
 def _installed_build() -> int:
     """Return when llama.cpp's libraries were installed, without loading them; 0 if unknown."""
-    found = importlib.util.find_spec("llama_cpp")
-    folder = Path(found.origin).with_name("lib") if found and found.origin else Path()
+    spec = importlib.util.find_spec("llama_cpp")
+    folder = Path(spec.origin).with_name("lib") if spec and spec.origin else Path()
     try:
         return folder.stat().st_mtime_ns
     except OSError:

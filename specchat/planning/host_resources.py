@@ -92,7 +92,7 @@ def seconds_of_others(processors: Sequence[int]) -> float:
     times = psutil.cpu_times(percpu=True)
     if len(times) != len(processors):  # when all are wanted, their numbers may have gaps
         times = [times[processor] for processor in processors if processor < len(times)]
-    used = sum(each.user + each.system + getattr(each, "nice", 0.0) for each in times)
+    used = sum(cpu.user + cpu.system + getattr(cpu, "nice", 0.0) for cpu in times)
     return used - time.process_time()
 
 
@@ -103,19 +103,19 @@ def _cores_in_affinity() -> int:
         return min(len(allowed), psutil.cpu_count(logical=False) or 0)
     fast = _numbers(read_text(FAST_PROCESSORS))
     siblings = [
-        read_text(PROCESSORS / f"cpu{each}/topology/thread_siblings_list") or f"{each}"
-        for each in fast.intersection(allowed) or allowed
+        read_text(PROCESSORS / f"cpu{processor}/topology/thread_siblings_list") or f"{processor}"
+        for processor in fast.intersection(allowed) or allowed
     ]
     return len(set(siblings))
 
 
 def _numbers(ranges: str) -> set[int]:
     """Return the numbers of a list like "0-3,8"."""
-    found = set[int]()
+    numbers = set[int]()
     for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _performance_cores() -> int:

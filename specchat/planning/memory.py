@@ -93,15 +93,15 @@ class Sizes:
     @cached_property
     def _bytes_by_layer(self) -> Mapping[int | None, int]:
         """The bytes of each layer, the output being the last; the key None is for the host only."""
-        found: Counter[int | None] = Counter()
+        sizes: Counter[int | None] = Counter()
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
             if not block:
                 is_output = tensor.name.startswith(OUTPUT)
-                found[self.num_layers if is_output else None] += tensor.num_bytes
+                sizes[self.num_layers if is_output else None] += tensor.num_bytes
             elif int(block[1]) < self.num_layers:
-                found[int(block[1])] += tensor.num_bytes
-        return found
+                sizes[int(block[1])] += tensor.num_bytes
+        return sizes
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:
         """Return the bytes of a layer's KV cache and states."""
@@ -110,7 +110,7 @@ class Sizes:
             return states
         values = layer.num_values
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
-            values = max(each.num_values for each in self.layout.layers)
+            values = max(other.num_values for other in self.layout.layers)
         keys = layer.num_keys + layer.num_index_keys
         bits = (keys + values) * BITS[shape.cache_type]
         return states + int(self._num_cells(layer, shape) * bits / 8)

@@ -122,9 +122,9 @@ def blocks_of(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
     """Return the tensors of each block by their names in it."""
     blocks: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for tensor in header.tensors.values():
-        found = BLOCK.fullmatch(tensor.name)
-        if found:
-            blocks[int(found[1])][found[2]] = tensor
+        match = BLOCK.fullmatch(tensor.name)
+        if match:
+            blocks[int(match[1])][match[2]] = tensor
     return blocks
 
 
@@ -200,7 +200,7 @@ def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:
     used = header.own("expert_used_count")
     total = 0
     for name, times in (("", 1), ("_exps", used), ("_shexp", 1)):
-        ins = [tensors.get(f"ffn_{each}{name}.weight") for each in ("gate", "up", "gate_up")]
+        ins = [tensors.get(f"ffn_{part}{name}.weight") for part in ("gate", "up", "gate_up")]
         total += times * sum(tensor.shape[1] for tensor in ins if tensor and len(tensor.shape) > 1)
         out = tensors.get(f"ffn_down{name}.weight")
         if out and len(out.shape) > 1:

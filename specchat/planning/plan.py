@@ -81,7 +81,7 @@ def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
     if named is None:
         choices = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
         in_order = choices if _draft_goes_first(target, draft) else choices[::-1]
-        plans += [Plan(MOST, each, contexts[0], types[0]) for each in dict.fromkeys(in_order)]
+        plans += [Plan(MOST, layers, contexts[0], types[0]) for layers in dict.fromkeys(in_order)]
     return plans
 
 

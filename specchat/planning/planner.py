@@ -197,8 +197,8 @@ class Planner:
             return devices_of_layers(model.num_layers, layers, options.tensor_split or self._shares)
         num_local = len(self.gpus) - self._num_remote
         shares = options.tensor_split or (1.0,) * num_local  # then there is at most one
-        found = devices_of_layers(model.num_layers, layers, shares)
-        return tuple([each and each + self._num_remote for each in found])
+        devices = devices_of_layers(model.num_layers, layers, shares)
+        return tuple([device and device + self._num_remote for device in devices])
 
     def _most_layers(self, choice: Plan, budgets: Sequence[int]) -> int:
         """Return how many of the target's layers fit onto the GPUs."""
@@ -225,7 +225,7 @@ class Planner:
         needs = self._needs(choice)
         if len(models := self.models(choice)) > 1:
             choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)
-        is_whole = [(each.gpu_layers or 0) > model.num_layers for model, each in models]
+        is_whole = [(options.gpu_layers or 0) > model.num_layers for model, options in models]
         return replace(
             choice,
             gpu_layers=choice.gpu_layers if self.gpus else 0,
@@ -241,8 +241,8 @@ class Planner:
         if choice.gpu_layers and self.gpus:
             parts = [_layers("target", self._target, choice.gpu_layers, self._place)]
             if self._draft and choice.draft_gpu_layers is not None:
-                place = self._place if self._draft_is_remote else "GPU"
-                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, place))
+                where = self._place if self._draft_is_remote else "GPU"
+                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, where))
         parts.append(f"context {choice.ctx}")
         if choice.cache_type != USUAL_TYPE:
             parts.append(f"KV cache in {choice.cache_type}")
@@ -281,11 +281,11 @@ class Planner:
         return "memory is short: " + ", ".join(parts) if parts else None
 
 
-def _layers(name: str, model: Sizes, count: int, place: str) -> str:
+def _layers(name: str, model: Sizes, count: int, device: str) -> str:
     whole = model.num_layers + 1
     if 0 < count < whole:
-        return f"{count} of {whole} layers of the {name} on the {place}"
-    return f"{name} on the {place if count else 'CPU'}"
+        return f"{count} of {whole} layers of the {name} on the {device}"
+    return f"{name} on the {device if count else 'CPU'}"
 
 
 def _gib(size: int) -> str:

@@ -52,12 +52,12 @@ def statements(text: str) -> Iterator[Statement]:
 
 def find_lines(text: str) -> dict[KeyPath, int]:
     """Return the line on which each value and each table first appears."""
-    found: dict[KeyPath, int] = {}
+    lines: dict[KeyPath, int] = {}
     for statement in statements(text):
         above = () if statement.is_header else statement.table
         for key_path in _key_paths(above, statement.content or {}):
-            found.setdefault(key_path, statement.line)
-    return found
+            lines.setdefault(key_path, statement.line)
+    return lines
 
 
 def unfinished_line(text: str) -> int:
@@ -76,8 +76,8 @@ def parsed(text: str) -> dict[str, Any] | None:
 
 def _key_paths(table: KeyPath, content: dict[str, Any]) -> Iterator[KeyPath]:
     """Yield the path of each table and value that a statement sets, outer ones first."""
-    found = [((*table, name), value) for name, value in content.items()]
-    for key_path, value in found:  # grows meanwhile
+    entries = [((*table, name), value) for name, value in content.items()]
+    for key_path, value in entries:  # grows meanwhile
         yield key_path
         if isinstance(value, dict):
-            found += [((*key_path, name), inner) for name, inner in value.items()]
+            entries += [((*key_path, name), inner) for name, inner in value.items()]

@@ -134,7 +134,7 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
     text = read_file(path)
     if is_named and text is None:
         raise InvalidOption(f"{CONFIG}: {path}: no such file; create it with specchat config edit")
-    services = [each for each in environ if SERVICE.fullmatch(f"{each}={environ[each]}")]
+    services = [name for name in environ if SERVICE.fullmatch(f"{name}={environ[name]}")]
     named = {name: text for name, text in environ.items() if name not in services}
     settings = Settings(path, {}, {}, _ignored(services)).over(_from_file(path, text or ""), "file")
     return settings.over(_from_environment(named), "environment")
@@ -154,8 +154,8 @@ def _from_file(path: Path, text: str) -> dict[str, Any]:
     for key_path, value in _key_paths(load_file(path, text)):
         try:
             option = _setting_at(key_path, value)
-            known = _from_home(option.checked(value), option.name)
-            values[option.name] = _beside(path, known) if isinstance(known, Path) else known
+            checked = _from_home(option.checked(value), option.name)
+            values[option.name] = _beside(path, checked) if isinstance(checked, Path) else checked
         except (SettingsError, InvalidOption) as error:
             raise _at_line(path, text, key_path, str(error)) from None
     named = [name for name in TARGETS if name in values]
@@ -220,16 +220,16 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
     Raises InvalidOption for a variable with specchat's prefix that is not a setting.
     """
-    known = {option.variable: option for option in SETTINGS}
+    by_variable = {option.variable: option for option in SETTINGS}
     values: dict[str, Any] = {}
     for name, text in environ.items():
         if not text or not name.startswith(PREFIX) or name in OTHERS:
             continue
-        if name not in known:
-            ends = sorted(each.removeprefix(PREFIX) for each in {*known, *OTHERS})
-            found = nearest(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
-            raise InvalidOption(f"unknown variable {name}{found}")
-        values[known[name].name] = _from_home(known[name].parsed(text, name), name)
+        if name not in by_variable:
+            ends = sorted(variable.removeprefix(PREFIX) for variable in {*by_variable, *OTHERS})
+            hint = nearest(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
+            raise InvalidOption(f"unknown variable {name}{hint}")
+        values[by_variable[name].name] = _from_home(by_variable[name].parsed(text, name), name)
     named = [find_setting(name).variable for name in TARGETS if name in values]
     if len(named) > 1:
         raise InvalidOption(f"{named[0]} and {named[1]} both name a target: set only one")

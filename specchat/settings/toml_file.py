@@ -46,9 +46,9 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        found = PLACE_IN_FILE.search(str(error))
+        match = PLACE_IN_FILE.search(str(error))
         what = PLACE_IN_FILE.sub("", str(error))
-        line = int(found[1]) if found and found[1] else unfinished_line(text)
+        line = int(match[1]) if match and match[1] else unfinished_line(text)
     except RecursionError:
         what, line = "values are nested too deeply", unfinished_line(text)
     raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
@@ -78,8 +78,8 @@ def change_value(
     new = _changed(text, table, key, value) if new is None else new
     inner[key] = value
     wanted = {**content, table: {k: v for k, v in inner.items() if v is not None}}
-    found = parsed(new)
-    if found is None or _without_empty(found) != _without_empty(wanted):
+    changed = parsed(new)
+    if changed is None or _without_empty(changed) != _without_empty(wanted):
         raise SettingsError(f"{path}: {table}.{key} cannot be set without changing something else")
     replace_file(path, new)
 

@@ -53,13 +53,13 @@ def _names_beside(schema: Schema) -> Iterator[str | None]:
         if part is not schema:
             listed = part.get("properties")
             yield from listed if isinstance(listed, dict) else ()
-        for place, branch in children(part):
-            if _keyword(place) in IN_PLACE and isinstance(branch, dict):
+        for pointer, branch in children(part):
+            if _keyword(pointer) in IN_PLACE and isinstance(branch, dict):
                 waiting.append(branch)
 
 
 def _uses(root: Schema) -> Iterator[tuple[Schema, bool]]:
-    """Yield each schema in use, and whether it may be closed in the place where it is used."""
+    """Yield each schema in use, and whether it may be closed where it is used."""
     waiting: list[tuple[Any, bool]] = [(root, True)]
     seen: set[tuple[int, bool]] = set()
     while waiting:
@@ -70,14 +70,14 @@ def _uses(root: Schema) -> Iterator[tuple[Schema, bool]]:
         yield part, closes
         is_alone = sum(name in part for name in DESCRIBES) == 1
         waiting.append((target(root, part.get("$ref")), closes and is_alone))
-        for place, branch in children(part):
-            keyword = _keyword(place)
+        for pointer, branch in children(part):
+            keyword = _keyword(pointer)
             if keyword in IN_PLACE:
                 waiting.append((branch, closes and is_alone and keyword in UNIONS))
             elif keyword not in DEFINES:
                 waiting.append((branch, closes and keyword not in {"contains", "propertyNames"}))
 
 
-def _keyword(place: str) -> str:
-    """Return the keyword that holds a schema, by its place in another one."""
-    return place.split("/")[1]
+def _keyword(pointer: str) -> str:
+    """Return the keyword that holds a schema, by its JSON pointer from the one around it."""
+    return pointer.split("/")[1]

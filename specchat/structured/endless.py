@@ -10,8 +10,8 @@ MOST_ROUNDS = 50
 SCALARS = ("string", "number", "integer", "boolean", "null")
 
 
-def endless_place(root: Schema) -> str | None:
-    """Return the place of a schema that no finite value fits; None if there is none.
+def endless_pointer(root: Schema) -> str | None:
+    """Return the JSON pointer to a schema that no finite value fits; None if there is none.
 
     Only endlessness is looked for: a schema that nothing fits at all counts as finite.
     """
@@ -28,7 +28,7 @@ def endless_place(root: Schema) -> str | None:
         finite |= added
     else:
         return None
-    return next((place for place, part in reversed(schemas) if id(part) not in finite), None)
+    return next((pointer for pointer, part in reversed(schemas) if id(part) not in finite), None)
 
 
 def _is_finite(root: Schema, schema: Schema, finite: set[int]) -> bool:

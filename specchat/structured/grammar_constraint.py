@@ -52,7 +52,7 @@ class GrammarConstraint:
         if self.is_over:
             return ()
         tokens, ends = self._matcher.compute_ff_tokens(), self._vocabulary.end_tokens
-        first_end = next((place for place, token in enumerate(tokens) if token in ends), None)
+        first_end = next((index for index, token in enumerate(tokens) if token in ends), None)
         return tokens[:first_end]
 
     def push(self, token: int) -> None:

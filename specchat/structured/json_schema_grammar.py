@@ -10,12 +10,12 @@ from llguidance import LLMatcher
 
 from specchat.errors import InvalidOption
 from specchat.structured.closing import close_objects
-from specchat.structured.endless import endless_place
+from specchat.structured.endless import endless_pointer
 from specchat.structured.schema_faults import (
     LIMITS,
     Complaint,
     excesses,
-    place_of,
+    pointer_of,
     refusal,
     schema_at,
 )
@@ -50,9 +50,9 @@ def json_schema_entry(source: str, *, is_relaxed: bool) -> tuple[dict[str, Any],
     notices = list(_relaxed(schema)) if is_relaxed else []
     if not is_relaxed:
         _require_accepted(schema)
-    if place := endless_place(schema):
+    if pointer := endless_pointer(schema):
         raise InvalidOption(
-            f"{CANNOT}: at {place}, each value needs another one within it, without end: make one"
+            f"{CANNOT}: at {pointer}, each value needs another one within it, without end: make one"
             " of its properties optional"
         )
     close_objects(schema)
@@ -87,15 +87,17 @@ def _is_deep(value: Any) -> bool:
 
 def _require_accepted(schema: Schema) -> None:
     """Raise InvalidOption for a schema that cannot be enforced."""
-    for place, keyword, _ in excesses(schema):
-        raise _excessive(place, keyword)
+    for pointer, keyword, _ in excesses(schema):
+        raise _excessive(pointer, keyword)
     is_refused, messages = _verdict(schema, ONE_LINE)
     if is_refused:
         raise InvalidOption(f"{CANNOT}: {refusal(schema, messages[0])}")
 
 
-def _excessive(place: str, keyword: str) -> InvalidOption:
-    return InvalidOption(f'{CANNOT}: "{keyword}" at {place} takes too long to compile: simplify it')
+def _excessive(pointer: str, keyword: str) -> InvalidOption:
+    return InvalidOption(
+        f'{CANNOT}: "{keyword}" at {pointer} takes too long to compile: simplify it'
+    )
 
 
 def _relaxed(schema: Schema) -> Iterator[str]:
@@ -103,17 +105,17 @@ def _relaxed(schema: Schema) -> Iterator[str]:
 
     Raises InvalidOption for what is wrong, or cannot be left out.
     """
-    for place, keyword, part in list(excesses(schema)):
+    for pointer, keyword, part in list(excesses(schema)):
         if keyword == "properties":
-            raise _excessive(place, keyword)
-        yield _dropped(part, place, keyword)
+            raise _excessive(pointer, keyword)
+        yield _dropped(part, pointer, keyword)
     is_refused, messages = _verdict(schema, RELAXED)
     for _ in range(MOST_DROPPED if is_refused else 0):
-        place = place_of(schema, messages[0])
-        part = schema_at(schema, place)
+        pointer = pointer_of(schema, messages[0])
+        part = schema_at(schema, pointer)
         kind, names = Complaint.read(messages[0])
         keywords = [name for name in names if kind == "other" and name in part]
-        yield from [_dropped(part, place, keyword) for keyword in keywords]
+        yield from [_dropped(part, pointer, keyword) for keyword in keywords]
         is_refused, messages = _verdict(schema, RELAXED)
         if not (is_refused and keywords):
             break
@@ -122,14 +124,14 @@ def _relaxed(schema: Schema) -> Iterator[str]:
     yield from _ignored(schema, messages)
 
 
-def _dropped(part: Schema, place: str, keyword: str) -> str:
-    """Take a keyword out of a part of a schema at this place; return the notice."""
+def _dropped(part: Schema, pointer: str, keyword: str) -> str:
+    """Take a keyword out of a part of a schema, and return the notice that names both."""
     del part[keyword]
-    return _notice(keyword, place)
+    return _notice(keyword, pointer)
 
 
-def _notice(keyword: str, place: str) -> str:
-    return f'"{keyword}" at {place} of the JSON Schema is not enforced'
+def _notice(keyword: str, pointer: str) -> str:
+    return f'"{keyword}" at {pointer} of the JSON Schema is not enforced'
 
 
 def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
@@ -152,12 +154,12 @@ def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
             case "other":
                 miscounted.update(names)
     noticed: set[str] = set()
-    for place, part in list(subschemas(schema)):
+    for pointer, part in list(subschemas(schema)):
         if "properties" in part:
-            yield from [_dropped(part, place, name) for name in miscounted if name in part]
+            yield from [_dropped(part, pointer, name) for name in miscounted if name in part]
         ignored = [name for name in part if name in keywords]
         ignored += ["format"] if part.get("format") in formats else []
-        yield from [_notice(name, place) for name in ignored]
+        yield from [_notice(name, pointer) for name in ignored]
         noticed.update(ignored)
     elsewhere = {*keywords, *(["format"] if formats else [])} - noticed  # where references lead
     yield from [f'"{name}" of the JSON Schema is not enforced' for name in sorted(elsewhere)]

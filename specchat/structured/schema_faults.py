@@ -1,4 +1,4 @@
-"""Why llguidance refuses a JSON Schema: at which place, which keyword, and what to do."""
+"""Why llguidance refuses a JSON Schema: where in it, for which keyword, and what to do."""
 
 import json
 import re
@@ -71,8 +71,8 @@ class Complaint(NamedTuple):
 
 def refusal(schema: Schema, reason: str) -> str:
     """Return in one line where and why llguidance refuses a schema, and what to do."""
-    place = place_of(schema, reason)
-    where = "at its top level" if place == "#" else f"at {place}"
+    pointer = pointer_of(schema, reason)
+    where = "at its top level" if pointer == "#" else f"at {pointer}"
     kind, names = Complaint.read(reason)
     match kind:
         case "keywords":
@@ -89,7 +89,7 @@ def refusal(schema: Schema, reason: str) -> str:
                 " check"
             )
         case "other":
-            faulty = [name for name in names if name in schema_at(schema, place)]
+            faulty = [name for name in names if name in schema_at(schema, pointer)]
             keyword = f'"{faulty[0]}": ' if faulty else ""
             return f"{where}, {keyword}{_short(reason)}: correct it"
 
@@ -106,12 +106,12 @@ def _bare(reason: str) -> str:
     return reason.partition("\n  while processing")[0]
 
 
-def place_of(schema: Schema, reason: str) -> str:
-    """Return the innermost place in a schema that llguidance refuses for this reason.
+def pointer_of(schema: Schema, reason: str) -> str:
+    """Return the JSON pointer to the innermost part that llguidance refuses for this reason.
 
     Each part is tried on its own, for a while; what is not found is at "#", the whole.
     """
-    began, place, inner = perf_counter(), "#", [("#", schema)]
+    began, pointer, inner = perf_counter(), "#", [("#", schema)]
     root = moved(schema, "#/$defs/root")
     while inner:
         here, part = inner.pop()
@@ -119,33 +119,33 @@ def place_of(schema: Schema, reason: str) -> str:
             break
         if here != "#" and _bare(_reason_at(root, here)) != _bare(reason):
             continue
-        place, parts = here, list(children(part, here))
+        pointer, parts = here, list(children(part, here))
         inner = [(there, inside) for there, inside in reversed(parts) if isinstance(inside, dict)]
-    return place
+    return pointer
 
 
-def _reason_at(root: Schema, place: str) -> str:
-    """Return why llguidance refuses the schema at a place; empty if it does not."""
-    part = {"$defs": {"root": root}, "$ref": "#/$defs/root" + place[1:]}
+def _reason_at(root: Schema, pointer: str) -> str:
+    """Return why llguidance refuses the schema at a JSON pointer; empty if it does not."""
+    part = {"$defs": {"root": root}, "$ref": "#/$defs/root" + pointer[1:]}
     if "$schema" in root:
         part["$schema"] = root["$schema"]
     grammar = json.dumps({"grammars": [{"json_schema": part}]})
     return LLMatcher.validate_grammar(grammar, None, limits=LIMITS)
 
 
-def schema_at(schema: Schema, place: str) -> Schema:
-    """Return the schema at a place."""
-    return next((part for here, part in subschemas(schema) if here == place), {})
+def schema_at(schema: Schema, pointer: str) -> Schema:
+    """Return the schema at a JSON pointer, empty if there is none."""
+    return next((part for here, part in subschemas(schema) if here == pointer), {})
 
 
 def excesses(schema: Schema, costs: Mapping[str, int] = COSTS) -> Iterator[tuple[str, str, Schema]]:
-    """Yield what would take too long to compile: the place, the keyword, the schema it is in."""
+    """Yield what would take too long to compile: pointer, keyword, and the schema with it."""
     left = dict(costs)
-    for place, part in subschemas(schema):
+    for pointer, part in subschemas(schema):
         for keyword in costs:
             cost = _cost(keyword, part.get(keyword))
             if cost > left[keyword]:
-                yield place, keyword, part
+                yield pointer, keyword, part
             else:
                 left[keyword] -= cost
 

@@ -55,16 +55,16 @@ class AnswerCheck:
             self._validator.validate(value)
         except jsonschema_rs.ValidationError as error:
             reason = one_line(error.message)[:LONGEST_REASON]
-            place = _path(error.instance_path) or "it"
+            path = _path(error.instance_path) or "it"
             keyword = error.kind.name
-            return f'the answer does not fit the JSON Schema: {place} breaks "{keyword}" ({reason})'
+            return f'the answer does not fit the JSON Schema: {path} breaks "{keyword}" ({reason})'
         return ""
 
 
 def _without_costly_expressions(schema: Schema) -> Iterator[str]:
     """Take out of a schema the expressions that are too many; yield a notice for each place."""
-    for place, keyword, _ in list(excesses(schema, EXPRESSIONS)):
-        yield from _dropped(schema, [*steps_of(place), keyword])
+    for pointer, keyword, _ in list(excesses(schema, EXPRESSIONS)):
+        yield from _dropped(schema, [*steps_of(pointer), keyword])
 
 
 def _compiled(schema: Schema) -> tuple[jsonschema_rs.Validator, list[str]]:
@@ -108,8 +108,8 @@ def _dropped(schema: Schema, path: Sequence[str | int]) -> list[str]:
     if keyword == "patternProperties":
         holder.pop("additionalProperties", None)
         holder.pop("unevaluatedProperties", None)
-    place = "/".join(["#", *map(str, outer)])
-    return [f'"{keyword}" at {place} of the JSON Schema is not checked either']
+    pointer = "/".join(["#", *map(str, outer)])
+    return [f'"{keyword}" at {pointer} of the JSON Schema is not checked either']
 
 
 def _outermost(path: Sequence[str | int]) -> list[str | int]:

@@ -23,7 +23,7 @@ DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
 
 
 def subschemas(root: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield a schema and all schemas in it, each with its place as a JSON pointer.
+    """Yield a schema and all schemas in it, each with its JSON pointer.
 
     Those that only references lead to, such as `#/components/schemas/name`, come last.
     """
@@ -43,32 +43,32 @@ def subschemas(root: Schema) -> Iterator[tuple[str, Schema]]:
                 references.append(leads_to)
 
 
-def children(schema: Schema, place: str = "#") -> Iterator[tuple[str, Any]]:
-    """Yield the schemas directly in a schema, with their places; references are not followed."""
+def children(schema: Schema, pointer: str = "#") -> Iterator[tuple[str, Any]]:
+    """Yield the schemas directly in a schema, with their JSON pointers; skip references."""
     for name in (*IN_PLACE, *MAPS, *PARTS):
         value = schema.get(name)
         if name in MAPS:
             named = value.items() if isinstance(value, dict) else ()
-            yield from ((f"{place}/{name}/{_escaped(key)}", part) for key, part in named)
+            yield from ((f"{pointer}/{name}/{_escaped(key)}", part) for key, part in named)
         elif isinstance(value, list):
-            yield from ((f"{place}/{name}/{index}", part) for index, part in enumerate(value))
+            yield from ((f"{pointer}/{name}/{index}", part) for index, part in enumerate(value))
         elif isinstance(value, dict | bool):
-            yield f"{place}/{name}", value
+            yield f"{pointer}/{name}", value
 
 
 def target(root: Schema, reference: object) -> Any:
     """Return what a reference leads to; None if it is no path from the root to a schema."""
     if not isinstance(reference, str) or not (reference + "/").startswith("#/"):
         return None
-    place: Any = root
+    value: Any = root
     for name in steps_of(reference):
-        if isinstance(place, dict):
-            place = place.get(name)
-        elif isinstance(place, list) and name.isdecimal() and int(name) < len(place):
-            place = place[int(name)]
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
         else:
             return None
-    return place
+    return value
 
 
 def stray_reference(schema: Schema) -> str:
@@ -101,9 +101,9 @@ def _is_path(schema: Schema, reference: str) -> bool:
     return isinstance(target(schema, reference), dict | bool) and not leads_to_data
 
 
-def steps_of(place: str) -> list[str]:
-    """Return the keys that lead from the root to a place."""
-    steps = place.split("/")[1:]
+def steps_of(pointer: str) -> list[str]:
+    """Return the keys that a JSON pointer names, from the root on."""
+    steps = pointer.split("/")[1:]
     return [unquote(step).replace("~1", "/").replace("~0", "~") for step in steps]
 
 
@@ -125,13 +125,13 @@ def rewritten(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     return copy
 
 
-def moved(schema: Any, place: str) -> Any:
-    """Return a schema whose references within it hold when it stands at this place."""
+def moved(schema: Any, pointer: str) -> Any:
+    """Return a schema whose references within it hold when it stands at this JSON pointer."""
 
     def change(part: Schema) -> Schema:
         reference = part.get("$ref")
         if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-            part["$ref"] = place + reference[1:]
+            part["$ref"] = pointer + reference[1:]
         return part
 
     return rewritten(schema, change)

@@ -36,7 +36,7 @@ def cpu_quotas() -> list[float]:
     quotas = []
     for folder in _groups("cpu"):
         limits = _text(folder / "cpu.max").split()  # cgroup v2
-        limits = limits or [_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")]
+        limits = limits or [_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
         with suppress(ValueError):  # "max", or no such files
             quota, period = map(int, limits)
             if quota > 0 < period:
@@ -58,7 +58,7 @@ def _groups(controller: str) -> Iterator[Path]:
         else:
             continue
         group = Path(path.lstrip("/"))
-        yield from dict.fromkeys(root / each for each in (group, *group.parents))
+        yield from dict.fromkeys(root / path for path in (group, *group.parents))
 
 
 def _text(path: Path) -> str:

@@ -39,8 +39,8 @@ def failed_assertion(name: str, begin: int) -> str:
     """Return the last assertion that llama.cpp logged after an offset, empty without one."""
     with suppress(OSError), log_path(name).open("rb") as log:
         log.seek(begin if begin <= log_size(name) else 0)  # it may have been emptied
-        found = ASSERTION.findall(log.read(MAX_LOG_BYTES))
-        return found[-1].decode("utf-8", "replace") if found else ""
+        assertions = ASSERTION.findall(log.read(MAX_LOG_BYTES))
+        return assertions[-1].decode("utf-8", "replace") if assertions else ""
     return ""
 
 

@@ -31,9 +31,9 @@ def make_private(folder: Path) -> None:
 
     `Path.mkdir` would apply its mode to the last folder only. Raises OSError.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -42,15 +42,15 @@ def write_private(path: Path, data: bytes) -> None:
     The file is readable by the user alone. If it is a symbolic link, the file it points to is
     replaced.
     """
-    place = Path(os.path.realpath(path))
-    make_private(place.parent)
-    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=place.name, suffix=".new")
+    target = Path(os.path.realpath(path))
+    make_private(target.parent)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(place)
+        Path(name).replace(target)
     except BaseException:
         with suppress(OSError):
             Path(name).unlink()
@@ -65,10 +65,10 @@ def open_private(path: Path, mode: Literal["w", "x", "a"]) -> TextIO:
 def read_json(path: Path, kind: type[T], default: D) -> T | D:
     """Return the value in a JSON file; the default if the file is missing or damaged."""
     try:
-        found = _read(path, kind)
+        stored = _read(path, kind)
     except UNREADABLE:
         return default
-    return default if found is None else found
+    return default if stored is None else stored
 
 
 def read_text(path: Path) -> str:
@@ -93,8 +93,8 @@ def updating(path: Path, kind: type[T]) -> Iterator[T]:
     """
     set_aside(path, kind)
     with _locked(path):
-        found = _read(path, kind)
-        value = kind() if found is None else found
+        stored = _read(path, kind)
+        value = kind() if stored is None else stored
         before = _encoded(value)
         yield value
         if _encoded(value) != before:
@@ -113,7 +113,7 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
             _read(path, kind)
         except UNREADABLE:
             names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
-            return path.rename(next(each for each in names if not each.exists()))
+            return path.rename(next(name for name in names if not name.exists()))
     return None
 
 

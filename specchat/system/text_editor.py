@@ -17,31 +17,32 @@ def edit_file(path: Path) -> None:
 
     Raises InvalidOption if its command is not valid, EditorFailed if it cannot be started or fails.
     """
-    words = editor_words()
+    command = editor_command()
     try:
         with _without_interrupts():
-            code = subprocess.run([*words, str(path)], check=False).returncode
+            code = subprocess.run([*command, str(path)], check=False).returncode
     except OSError as error:
         raise EditorFailed(
-            f"the editor {words[0]} cannot be started ({error.strerror}): set EDITOR to another one"
+            f"the editor {command[0]} cannot be started ({error.strerror}):"
+            " set EDITOR to another one"
         ) from None
     if code < 0:
-        raise EditorFailed(f"the editor {words[0]} was ended by {_signal_name(-code)}")
+        raise EditorFailed(f"the editor {command[0]} was ended by {_signal_name(-code)}")
     if code:
-        raise EditorFailed(f"the editor {words[0]} failed with exit code {code}")
+        raise EditorFailed(f"the editor {command[0]} failed with exit code {code}")
 
 
-def editor_words() -> list[str]:
+def editor_command() -> list[str]:
     """Return the editor's program and arguments: from VISUAL, or else EDITOR, or else the usual."""
     is_windows = os.name == "nt"  # there, backslashes are path separators
     for name in ("VISUAL", "EDITOR"):
         command = os.environ.get(name, "")
         try:
-            words = shlex.split(command, posix=not is_windows)
+            arguments = shlex.split(command, posix=not is_windows)
         except ValueError as error:
             raise InvalidOption(f"{name}: {command}: {error}") from None
-        if words:
-            return [word.strip('"') for word in words] if is_windows else words
+        if arguments:
+            return [word.strip('"') for word in arguments] if is_windows else arguments
     return ["notepad" if is_windows else "vi"]
 
 

@@ -80,10 +80,10 @@ def _report(address: WorkerAddress, path: str, seconds: float) -> HealthReport:
     import msgspec
 
     try:
-        found = msgspec.convert(json.loads(_ask(address, path, seconds)), HealthReport)
+        report = msgspec.convert(json.loads(_ask(address, path, seconds)), HealthReport)
     except (ValueError, RecursionError):
         raise NoHealth from None
-    return found
+    return report
 
 
 def measure_transfer(address: WorkerAddress, num_bytes: int, seconds: float) -> NetworkTransfer:

@@ -43,14 +43,14 @@ class HealthServer(ThreadingHTTPServer):
     request_queue_size = MOST_AT_ONCE
 
     def __init__(
-        self, family: int, place: tuple[Any, ...], report: Callable[[], HealthReport]
+        self, family: int, address: tuple[Any, ...], report: Callable[[], HealthReport]
     ) -> None:
         """Bind a place of an address family; raises OSError."""
         self.address_family = family
         self.id, self.report = secrets.token_hex(ID_BYTES), report
         self._begun: list[_Request] = []
         self._lock = threading.Lock()
-        super().__init__(place[:2], _Handler)
+        super().__init__(address[:2], _Handler)
 
     def server_bind(self) -> None:
         """Bind without asking for this machine's name, which may take long."""
@@ -74,7 +74,7 @@ class HealthServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self._lock:
-                self._begun = [each for each in self._begun if each.connection is not request]
+                self._begun = [begun for begun in self._begun if begun.connection is not request]
 
     def service_actions(self) -> None:
         """End the requests that take too long, however many bytes still come."""
@@ -102,10 +102,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         import msgspec
 
-        found: Any = {"id": self.server.id}
+        content: Any = {"id": self.server.id}
         if self.path == REPORT:
-            found = {**msgspec.to_builtins(self.server.report()), **found}
-        body = json.dumps(found).encode()
+            content = {**msgspec.to_builtins(self.server.report()), **content}
+        body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

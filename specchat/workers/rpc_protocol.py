@@ -46,8 +46,8 @@ class RpcConnection:
 
     def hello(self) -> RpcVersion:
         """Return the server's version; the first thing to ask."""
-        found = self._ask(HELLO, CAPABILITIES, VERSION_SIZE)
-        return found[0], found[1], found[2]
+        version = self._ask(HELLO, CAPABILITIES, VERSION_SIZE)
+        return version[0], version[1], version[2]
 
     def count_devices(self) -> int:
         """Return how many devices the server offers."""
@@ -58,8 +58,8 @@ class RpcConnection:
 
     def memory(self, device: int) -> RpcMemory:
         """Return the memory of a device, counted from 0."""
-        found = self._ask(GET_DEVICE_MEMORY, struct.pack("<I", device), 16)
-        return RpcMemory(*struct.unpack("<QQ", found))
+        answer = self._ask(GET_DEVICE_MEMORY, struct.pack("<I", device), 16)
+        return RpcMemory(*struct.unpack("<QQ", answer))
 
     def _ask(self, command: int, data: bytes, size: int) -> bytes:
         self.stream.send(struct.pack("<BQ", command, len(data)) + data)
@@ -69,13 +69,13 @@ class RpcConnection:
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self.stream.receive(size - len(found))
+        content = b""
+        while len(content) < size:
+            part = self.stream.receive(size - len(content))
             if not part:
                 raise NotRpc
-            found += part
-        return found
+            content += part
+        return content
 
 
 @contextmanager

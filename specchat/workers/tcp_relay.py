@@ -47,8 +47,8 @@ class Relay:
         with near, suppress(OSError):
             far = self._connect(near)
             try:
-                for each in (near, far):
-                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for sock in (near, far):
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 back = threading.Thread(target=_copy, args=(far, near), name="relay", daemon=True)
                 back.start()
                 _copy(near, far)
@@ -62,14 +62,14 @@ class Relay:
         Raises OSError.
         """
         failure = OSError()
-        for family, *_, place in socket.getaddrinfo(
+        for family, *_, socket_address in socket.getaddrinfo(
             self._host, self._port, type=socket.SOCK_STREAM
         ):
             far = socket.socket(family, socket.SOCK_STREAM)
             try:
                 far.bind(("", 0))
                 self._clients[far.getsockname()[1]] = str(near.getpeername()[0])
-                far.connect(place)
+                far.connect(socket_address)
             except OSError as error:
                 failure = error
                 self._close(far)
@@ -89,6 +89,6 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
         while size := source.recv_into(buffer):
             target.sendall(view[:size])
-    for each in (source, target):  # the other direction ends too
+    for sock in (source, target):  # the other direction ends too
         with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+            sock.shutdown(socket.SHUT_RDWR)

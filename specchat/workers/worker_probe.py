@@ -99,8 +99,8 @@ def _probe(address: WorkerAddress, num_round_trips: int) -> WorkerReport:
         ) from None
     health = _health_of(address)
     devices = [
-        OfferedDevice(f"device {number}", "", "gpu", each.free, each.total)
-        for number, each in enumerate(memories)
+        OfferedDevice(f"device {number}", "", "gpu", memory.free, memory.total)
+        for number, memory in enumerate(memories)
     ]
     if health and len(health.devices) == len(devices):
         devices = list(health.devices)
@@ -128,14 +128,14 @@ def require_different(reports: Sequence[WorkerReport]) -> None:
 def _places(address: WorkerAddress) -> set[tuple[object, ...]]:
     """Return the numeric addresses of a host name, with the port."""
     with suppress(OSError):
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        return {place[:2] for *_, place in found}
+        infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        return {socket_address[:2] for *_, socket_address in infos}
     return set()
 
 
 def other_version(address: WorkerAddress, version: Sequence[int]) -> str:
     """Return the line about a worker of another version of the RPC protocol."""
-    theirs, ours = (".".join(map(str, each)) for each in (version, SPOKEN))
+    theirs, ours = (".".join(map(str, parts)) for parts in (version, SPOKEN))
     return (
         f"the worker {address} speaks version {theirs} of llama.cpp's RPC protocol, not {ours}:"
         " install the same version of specchat on both machines"
@@ -160,12 +160,12 @@ def _explain_silence(address: WorkerAddress) -> Exception:
 
 def _health_of(address: WorkerAddress) -> HealthReport | None:
     with suppress(OSError, NoHealth):
-        found = _ask(address)
+        report = _ask(address)
         return replace(
-            found,
-            specchat=_clean(found.specchat),
-            llama=_clean(found.llama),
-            clients=tuple(map(_clean, found.clients[:MOST_CLIENTS])),
+            report,
+            specchat=_clean(report.specchat),
+            llama=_clean(report.llama),
+            clients=tuple(map(_clean, report.clients[:MOST_CLIENTS])),
         )
     return None
 
@@ -194,7 +194,7 @@ def _harmless(device: OfferedDevice) -> OfferedDevice:
 
 
 def _clean(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text)[:LONGEST_NAME]
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:LONGEST_NAME]
 
 
 def _within(num_bytes: int) -> int:

@@ -77,7 +77,7 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
         dead = list[WorkerAddress]()
         deadline = monotonic() + REACH_SECONDS  # a port is closed a little later
         while not dead and monotonic() < deadline:
-            dead = [each for each in self._all if not _is_reachable(each)]
+            dead = [address for address in self._all if not _is_reachable(address)]
             sleep(POLL_SECONDS)
         if len(named := dead or self._all) == 1:
             self._lose(named[0], "its connection broke" if not dead else "it has ended")
@@ -89,14 +89,14 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
 
     def _watch(self, address: WorkerAddress) -> None:
         """Ask in a loop; a worker that accepts a connection but stays silent may be overloaded."""
-        known, is_closed = "", False
+        last_id, is_closed = "", False
         silent_since: float | None = None
         while not self._is_over.wait(INTERVAL_SECONDS if silent_since is None else RETRY_SECONDS):
             began = monotonic()
             since = began if silent_since is None else silent_since
             left = since + 2 * SILENCE_SECONDS - began
             try:
-                found = ask_for_id(address, max(LEAST_SECONDS, min(SILENCE_SECONDS, left)))
+                current_id = ask_for_id(address, max(LEAST_SECONDS, min(SILENCE_SECONDS, left)))
             except (TimeoutError, NoHealth, ConnectionResetError, BrokenPipeError):
                 silent_since, is_closed = since, False
                 if monotonic() - since >= 2 * SILENCE_SECONDS:
@@ -108,10 +108,10 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
                     return
                 silent_since, is_closed = since, True
             else:
-                if known and found != known:
+                if last_id and current_id != last_id:
                     self._lose(address, "it was restarted")
                     return
-                known, silent_since, is_closed = found, None, False
+                last_id, silent_since, is_closed = current_id, None, False
 
     def _time(self) -> None:
         while not self._is_over.wait(REACH_SECONDS):
