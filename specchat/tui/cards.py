@@ -13,7 +13,9 @@ from textual.content import Content
 from specchat import drafter_registry
 from specchat.engine.api import EngineFacts
 from specchat.safe_text import harmless, in_one_line
-from specchat.tui.figures import Figures, spark
+from specchat.tui import figure_words
+from specchat.tui.figure_words import spark
+from specchat.tui.figures import Figures
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 CARDS: Mapping[str, Sequence[str]] = {
@@ -83,9 +85,9 @@ def speculation_text(figures: Figures) -> Content:
     """Return whether speculation helps, and why."""
     if not figures.statistics.generated_tokens:
         return Content.styled(FIRST_WORDS, MUTED)
-    verdict = Content.styled(figures.verdict(), f"bold {TONES[figures.tone]}")
-    savings = Content.styled(" · ".join(figures.savings()), TONES["good"])
-    return _lines(verdict, savings, Content.styled(figures.why(), MUTED))
+    verdict = Content.styled(figure_words.verdict(figures), f"bold {TONES[figures.tone]}")
+    savings = Content.styled(" · ".join(figure_words.savings(figures)), TONES["good"])
+    return _lines(verdict, savings, Content.styled(figure_words.why(figures), MUTED))
 
 
 def _rate(figures: Figures, width: int) -> Content:
@@ -129,7 +131,7 @@ def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Co
         _row("with branches", f"{figures.nodes_per_step:.1f}", width)
         if figures.nodes_per_step
         else Content(),
-        Content.styled(figures.why_this_length(), MUTED),
+        Content.styled(figure_words.why_this_length(figures), MUTED),
     )
     if stats.drafted:
         rate = f"{percent(stats.acceptance_rate)} of {stats.drafted} drafted"

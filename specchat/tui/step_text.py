@@ -14,7 +14,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
 from specchat.safe_text import harmless
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
-from specchat.tui.figures import spark
+from specchat.tui.figure_words import spark
 from specchat.tui.step_tokens import (
     DROPPED,
     FORCED,

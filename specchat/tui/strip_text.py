@@ -6,9 +6,11 @@ an answer is written: each figure has its column.
 
 from textual.content import Content
 
+from specchat.tui import figure_words
 from specchat.tui.cards import MEASURED, MUTED, TONES
 from specchat.tui.commands import KeyOf
-from specchat.tui.figures import ESTIMATED, Figures, spark
+from specchat.tui.figure_words import spark
+from specchat.tui.figures import ESTIMATED, Figures
 from specchat.wording import percent, rate_text
 
 BARS_FROM = 84
@@ -79,9 +81,9 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
         bars = spark(rates, max(rates, default=0.0))
         words = Content.styled(kept, "") if kept else Content()
         return gain + rated("", f"{own:.1f}", bars, MEASURED) + words, _reason(figures)
-    saved = figures.savings()
+    saved = figure_words.savings(figures)
     own_saved = Content.styled(saved[0] if figures.saved_s > 0 and saved else "", _good(figures))
-    cost = figures.checking() if figures.tone == "bad" else ""
+    cost = figure_words.checking(figures) if figures.tone == "bad" else ""
     more = SEPARATOR.join(saved[bool(own_saved) :]) or cost
     return (
         gain + rated("with", f"{own:.1f}", drawn(own), TONES[figures.tone]) + kept,
@@ -97,7 +99,7 @@ def _sign(figures: Figures) -> str:
 
 
 def _gain(figures: Figures) -> Content:
-    return Content.styled(figures.gain_words(), f"bold {TONES[figures.tone]}")
+    return Content.styled(figure_words.gain_words(figures), f"bold {TONES[figures.tone]}")
 
 
 def _kept(figures: Figures) -> list[str]:
@@ -111,7 +113,7 @@ def _kept(figures: Figures) -> list[str]:
 
 def _saved(figures: Figures, width: int) -> Content:
     """Return the seconds saved by this answer, today and ever, as far as they fit."""
-    parts = figures.savings()
+    parts = figure_words.savings(figures)
     while len(SEPARATOR.join(parts)) > width:
         parts.pop()
     return Content.styled(SEPARATOR.join(parts), _good(figures))
@@ -123,7 +125,7 @@ def _good(figures: Figures) -> str:
 
 def _reason(figures: Figures) -> Content:
     """Return why nothing can be said of the gain, or why there is none."""
-    return Content.styled(figures.why() or figures.verdict(), MUTED)
+    return Content.styled(figure_words.why(figures) or figure_words.verdict(figures), MUTED)
 
 
 def _padded(text: Content, width: int) -> Content:

@@ -34,6 +34,7 @@ from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.connection.address import parse_address
 from specchat.settings.sources import settings_path
+from specchat.tui import figure_words
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, titles
 from specchat.tui.screens.model_screen import ModelScreen
@@ -122,7 +123,7 @@ def notices(app: ChatApp) -> str:
 
 def verdict(app: ChatApp) -> str:
     """Return what the panel says of speculation."""
-    return app.answers.figures.verdict()
+    return figure_words.verdict(app.answers.figures)
 
 
 def seen(verdicts: set[str], app: ChatApp) -> bool:

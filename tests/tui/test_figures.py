@@ -8,7 +8,8 @@ from scripted_chat import timed
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.cards import figure_texts
-from specchat.tui.figures import Figures, spark
+from specchat.tui.figure_words import gain_words, savings, spark, verdict, why, why_this_length
+from specchat.tui.figures import Figures
 from specchat.wording import answer_line
 from tables import table
 
@@ -34,7 +35,7 @@ def stats(**fields: object) -> Statistics:
 )
 def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
     """The sentence says whether speculation helps, and if not, why."""
-    assert Figures(stats(**given), num_slow_before=2).verdict().startswith(words)
+    assert verdict(Figures(stats(**given), num_slow_before=2)).startswith(words)
 
 
 def test_one_slow_answer_does_not_make_speculation_slow() -> None:
@@ -42,8 +43,8 @@ def test_one_slow_answer_does_not_make_speculation_slow() -> None:
     slow = Figures(stats(speedup=0.5))
     for slow.num_slow_before in (0, 1):
         assert (slow.tone, slow.speedup, slow.saved_s) == ("", 0.0, 0.0)
-        assert slow.verdict() == "Measuring what speculation brings."
-        assert slow.gain_words() == "measuring"
+        assert verdict(slow) == "Measuring what speculation brings."
+        assert gain_words(slow) == "measuring"
     slow.num_slow_before = 2
     assert slow.tone == "bad"
     assert slow.speedup == pytest.approx(0.5, rel=0.03)
@@ -55,22 +56,22 @@ def test_one_slow_answer_does_not_make_speculation_slow() -> None:
 def test_the_seconds_saved_add_up() -> None:
     """This answer's, those of today and those of ever, each once."""
     fast = Figures(stats(speedup=2.0), saved_before=(60.0, 3600.0))
-    assert fast.savings() == ["4.0 s saved", "saved today 1 min 4 s", "in all 1 h 0 min"]
-    assert Figures(stats(speedup=2.0)).savings() == ["4.0 s saved"]
-    assert Figures(stats(speedup=1.0)).savings() == []
+    assert savings(fast) == ["4.0 s saved", "saved today 1 min 4 s", "in all 1 h 0 min"]
+    assert savings(Figures(stats(speedup=2.0))) == ["4.0 s saved"]
+    assert savings(Figures(stats(speedup=1.0))) == []
     stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "saved_s": 3.0}, [])
     stored.saved_before = (0.0, 90.0)
-    assert stored.savings() == ["3.0 s saved", "saved in all 1 min 30 s"]
+    assert savings(stored) == ["3.0 s saved", "saved in all 1 min 30 s"]
 
 
 def test_a_stored_answer_without_a_verdict_says_so() -> None:
     """It was too short, or the machine was busy; it is not measured any more."""
     stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 0.0}, [])
-    assert stored.verdict() == "Not enough to tell what speculation brought."
+    assert verdict(stored) == "Not enough to tell what speculation brought."
     assert stored.tone == ""
     stored.statistics.decode_s = 0.5
-    assert stored.verdict() == "Too short to tell what speculation brought."
-    assert stored.why().startswith("The target kept 0 % of the drafted tokens and wrote")
+    assert verdict(stored) == "Too short to tell what speculation brought."
+    assert why(stored).startswith("The target kept 0 % of the drafted tokens and wrote")
 
 
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
@@ -167,7 +168,7 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
 )
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
     """The reason follows from the measured costs."""
-    assert Figures(stats(**given)).why_this_length() == words
+    assert why_this_length(Figures(stats(**given))) == words
 
 
 @table(
@@ -201,5 +202,5 @@ def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> 
 )
 def test_the_verdict_has_a_reason(given: dict[str, object], words: str) -> None:
     """It names acceptance, and what that brings or what drafting costs."""
-    assert Figures(stats(**given), num_slow_before=2).why().count(words) == 1
-    assert Figures(stats(speedup=2.0, drafted=0)).why() == ""
+    assert why(Figures(stats(**given), num_slow_before=2)).count(words) == 1
+    assert why(Figures(stats(speedup=2.0, drafted=0))) == ""

@@ -19,7 +19,8 @@ from specchat.tui.app import ChatApp
 from specchat.tui.cards import MANY_ROWS, figure_texts
 from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, line_below
+from specchat.tui.figures import Figures
+from specchat.tui.line_below import line_below
 from specchat.tui.strip_text import strip_rows
 from specchat.tui.widgets.message_views import AnswerView
 from specchat.tui.widgets.panel import Card, FigureView, Panel

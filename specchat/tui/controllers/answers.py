@@ -23,17 +23,8 @@ from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import (
-    ENDINGS,
-    SAMPLED_WITH,
-    SERVED_BY,
-    UNFINISHED,
-    Figures,
-    LineBelow,
-    is_written_elsewhere,
-    line_below,
-    stored_figures,
-)
+from specchat.tui.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED, Figures, stored_figures
+from specchat.tui.line_below import ENDINGS, LineBelow, is_written_elsewhere, line_below
 from specchat.tui.mentions import named_files
 from specchat.tui.sampling_text import only_sampling
 from specchat.tui.schema_text import structure_of

@@ -1,0 +1,140 @@
+"""What is said of an answer's figures: the verdict on speculation, and why; no widgets here."""
+
+from collections.abc import Sequence
+
+from specchat.decoding.step_times import MIN_SECONDS
+from specchat.safe_text import harmless
+from specchat.tui.figures import UNKNOWN_LENGTH, Figures
+from specchat.wording import duration_text, percent, saved_text, speedup_text
+
+COSTLY = 0.25
+"""The share of decoding time from which drafting is worth blaming for a slow answer."""
+RARELY = 0.2
+"""Drafted tokens per pass below which drafting hardly changes the speed."""
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def verdict(figures: Figures) -> str:
+    """Return whether speculation helps, as a sentence."""
+    stats = figures.statistics
+    if not stats.generated_tokens:
+        return ""
+    if stats.speculation_off_reason:
+        return f"Speculation is off: {stats.speculation_off_reason}."
+    if stats.served_by and (words := _served_verdict(figures)):
+        return words
+    if stats.draft_off_reason and not stats.drafted:
+        return f"No drafts: {stats.draft_off_reason}."
+    if figures.kind == "plain":
+        drafts = "nothing was drafted" if figures.is_counted else "no drafts so far"
+        return f"Plain speed: {drafts}."
+    if figures.kind == "measuring" and figures.is_counted:
+        cause = "Too short" if stats.decode_s < MIN_SECONDS else "Not enough"
+        return f"{cause} to tell what speculation brought."
+    if figures.kind == "measuring":
+        return "Measuring what speculation brings."
+    words = speedup_text(figures.speedup)
+    return {
+        "good": f"Speculation helps: {words}.",
+        "bad": f"Speculation is slowing this answer down: {words}.",
+        "": "Speculation makes no difference here.",
+    }[figures.tone]
+
+
+def _served_verdict(figures: Figures) -> str:
+    """Return what is not known of an answer that a server wrote; empty if it reports all."""
+    stats = figures.statistics
+    server = harmless(stats.served_by)
+    if not figures.reports("drafted"):  # some report them at the end only
+        is_over = figures.is_counted
+        return f"{server} {'does not report' if is_over else 'has not reported any'} drafts."
+    if stats.drafted and not figures.speedup and not figures.reports("reported_gain"):
+        return f"{server} does not report what its drafts gain."
+    return ""
+
+
+def why(figures: Figures) -> str:
+    """Return the reason for the verdict, as a sentence."""
+    stats = figures.statistics
+    if figures.kind == "plain" or stats.speculation_off_reason:
+        return ""
+    kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
+    per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
+    if not figures.reports("steps"):
+        return f"{kept}."
+    if figures.kind == "measuring":
+        return f"{kept} and wrote {per_pass}."
+    share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
+    drafting = f"; {percent(share)} of the time went into drafting" if share > COSTLY else ""
+    if figures.tone == "good":
+        return f"{kept} and wrote {per_pass} instead of 1{drafting}."
+    if stats.drafted_per_step < RARELY:
+        drafted = f"{stats.drafted} tokens drafted in {stats.steps} passes"
+        return f"{drafted}: drafting more would not help."
+    passes = f"{stats.tokens_per_step / figures.speedup:.1f}"
+    cost = checking(figures) or f"a pass took as long as {passes} plain ones"
+    return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
+
+
+def checking(figures: Figures) -> str:
+    """Return what checking the usual number of tokens costs here; empty if unknown."""
+    stats = figures.statistics
+    tokens = round(figures.nodes_per_step or stats.drafted_per_step) + 1
+    plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
+    if not plain or not ours or tokens == 1:
+        return ""
+    return f"checking {tokens} tokens costs {ours / plain:.1f}x checking one"
+
+
+def why_this_length(figures: Figures) -> str:
+    """Return why the draft length is what it is."""
+    stats = figures.statistics
+    if not stats.drafted:
+        return ""
+    if stats.draft_off_reason:
+        return stats.draft_off_reason
+    if stats.draft_length == UNKNOWN_LENGTH:
+        return ""
+    if stats.draft_length != "auto":
+        return "fixed by the settings"
+    if figures.tone == "bad":
+        return "getting shorter: drafts cost more than they save"
+    return checking(figures) or "adapted to every step"
+
+
+def gain_words(figures: Figures) -> str:
+    """Return what speculation brings, in two or three words; empty before the first token."""
+    if not figures.statistics.generated_tokens:
+        return ""
+    if not figures.reports("drafted"):
+        return "drafts not reported"
+    if figures.kind == "plain":
+        return "plain speed"
+    if figures.kind != "measuring":
+        return speedup_text(figures.speedup)
+    if not figures.reports("reported_gain"):
+        return "gain not reported"
+    if not figures.is_counted:
+        return "measuring"
+    return "too short to tell" if figures.statistics.decode_s < MIN_SECONDS else "cannot tell"
+
+
+def savings(figures: Figures) -> list[str]:
+    """Return the seconds saved by this answer, today and ever, as far as there are any."""
+    own = figures.saved_s
+    uncounted = 0.0 if figures.is_counted else own
+    today, ever = (before + uncounted for before in figures.saved_before)
+    more = list[str]()
+    if today > max(own, 0.0) + 1.0:
+        more.append(f"today {duration_text(today)}")
+    if ever > max(today, 0.0) + 1.0:
+        more.append(f"in all {duration_text(ever)}")
+    if more:
+        more[0] = f"saved {more[0]}"
+    return [part for part in (saved_text(own), *more) if part]
+
+
+def spark(values: Sequence[float], highest: float) -> str:
+    """Return a line of bars between 0 and `highest`."""
+    top = len(BARS) - 1
+    return "".join(BARS[round(top * min(value / (highest or 1.0), 1.0))] for value in values)

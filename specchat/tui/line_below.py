@@ -1,0 +1,79 @@
+"""The line below an answer: how it ended, if it can be continued, and its figures; no widgets."""
+
+from collections.abc import Mapping
+from time import time
+from typing import Any, NamedTuple
+
+from specchat.safe_text import harmless, in_one_line
+from specchat.tui.commands import KeyOf
+from specchat.tui.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED
+from specchat.wording import answer_line, counts_line, short_line
+
+ENDINGS = {
+    "cancelled": "stopped",
+    "length": "token limit reached",
+    "context": "context full",
+    "failed": "interrupted",
+    None: "interrupted",
+}
+"""Labels for how an incomplete answer ended; None if the chat was closed first."""
+RUN_OUT = {"length", "context"}
+"""How answers end that find no end of their own."""
+WRITTEN_SECONDS = 5.0
+"""A chat writes its answer twice a second; after this long without a write it has ended."""
+LONGEST_PLACE = 40
+"""Characters shown of such a value's place."""
+
+
+def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool:
+    """Return True for an answer that another chat on the same store is writing."""
+    return finish is None and time() - figures.get("written", 0.0) < WRITTEN_SECONDS
+
+
+class LineBelow(NamedTuple):
+    """The line below an answer.
+
+    Of the newest answer it leaves out what stands above the composer or in the panel.
+    """
+
+    newest: str
+    details: str
+    """Shown while the answer has the focus."""
+    older: str
+    """Shown once another message follows."""
+
+
+def line_below(
+    finish: str | None, figures: Mapping[str, Any], key_of: KeyOf, *, has_older: bool = True
+) -> LineBelow:
+    """Return the line below an answer: how it ended, if it can be continued, and its figures.
+
+    It names the pair, and the sampling options that this answer alone was written with; in full,
+    also the temperature. After a full context an answer can be continued only if there are older
+    messages to leave out (`has_older`).
+    """
+    continues = f"{key_of('go_on')} continues"
+    ending = f"{ENDINGS[finish]} · {continues}" if finish in ENDINGS else ""
+    if finish == "context":
+        larger = f"{key_of('settings')} sets a larger ctx"
+        if figures.get(SERVED_BY):
+            larger = "start the server with a larger one"
+        more = f"{continues} without older messages" if has_older else larger
+        ending = f"{ENDINGS[finish]} · {more}"
+    if finish in RUN_OUT and (place := _place(figures)):
+        # a larger context would be filled, too
+        ending = f"{ENDINGS[finish]} in {place}: limit it in the schema · {continues}"
+    if is_written_elsewhere(finish, figures):
+        ending = "another chat is writing this answer"
+    own = ", ".join(f"{name} {value}" for name, value in figures.get(SAMPLED_WITH, {}).items())
+    has_temperature = "temperature" in figures and "temperature" not in own
+    temperature = f"temperature {figures['temperature']:g}" if has_temperature else ""
+    lines = (counts_line(figures),), (temperature, answer_line(figures)), (short_line(figures),)
+    start = ending, harmless(figures.get("pair", "")), harmless(own)
+    return LineBelow(*(" · ".join(filter(None, (*start, *line))) for line in lines))
+
+
+def _place(figures: Mapping[str, Any]) -> str:
+    """Return the value that an answer broke off in, cut off if its place is long; or empty."""
+    place = in_one_line(str(figures.get(UNFINISHED, "")))
+    return place if len(place) <= LONGEST_PLACE else f"{place[:LONGEST_PLACE]}…"
