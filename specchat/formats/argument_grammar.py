@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from specchat.errors import InvalidOption
 from specchat.formats.bare_text import TextBounds, bounds_of
 from specchat.formats.call_format import JSON_TYPES, PYTHON_WORDS, ArgumentText
-from specchat.formats.grammar_rules import OPTIONS, Rules, Schema
+from specchat.formats.grammar_rules import OPTIONS, Rules, Schema, expression
 
 Value: TypeAlias = tuple[str, str]
 """The JSON type of a value, and the expression for it."""
@@ -102,14 +102,12 @@ class _Arguments:
         schema = _mapping(schema)
         place = (id(schema), key, depth)
         if place not in self._known:
-            self._known[place] = tuple(dict.fromkeys(self._found(schema, key, depth)))
+            found = dict[Value, None]()
+            for value in self._alternatives(schema, key, depth):
+                self._look(key)
+                found[value] = None
+            self._known[place] = tuple(found)
         return self._known[place]
-
-    def _found(self, schema: Schema, key: str, depth: int) -> Iterator[Value]:
-        """Yield the values that a schema allows, some of them several times."""
-        for value in self._alternatives(schema, key, depth):
-            self._look(key)
-            yield value
 
     def _look(self, key: str) -> None:
         """Count a look at a schema or value. Raises InvalidOption for too many."""
@@ -232,7 +230,7 @@ class _Arguments:
         end = _escaped(plain)
         if rest:
             text = f"({matched}) /{end}/" if matched and end else matched or f"/(?s:.*){end}/"
-            return f"{self._rules.terminal(text)} {self._rules.joined(rest)}"
+            return f"{self._rules.terminal(text)} {expression(rest)}"
         if bounds.pattern and end:
             return self._rules.terminal(f"(({matched}) /{end}/) & ~/(?s:.*){end}(?s:.+)/")
         text = f"/{bounds.length or '(?s:.*)'}{end}/"

@@ -68,13 +68,8 @@ class Rules:
         return self.add(f"%json {json.dumps({**schema, OPTIONS: options})}")
 
     def literal(self, text: str, key: str = "") -> str:
-        """Return an expression for a text of a pattern, in which a key may be named again."""
-        return self.joined(self.parts(text, key))
-
-    @staticmethod
-    def joined(parts: Sequence[str | int]) -> str:
-        """Return an expression for parts of a text."""
-        return _expression(parts)
+        """Return an expression for a text of a call, in which a key may be named again."""
+        return expression(self.parts(text, key))
 
     @staticmethod
     def said(text: str) -> str:
@@ -114,7 +109,7 @@ class Rules:
             length = common_start(one[0], other[0])
             shared += [one[0][:length]]
             one[0], other[0] = one[0][length:], other[0][length:]
-        return _expression(shared), _expression(one), _expression(other)
+        return expression(shared), expression(one), expression(other)
 
     def text(self, start: str, *others: str) -> str:
         """Return the grammar whose first rule has the body `start`; `others` are whole rules."""
@@ -130,7 +125,7 @@ class Rules:
         return {"item_separator": comma, "key_separator": colon, "whitespace_flexible": False}
 
 
-def _expression(parts: Sequence[str | int]) -> str:
+def expression(parts: Sequence[str | int]) -> str:
     """Return an expression for parts of a text; `""` if there are none."""
     return " ".join(map(_part, filter(lambda part: part != "", parts))) or '""'
 

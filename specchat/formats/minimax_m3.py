@@ -6,7 +6,8 @@
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from specchat.formats.call_format import (
@@ -53,49 +54,36 @@ def complete(form: ChatFormat) -> ChatFormat:
     return replace(with_calls, marks=marks)
 
 
-@dataclass(slots=True)
-class _Element:
-    """A tag with its text or its inner tags."""
-
-    key: str
-    text: str = ""
-    inside: "list[_Element]" = field(default_factory=list)
-
-    def value(self, kind: Any = None) -> Any:
-        """Return a list for <item> tags, an object for other inner tags, or the parsed text."""
-        if not self.inside:
-            return typed_value(self.text, kind)
-        if all(each.key == ITEM for each in self.inside):
-            return [each.value() for each in self.inside]
-        return {each.key: each.value() for each in self.inside}
-
-
 def read_calls(raw: str, tools: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if tags are not nested properly."""
     found = []
     for opening, body in sections(raw, CALL, f"{SPACE}</invoke>"):
         types = argument_types(tools, opening["name"])
-        arguments = {
-            element.key: element.value(types.get(element.key)) for element in _elements(body)
-        }
+        arguments = dict(_members(iter(body.split(SPACE)[1:]), types))
         found.append(Call(opening["name"], arguments))
     return found or None
 
 
-def _elements(body: str) -> list[_Element]:
-    """Return the outermost tags of a text: for `<a>1</a><b><item>2</item></b>`, `a` and `b`."""
-    open_tags = [_Element("")]
-    for piece in body.split(SPACE)[1:]:
+def _members(
+    pieces: Iterator[str], types: Mapping[str, Any], outer: str = ""
+) -> list[tuple[str, Any]]:
+    """Return the tags up to the end of the outer one with their values.
+
+    For `<a>1</a><b><item>2</item></b>`, they are `("a", 1)` and `("b", [2])`.
+    """
+    found: list[tuple[str, Any]] = []
+    for piece in pieces:
         tag = TAG.match(piece)
-        if tag is None:
+        if tag is None or (tag["end"] and tag["key"] != outer):
             raise ValueError(piece)
-        if not tag["end"]:
-            open_tags.append(_Element(tag["key"], piece[tag.end() :]))
-        elif len(open_tags) > 1 and open_tags[-1].key == tag["key"]:
-            closed = open_tags.pop()
-            open_tags[-1].inside.append(closed)
-        else:
-            raise ValueError(piece)
-    if len(open_tags) > 1:
-        raise ValueError(body)
-    return open_tags[0].inside
+        if tag["end"]:
+            return found
+        inner = _members(pieces, {}, tag["key"])
+        value = typed_value(piece[tag.end() :], types.get(tag["key"]))
+        if inner:
+            is_list = all(key == ITEM for key, _ in inner)
+            value = [each for _, each in inner] if is_list else dict(inner)
+        found.append((tag["key"], value))
+    if outer:
+        raise ValueError(outer)
+    return found
