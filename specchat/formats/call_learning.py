@@ -6,7 +6,8 @@ The template writes made-up calls, and what is around their names, keys and valu
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from specchat.formats.call_format import (
     ANY_ID,
@@ -94,7 +95,7 @@ class _Written:
     def __init__(self, probes: Probes, ends: Sequence[str], reasoning: Sequence[str]) -> None:
         self._probes, self._ends = probes, ends
         self._reasoning = [mark for mark in reasoning if mark]
-        self._form = ""
+        self._form, self._end = "", ""
         text = self._said("one call")
         self._form = " as text" if not text or "{'" in text else ""
         self._text = self._said("one call")
@@ -110,9 +111,9 @@ class _Written:
         is_json = re.search(r'[:{]\s*"$', before) is not None
         is_python = before.rstrip().endswith("[") and after.startswith(f"({KEY}")
         begin = self._begin_mark(before) or ("{" if is_json else "[" if is_python else "")
-        end = self._end_mark(begin)
-        text = self._call_text(begin, end) if begin else None
-        return CallFormat(begin, end, text) if text or is_json else None
+        self._end = self._end_mark(begin)
+        text = self._call_text(begin) if begin else None
+        return CallFormat(begin, self._end, text) if text or is_json else None
 
     def _begin_mark(self, before: str) -> str:
         """Return the first mark before a call's name that ordinary answers do not begin with."""
@@ -135,8 +136,8 @@ class _Written:
         found = [(after.rfind(closer), closer) for closer in closers if closer in after]
         return max(found)[1] if found else ""
 
-    def _call_text(self, begin: str, end: str) -> CallText | None:
-        """Return the text of the calls between two marks; None if they have no such form."""
+    def _call_text(self, begin: str) -> CallText | None:
+        """Return the text of calls that begin with a mark; None if they have no such form."""
         text = self._text
         key, last = text.find(KEY), text.rfind(OTHER_VALUE) + len(OTHER_VALUE)
         name = text.rfind(FUNCTION, 0, max(0, key))
@@ -147,72 +148,63 @@ class _Written:
         two = self._said("two calls")
         first = two.find(OTHER_VALUE) + len(OTHER_VALUE)
         second = two.rfind(OTHER_FUNCTION, 0, max(0, two.rfind(KEY)))
-        pieces = _Pieces(
+        shown = CallText(
             begin=_generalized(text[start:name]),
             named=text[name + len(FUNCTION) : key],
-            rest=text[key:last],
-            joined=two[first:second] if len(OTHER_VALUE) <= first < second else "",
-            tail=self._cut(text[last:], end),
+            between=two[first:second] if len(OTHER_VALUE) <= first < second else "",
+            end=self._cut(text[last:]),
             lead=self._lead(text[:start]),
         )
-        is_json = re.search(r'\{\s*"$', pieces.named) is not None
-        return _with_json(pieces) if is_json else self._one_by_one(pieces, end)
+        is_json = re.search(r'\{\s*"$', shown.named) is not None
+        finish = _with_json if is_json else self._one_by_one
+        return finish(shown, text[key:last], shown.between or "")
 
-    def _one_by_one(self, pieces: "_Pieces", end_mark: str) -> CallText | None:
-        """Return the text of calls whose arguments are not JSON; None if it cannot be read."""
-        assigned = _between(pieces.rest, KEY, VALUE).replace(KEY, KEY_AGAIN)
-        parted = _between(pieces.rest, VALUE, OTHER_KEY).replace(KEY, KEY_AGAIN)
-        tail = pieces.tail.replace(OTHER_KEY, KEY_AGAIN)
-        shared = parted[: common_start(parted, tail)]
-        after = UNFINISHED_TAG.sub("", shared)
+    def _one_by_one(self, shown: CallText, rest: str, joined: str) -> CallText | None:
+        """Return the text of calls whose arguments are not JSON; None if it cannot be read.
+
+        `shown` has the texts around both arguments, `rest` is from the first key on, and `joined`
+        from the last value to another call's name; "" if there is none.
+        """
+        assigned = _between(rest, KEY, VALUE).replace(KEY, KEY_AGAIN)
+        parted = _between(rest, VALUE, OTHER_KEY).replace(KEY, KEY_AGAIN)
+        tail, joined = (each.replace(OTHER_KEY, KEY_AGAIN) for each in (shown.end, joined))
+        after = UNFINISHED_TAG.sub("", parted[: common_start(parted, tail)])
         end = tail[len(after) :]
-        joined = pieces.joined.replace(OTHER_KEY, KEY_AGAIN)
         if not assigned or (joined and not joined.startswith(after)):
             return None
-        before, behind = {"string": assigned}, {"string": after}
-        has_words = self._add_types(before, behind, end, end_mark)
         quotes = assigned[-1] if assigned[-1] in QUOTES and after[:1] == assigned[-1] else ""
-        if quotes:
-            before["string"], behind["string"] = assigned[:-1], after[1:]
+        known = {"string": (assigned.removesuffix(quotes), "", after.removeprefix(quotes))}
+        for kind, value in TYPED_VALUES.items():
+            if found := self._around(kind, value, end):
+                known[kind] = found
         arguments = ArgumentText(
-            first=_generalized(pieces.named, is_again=bool(joined)),
+            first=_generalized(shown.named, is_again=bool(joined)),
             following=parted[len(after) :],
-            none=self._none(end, end_mark),
-            before=before,
-            after=behind,
+            none=self._none(end),
+            before={kind: each[0] for kind, each in known.items()},
+            after={kind: each[2] for kind, each in known.items()},
             quotes=quotes,
-            has_words=has_words,
+            has_words=any(written in PYTHON_WORDS for _, written, _ in known.values()),
         )
         between = _generalized(joined[len(after) :], is_again=True) if joined else None
-        text = CallText(
-            pieces.begin, _generalized(end), between, arguments=arguments, lead=pieces.lead
-        )
+        end = _generalized(end)
+        text = replace(shown, named="", between=between, end=end, arguments=arguments)
         return text if parser_of(text) else None
 
-    def _add_types(
-        self, before: dict[str, str], after: dict[str, str], end: str, end_mark: str
-    ) -> bool:
-        """Add the texts around values of other types; return whether words are Python's."""
-        has_words = False
-        for kind, value in TYPED_VALUES.items():
-            text = self._said(f"{kind} argument")
-            start = text.find(KEY) + len(KEY)
-            if start < len(KEY):
-                continue
-            text = self._cut(text[start:], end_mark).replace(KEY, KEY_AGAIN)
-            found = [each for each in (json.dumps(value), str(value)) if each in text]
-            if not found or not end or not text.endswith(end):
-                continue
-            place = text.rfind(found[0], 0, len(text) - len(end))
-            before[kind] = text[:place]
-            after[kind] = text[place + len(found[0]) : len(text) - len(end)]
-            has_words = has_words or (kind in {"boolean", "null"} and found[0] in PYTHON_WORDS)
-        return has_words
+    def _around(self, kind: str, value: Any, end: str) -> tuple[str, str, str] | None:
+        """Return what is before a value of a type, the value as it is written, and what follows."""
+        _, key, text = self._said(f"{kind} argument").partition(KEY)
+        text = self._cut(text).replace(KEY, KEY_AGAIN)
+        if not key or not end or not text.endswith(end):
+            return None
+        text = text.removesuffix(end)
+        written = next((each for each in (json.dumps(value), str(value)) if each in text), "")
+        return text.rpartition(written) if written else None
 
-    def _none(self, end: str, end_mark: str) -> str:
+    def _none(self, end: str) -> str:
         """Return what stands between a name and the end of a call without arguments."""
         text = self._said("no arguments")
-        text = self._cut(text[text.rfind(FUNCTION) + len(FUNCTION) :], end_mark)
+        text = self._cut(text[text.rfind(FUNCTION) + len(FUNCTION) :])
         for each in (end, end.lstrip()):
             if each and text.endswith(each):
                 return _generalized(text.removesuffix(each), is_again=True)
@@ -240,39 +232,26 @@ class _Written:
             text = text.replace(mark, "")
         return text
 
-    def _cut(self, text: str, end_mark: str) -> str:
+    def _cut(self, text: str) -> str:
         """Return a text up to where the turn ends."""
         ends = {*self._ends, *marks_in(self._turn), self._probes.eos} - {"", *self._reasoning}
         places = [text.find(end) for end in ends if end in text]
-        if places or not end_mark or end_mark not in text:
-            return text[: min(places)] if places else text
-        return text[: text.rfind(end_mark) + len(end_mark)]
+        if places or self._end not in text:
+            return text[: min(places, default=len(text))]
+        return text[: text.rfind(self._end) + len(self._end)]
 
 
-class _Pieces(NamedTuple):
-    """A call's text: up to the name, to the first key, to the last value, and what follows it."""
-
-    begin: str
-    named: str
-    rest: str
-    joined: str
-    """From the last value of the first call to the name of the second one; "" if there is one."""
-    tail: str
-    lead: str
-
-
-def _with_json(pieces: _Pieces) -> CallText:
-    """Return the text of calls with a JSON object as arguments."""
-    closing, again = (re.match(r'"\s*\}', text) for text in (pieces.tail, pieces.joined))
-    named = pieces.named[: pieces.named.rfind("{")]
-    return CallText(
-        begin=pieces.begin,
+def _with_json(shown: CallText, rest: str, joined: str) -> CallText:
+    """Return the text of calls with a JSON object as arguments, as `_one_by_one`."""
+    closing, again = (re.match(r'"\s*\}', text) for text in (shown.end, joined))
+    named = shown.named[: shown.named.rfind("{")]
+    return replace(
+        shown,
         named=_generalized(named, is_again=again is not None),
-        between=_generalized(pieces.joined[again.end() :], is_again=True) if again else None,
-        end=_generalized(pieces.tail[closing.end() :] if closing else pieces.tail),
-        lead=pieces.lead,
-        colon=_between(pieces.rest, f'{KEY}"', f'"{VALUE}'),
-        comma=_between(pieces.rest, f'{VALUE}"', f'"{OTHER_KEY}'),
+        between=_generalized(joined[again.end() :], is_again=True) if again else None,
+        end=_generalized(shown.end[closing.end() :] if closing else shown.end),
+        colon=_between(rest, f'{KEY}"', f'"{VALUE}'),
+        comma=_between(rest, f'{VALUE}"', f'"{OTHER_KEY}'),
     )
 
 

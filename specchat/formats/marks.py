@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from specchat.formats.chat_format import ChatFormat
 
 State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
 """The parser's state: before the first part, in one of the parts, in a header that names the next
@@ -35,23 +38,7 @@ KNOWN_REASONING = (
 fine-tuned models. They count only at the very start of an answer; elsewhere they are text."""
 
 
-class _Wrapping(Protocol):
-    @property
-    def begin(self) -> str: ...
-    @property
-    def end(self) -> str: ...
-
-
-class _Form(Protocol):
-    @property
-    def reasoning(self) -> _Wrapping | None: ...
-    @property
-    def content(self) -> _Wrapping: ...
-    @property
-    def calls(self) -> _Wrapping | None: ...
-
-
-def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
+def usual_marks(form: "ChatFormat", *, call_ends_reasoning: bool = False) -> Marks:
     """Return the marks of a format that writes reasoning, then the answer, then tool calls.
 
     Reasoning can only come first. With `call_ends_reasoning`, a call may follow without an end mark
