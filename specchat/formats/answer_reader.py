@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from specchat.decoding.chunk import Kind, ToolCall
-from specchat.formats.call_reading import CallReader, in_string
+from specchat.formats.call_reading import CallReader
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import KNOWN_REASONING, Mark, State
 
@@ -132,9 +132,9 @@ class AnswerReader:
     def _is_quoted(self, text: str) -> bool:
         """Return True if a call in progress ends within a JSON string after some more text."""
         reader = self._call_reader
-        if reader is None or not reader.is_json or self._num_quoted == MAX_QUOTED:
+        if reader is None or self._num_quoted == MAX_QUOTED:
             return False
-        return in_string("".join([*self._raw, text]))
+        return reader.is_in_string("".join([*self._raw, text]))
 
     def _consume(self, num_characters: int) -> None:
         """Emit the first `num_characters` of the waiting text as part of the current state.

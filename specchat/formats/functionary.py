@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 
 from specchat.formats.call_format import CallFormat, CallText
-from specchat.formats.call_reading import NamedJson
+from specchat.formats.call_parsers import NamedJson
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks, State
 

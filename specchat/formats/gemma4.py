@@ -17,7 +17,7 @@ from specchat.formats.call_format import (
     Tools,
     for_types,
 )
-from specchat.formats.call_reading import NAME_PATTERN
+from specchat.formats.call_parsers import NAME_PATTERN
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks
 

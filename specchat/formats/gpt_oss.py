@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from specchat.formats.call_format import CallFormat, CallText
-from specchat.formats.call_reading import NamedJson
+from specchat.formats.call_parsers import NamedJson
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks, State
 

@@ -19,7 +19,7 @@ from specchat.formats.call_format import (
     Tools,
     for_types,
 )
-from specchat.formats.call_reading import TaggedArguments, sections
+from specchat.formats.call_parsers import TaggedArguments, sections
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.marks import Mark, Marks
 

@@ -19,7 +19,7 @@ from specchat.formats.call_format import (
     Tools,
     for_types,
 )
-from specchat.formats.call_reading import argument_types, sections, typed_value
+from specchat.formats.call_parsers import argument_types, sections, typed_value
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.marks import Mark, usual_marks
 

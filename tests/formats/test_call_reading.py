@@ -7,14 +7,8 @@ from typing import Any
 
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
 from specchat.formats.call_format import ArgumentText, CallFormat, CallText, Parser, for_types
-from specchat.formats.call_reading import (
-    LONGEST_CALL,
-    CallReader,
-    NamedJson,
-    read_json,
-    read_python,
-    typed_value,
-)
+from specchat.formats.call_parsers import NamedJson, read_json, read_python, typed_value
+from specchat.formats.call_reading import LONGEST_CALL, CallReader
 from tables import table
 
 ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
