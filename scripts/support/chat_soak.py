@@ -155,7 +155,7 @@ class Soak:
         await self._keys("up")
         await self._until_focused(QuestionView)
         await self._keys("e")
-        await self.until(lambda: self.app.answers.editing, "an edited question")
+        await self.until(lambda: self.app.state.questions.editing, "an edited question")
         await self._send(f"{self.app.query_one(Composer).text} Again.")
 
     async def _turn_versions(self) -> None:

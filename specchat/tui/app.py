@@ -278,7 +278,7 @@ class ChatApp(App[None]):
     def _sent(self, event: Composer.Sent) -> None:
         self.notices.drop()
         self.view.composer.focus()
-        self.call_later(self.answers.ask, event.written, event.text)
+        self.call_later(self.state.questions.ask, event.written, event.text)
 
     @on(Composer.Changed, "#composer")
     def _message_changed(self, event: Composer.Changed) -> None:

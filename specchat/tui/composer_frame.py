@@ -20,11 +20,11 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
 
     A click on a setting changes it.
     """
-    answers = chat.answers
-    if answers.queued:
-        first, more = answers.queued[0][0], len(answers.queued) - 1
+    questions = chat.questions
+    if questions.queued:
+        first, more = questions.queued[0][0], len(questions.queued) - 1
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
-    if answers.editing is not None:
+    if questions.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
     settings = [_thinking(chat), _schema(chat), _prompting(chat), _temperature(chat)]
     return _joined([Content("Message"), *settings])

@@ -401,7 +401,7 @@ async def test_versions_and_edits_are_asked_with_the_branch_before_them() -> Non
             assert "2/2" in screen_text(app)
             app.view.transcript.views[0].arm()
             await pilot.press("e")
-            await until(pilot, lambda: app.answers.editing is not None)
+            await until(pilot, lambda: app.state.questions.editing is not None)
             app.query_one(Composer).text = "Tell me more"
             await type_keys(pilot, "enter")
             await until(pilot, lambda: app.answers.current is None and "third" in screen_text(app))

@@ -136,7 +136,7 @@ class Chat:
         CHATS.append(self)
         self.conversations, self.store = state.conversations, state.conversations.store
         self.pair_controller, self.options = state.pair_controller, state.options
-        self.answers, self.races = state.answers, state.races
+        self.answers, self.questions, self.races = state.answers, state.questions, state.races
 
     def post(self, act: Callable[..., object], *arguments: object) -> None:
         """Remember a call, as the app does until it has time."""
@@ -156,7 +156,7 @@ class Chat:
 
     async def ask(self, text: str) -> Display:
         """Ask a question, have it answered, and return what is shown of the answer."""
-        await self.answers.ask(text)
+        await self.questions.ask(text)
         self.follow_until(lambda: self.answers.current is None)
         return self.view.answers[-1]
 
@@ -196,7 +196,7 @@ async def test_text_waits_no_longer_than_one_interval(
     monkeypatch.setattr("scripted_chat.FACTS", facts)
     monkeypatch.setattr("specchat.tui.controllers.answers.monotonic", lambda: 1000.0)
     chat = Chat(Script(["x" * 12 * 3], hold=threading.Event()))
-    await chat.answers.ask("Quick")
+    await chat.questions.ask("Quick")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     session = chat.pair_controller.session
     writing = chat.answers.current
@@ -219,13 +219,13 @@ async def test_a_stopped_answer_is_continued() -> None:
     """Its text and its statistics go on where they stopped."""
     script = Script(["one two three four"], hold=threading.Event())
     chat = Chat(script)
-    await chat.answers.ask("Count")
+    await chat.questions.ask("Count")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
     assert chat.view.answers[-1].note.startswith("stopped")
     script.hold, script.answers = None, ["e four"]
-    await chat.answers.go_on()
+    await chat.questions.go_on()
     chat.follow_until(lambda: chat.answers.current is None)
 
     assert chat.conversations.branch[-1].text == "one two three four"
@@ -236,10 +236,10 @@ async def test_an_answer_that_cannot_be_continued_ends_as_before() -> None:
     """A context that its question and it fill alone is still full, and no more text came."""
     script = Script(["one two three"], finish="context")
     chat = Chat(script)
-    await chat.answers.ask("Count")
+    await chat.questions.ask("Count")
     chat.follow_until(lambda: chat.answers.current is None)
     script.refusal = ContextFull("the prompt has 65 tokens and the context holds 64")
-    await chat.answers.go_on()
+    await chat.questions.go_on()
     chat.follow_until(lambda: chat.answers.current is None)
 
     assert "the context holds 64" in chat.view.answers[-1].note
@@ -251,22 +251,22 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
     """It is asked when that answer has ended, also where it was stopped."""
     script = Script(["one two three"], hold=threading.Event())
     chat = Chat(script)
-    await chat.answers.ask("First")
-    await chat.answers.ask("Second")
-    assert chat.answers.queued == [("Second", "")]
+    await chat.questions.ask("First")
+    await chat.questions.ask("Second")
+    assert chat.questions.queued == [("Second", "")]
     assert chat.view.composer == ""
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
-    assert chat.answers._ask_queued in [act for _, act in chat.view.timers]
+    assert chat.questions._ask_queued in [act for _, act in chat.view.timers]
     chat.view.timers.clear()
     assert script.hold is not None
     script.hold.set()
-    await chat.answers._ask_queued()
+    await chat.questions._ask_queued()
     chat.follow_until(lambda: chat.answers.current is None)
     assert [each.text for each in chat.conversations.branch if each.role == "user"] == [
         "First", "Second",
     ]  # fmt: skip
-    assert not chat.answers.queued
+    assert not chat.questions.queued
 
 
 @pytest.mark.usefixtures("short_races")
@@ -394,12 +394,12 @@ async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
     """The answer that follows it goes on."""
     script = Script(["one two three"], hold=threading.Event())
     chat = Chat(script)
-    await chat.answers.ask("Count")
+    await chat.questions.ask("Count")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     chat.answers.end("cancelled")
     chat.pair_controller.restart()
     script.hold = threading.Event()
-    await chat.answers.ask("Count again")
+    await chat.questions.ask("Count again")
     writing = chat.answers.current
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     assert chat.answers.current is writing

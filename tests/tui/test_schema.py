@@ -291,7 +291,7 @@ async def test_a_token_that_the_schema_forbids_is_refused(tiny: WriteModel, tmp_
         assert known is not None
         (first, *_) = known.steps
         forbidden = first._replace(tokens=(first.tokens[0] + 1,), texts=("",), origins=("target",))
-        await app.answers.branch_off(answer.id, [forbidden], known.target)
+        await app.state.questions.branch_off(answer.id, [forbidden], known.target)
         await until(pilot, lambda: app.answers.current is None)
         assert "The schema does not allow that token there. F6 has others" in screen_text(app)
         await say(pilot, "Another one.")
@@ -337,7 +337,7 @@ async def test_a_race_and_a_branch_follow_the_answers_own_schema() -> None:
         assert answer is not None
         known = app.answers.steps_of(answer.id)
         assert known is not None
-        await app.answers.branch_off(answer.id, known.steps[:1], known.target)
+        await app.state.questions.branch_off(answer.id, known.steps[:1], known.target)
         await until(pilot, lambda: app.answers.current is None and len(script.asked) > num_raced)
         await pilot.press("f5")
         await until(pilot, lambda: app.answers.current is None)

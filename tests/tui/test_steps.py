@@ -128,7 +128,9 @@ async def test_another_targets_answer_is_not_continued(tmp_path: Path) -> None:
         await say(pilot, "Steps")
         steps = app.conversations.store.steps(app.conversations.branch[-1].id)
         assert steps is not None
-        await app.answers.branch_off(app.conversations.branch[-1].id, steps.steps, "Other 1B")
+        await app.state.questions.branch_off(
+            app.conversations.branch[-1].id, steps.steps, "Other 1B"
+        )
         await until(pilot, lambda: bool(app._notifications))
         assert "Other 1B wrote this answer" in next(iter(app._notifications)).message
         assert len(script.asked) == 1

@@ -76,7 +76,7 @@ class ChatActions:
         }
 
     def _on_conversations(self) -> dict[str, Callable[..., Any]]:
-        view, chats, answers = self._view, self.conversations, self._state.answers
+        view, chats, questions = self._view, self.conversations, self._state.questions
         return {
             "conversations": view.navigation.toggle_conversations,
             "new": chats.new,
@@ -91,8 +91,8 @@ class ChatActions:
             "pin": self.context.pin,
             "compact": self.context.compact,
             "schema": self.schema.act,
-            "go_on": answers.go_on,
-            "stop": answers.stop,
+            "go_on": questions.go_on,
+            "stop": questions.stop,
             "regenerate": self.regeneration.act,
             "compare": self.races.act,
             "settings": lambda: view.app.run_worker(self.settings.change()),

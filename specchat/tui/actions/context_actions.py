@@ -48,7 +48,7 @@ class ContextActions:
             self.view.notify("There is too little to summarise yet.")
             return
         question = chat.ask_for_summary(SUMMARY_REQUEST)
-        await self.state.answers.answer_again(question.id)
+        await self.state.questions.answer_again(question.id)
         self._say("The summary replaces what is above it once it is written.")
 
     def _say(self, words: str) -> None:

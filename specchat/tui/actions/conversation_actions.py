@@ -159,7 +159,7 @@ class ConversationActions:
 
     async def _show(self) -> None:
         """Show the conversation that has just been opened or begun."""
-        self.state.answers.reset()
+        self.state.questions.reset()
         await self.view.show_branch()
         self.view.composer.focus()
 

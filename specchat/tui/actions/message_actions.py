@@ -76,7 +76,9 @@ class MessageActions:
 
         def branch_off(begun: Sequence[Chunk] | None) -> None:
             if begun:
-                self.view.app.run_worker(self.state.answers.branch_off(answer, begun, known.target))
+                self.view.app.run_worker(
+                    self.state.questions.branch_off(answer, begun, known.target)
+                )
 
         self.view.app.push_screen(StepsScreen(known.steps), branch_off)
 
@@ -133,7 +135,7 @@ class MessageActions:
 
     async def _edit(self, view: MessageView) -> None:
         if isinstance(view, QuestionView):
-            self.state.answers.editing = view.message_id
+            self.state.questions.editing = view.message_id
             self.view.put_back(harmless(self.state.conversations.tree[view.message_id].text))
             self.view.composer.focus()
             self.view.show_state()
@@ -142,7 +144,7 @@ class MessageActions:
         message = self.state.conversations.tree[view.message_id]
         question = message.id if message.role == "user" else message.parent
         if question is not None:
-            await self.state.answers.answer_again(question)
+            await self.state.questions.answer_again(question)
 
     async def _pin(self, view: MessageView) -> None:
         self.context_actions.pin(view.message_id)

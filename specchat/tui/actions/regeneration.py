@@ -27,8 +27,8 @@ class Regeneration:
         """Answer again; `words` may have options such as `temperature=0.2`, and name a pair."""
         name, options = read_words(words)
         if not name or name == self.state.pair_controller.pair.name:
-            await self.state.answers.regenerate(options)
-        elif not self.state.answers.can_regenerate():
+            await self.state.questions.regenerate(options)
+        elif not self.state.questions.can_regenerate():
             return
         else:
             self.view.app.run_worker(self._by_another(name, options))
@@ -41,7 +41,7 @@ class Regeneration:
             self.view.notify(words, severity="warning")
         elif not self.state.answers.is_busy():
             await self.pair_actions.switch(offer.choose)
-            await self.state.answers.regenerate(options)
+            await self.state.questions.regenerate(options)
 
     def _find(self, name: str) -> Offer | None:
         """Return an installed pair, or the pair of a GGUF file. Raises ModelNotFound."""

@@ -1,20 +1,14 @@
-"""Answers: asking, streaming, stopping, continuing; no Textual here."""
+"""Answers: sending requests, streaming, stopping, storing; no Textual here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import Any
 
-from specchat.chat.conversation import Message
 from specchat.chat.stored_steps import StoredSteps
-from specchat.decoding.chunk import Chunk
 from specchat.errors import ContextFull, InvalidOption, SpecchatError
 from specchat.requests.answer_update import Update
-from specchat.safe_text import harmless
 from specchat.structured.unfinished import unfinished_place
-from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import AnswerOptions
 from specchat.tui.controllers.chat_view import ChatView
@@ -23,11 +17,9 @@ from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED, Figures, stored_figures
-from specchat.tui.line_below import ENDINGS, LineBelow, is_written_elsewhere, line_below
-from specchat.tui.mentions import named_files
+from specchat.tui.figures import SERVED_BY, UNFINISHED, Figures, stored_figures
+from specchat.tui.line_below import LineBelow, line_below
 from specchat.tui.sampling_text import only_sampling
-from specchat.tui.schema_text import structure_of
 
 SHOW_INTERVAL = 0.05
 """Seconds between two drawings of the text; steps that arrive in between are drawn together."""
@@ -38,13 +30,15 @@ FIGURES_INTERVAL = 1.0
 """Seconds between two updates of the figures."""
 SETTLE_INTERVAL = 0.3
 """Seconds before retrying a write that another program blocked."""
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 NUM_ALTERNATIVES = 5
 """Tokens recorded for each place of an answer, to continue from there with another one."""
 
 
 class Answers:
-    """Requests answers from the loaded pair, one at a time, and shows and stores them."""
+    """Requests answers from the loaded pair, one at a time, and shows and stores them.
+
+    `Questions` says what is asked.
+    """
 
     def __init__(
         self,
@@ -55,13 +49,11 @@ class Answers:
         key_of: KeyOf,
     ) -> None:
         self.current: Writing | None = None
-        self.editing: int | None = None
-        """The question that is being edited."""
-        self.queued: list[tuple[str, str]] = []
-        """Questions waiting for the current answer to end, as arguments of `ask`."""
         self.figures = Figures()
         self.on_end: Callable[[], None] = lambda: None
         """Called after an answer has ended."""
+        self.on_free: Callable[[], None] = lambda: None
+        """Called once nothing is being written, be it an answer or a lane of a race."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -78,12 +70,6 @@ class Answers:
             self._view.notify(words, severity="warning")
         return self.current is not None
 
-    def reset(self) -> None:
-        """After a switch of conversations, drop a pending edit and show this one's figures."""
-        self.editing = None
-        self._view.say("", "context")
-        self.recall()
-
     def take_measured(self, record: Mapping[str, Any]) -> None:
         """Show what a race measured of the newest answer."""
         self.figures.compare(record)
@@ -94,72 +80,6 @@ class Answers:
         self.figures = stored_figures(self._conversations.branch) or Figures()
         self._gains.add_up(self.figures)
         self._view.show_state()
-
-    async def ask(self, written: str, text: str = "") -> None:
-        """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
-
-        `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
-        While an answer is being written, the question is queued.
-        """
-        if self.current is not None:
-            self.queued.append((written, text))
-            self._view.show_state()
-            return
-        try:
-            question = self._add_question(written, text or written)
-        except SpecchatError as error:
-            self._view.put_back(written)
-            self._view.report(error)
-            return
-        is_edit, self.editing = self.editing is not None, None
-        if is_edit:
-            await self._view.show_branch()
-        else:
-            await self._view.add(question.id)
-        await self._answer(question.id, self._conversations.schema_for(question.id))
-
-    async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
-        """Ask for another version of the answer to a question, with options for it alone."""
-        if not self.is_busy():
-            self._conversations.leaf = question
-            await self._view.show_branch()
-            schema = self._conversations.schema_for(question)
-            await self._answer(question, schema, options=options)
-
-    def can_regenerate(self) -> bool:
-        """Return True if there is a question to answer again; otherwise notify the user."""
-        has_question = any(each.role == "user" for each in self._conversations.branch)
-        if not has_question:
-            self._view.notify("There is no question to answer again yet.")
-        return has_question
-
-    async def regenerate(self, options: Mapping[str, Any] = NO_OPTIONS) -> None:
-        """Answer the last question again, with options for this answer alone."""
-        if self.can_regenerate():
-            questions = [each for each in self._conversations.branch if each.role == "user"]
-            await self.answer_again(questions[-1].id, options)
-
-    async def go_on(self) -> None:
-        """Continue an answer that is not complete."""
-        last = self._conversations.last
-        if last is None or last.role != "assistant":
-            self._view.notify("There is no answer to continue yet.")
-            return
-        display = await self._view.last_answer()
-        is_elsewhere = is_written_elsewhere(last.finish, last.statistics)
-        if is_elsewhere or last.finish not in ENDINGS or display is None:
-            busy = "Another chat is still writing this answer."
-            self._view.notify(busy if is_elsewhere else "The last answer is complete.")
-            return
-        known = self._conversations.store.steps(last.id)
-        steps = list(known.steps if known else ())
-        parts, before = AnswerParts.of(last), last.statistics
-        writing = Writing(last.id, display, parts, steps, before, last.finish)
-        writing.is_joined = not parts.is_empty
-        structure = structure_of(last.schema)  # its own, which may have been changed since
-        sampling = only_sampling(before.get(SAMPLED_WITH, {}))
-        self.send(writing, last.parent or 0, structure=structure, **sampling)
-        writing.wait(self._view.later)
 
     def steps_of(self, answer: int) -> StoredSteps | None:
         """Return the steps of an answer, which may be in progress; None if they are not known."""
@@ -175,28 +95,6 @@ class Answers:
             return self.figures.statistics.served_by
         return str(self._conversations.tree[answer].statistics.get(SERVED_BY, ""))
 
-    async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
-        """Write another version of an answer, which begins with these steps of that target."""
-        message, facts = self._conversations.tree[answer], self._pair_controller.facts
-        question = message.parent
-        if question is None or self.is_busy():
-            return
-        if not target:
-            self._view.notify(f"{self._key_of('go_on')} continued this answer: it cannot branch.")
-        elif facts is None:
-            self._pair_controller.require_session()  # it may have been unloaded
-            self._view.notify("The pair is still loading: try again in a moment.")
-        elif facts.target != target:
-            models = self._key_of("models")
-            words = (
-                f"{harmless(target)} wrote this answer. {models} switches to it; then try again."
-            )
-            self._view.notify(words, severity="warning")
-        else:
-            self._conversations.leaf = question
-            await self._view.show_branch()
-            await self._answer(question, message.schema, begun)
-
     def _known_steps(self, writing: Writing) -> StoredSteps:
         """Return an answer's steps, without a target where its tokens cannot be continued."""
         facts = self._pair_controller.facts
@@ -204,13 +102,9 @@ class Answers:
         return StoredSteps(target, tuple(writing.steps))
 
     def stop(self) -> None:
-        """Stop the answer, at once if the pair is still loading; without one, cancel an edit."""
+        """Stop the answer, at once if the pair is still loading."""
         session, writing = self._pair_controller.session, self.current
         if writing is None:
-            if self.editing is not None:
-                self.editing = None
-                self._view.put_back("")
-                self._view.show_state()
             return
         if session is not None:
             session.stop()
@@ -229,8 +123,7 @@ class Answers:
         writing.end()
         self._view.show_state()
         self._view.say("", "progress")
-        if self.queued:
-            self._view.later(SHOW_INTERVAL, self._ask_queued)
+        self.on_free()
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
@@ -247,10 +140,6 @@ class Answers:
         self.settle()
         self.on_end()
 
-    async def _ask_queued(self) -> None:
-        if self.queued and self.current is None:
-            await self.ask(*self.queued.pop(0))
-
     def line_below(self, finish: str | None, figures: Mapping[str, Any]) -> LineBelow:
         """Return the line below an answer of this conversation."""
         has_older = self._conversations.has_older
@@ -262,35 +151,6 @@ class Answers:
         self._view.say(self._conversations.writes.trouble, "history")
         if not is_settled:
             self._view.later(SETTLE_INTERVAL, self.settle)
-
-    def _add_question(self, written: str, text: str) -> Message:
-        edited = self._conversations.tree.get(self.editing or 0)
-        known = edited.attachments if edited else ()
-        named = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, named.attachments, instead_of=edited)
-        for notice in named.notices():
-            self._view.notify(notice)
-        for name in named.missing:
-            words = f'No file "@{harmless(name)}": sent as plain text.'
-            self._view.notify(words, severity="warning")
-        return question
-
-    async def _answer(
-        self,
-        question: int,
-        schema: str,
-        begun: Sequence[Chunk] = (),
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> None:
-        """Ask the pair to answer a question, once it is loaded.
-
-        The answer follows a JSON Schema unless that is empty, and may begin with steps.
-        """
-        message = self._conversations.answer(question, schema)
-        writing = Writing(message.id, await self._view.add(message.id), begun=begun)
-        self.send(writing, question, structure=structure_of(schema), **options)
-        writing.wait(self._view.later)
-        self._view.show_conversations()
 
     def send(self, writing: Writing, leaf: int, **options: Any) -> None:
         """Ask the pair to continue the conversation up to a message."""

@@ -13,6 +13,7 @@ from specchat.tui.controllers.idle import IdleUnloader
 from specchat.tui.controllers.message_size import MessageSize
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.controllers.questions import Questions
 from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import Post
@@ -41,9 +42,10 @@ class ChatState:
         self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of, remember)
         self.options = options = AnswerOptions(chat, pair)
         self.answers = answers = Answers(view, chat, pair, options, key_of)
+        self.questions = questions = Questions(view, chat, pair, answers, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
         self.races = Races(view, chat, pair, answers, options)
-        self.message_size = MessageSize(view, chat, answers, options, pair, post)
+        self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
         self.context_report = ContextReport(chat, answers, pair)
         self.pulls = Pulls(view, post)
         self.hint = ModelHint(self.pulls, key_of, is_first_run=setup.is_first_run)

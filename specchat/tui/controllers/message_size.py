@@ -16,6 +16,7 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.questions import Questions
 from specchat.tui.controllers.session import Post, Sizing
 from specchat.tui.mentions import named_files
 from specchat.tui.schema_text import structure_of
@@ -35,6 +36,7 @@ class MessageSize:
 
     view: ChatView
     conversations: Conversations
+    questions: Questions
     answers: Answers
     options: AnswerOptions
     pair_controller: PairController
@@ -97,8 +99,8 @@ class MessageSize:
 
     def _sizing(self, number: int, content: str, estimate: int) -> Sizing:
         """Return the request for the prompt with which the message would be asked now."""
-        chat, answers = self.conversations, self.answers
-        edited = chat.tree.get(answers.editing or 0)
+        chat = self.conversations
+        edited = chat.tree.get(self.questions.editing or 0)
         before = edited.parent if edited else chat.leaf
         turns = chat.tree.turns(before, chat.system_prompt)
         if turns and turns[-1]["role"] == "user":  # its answer is empty so far

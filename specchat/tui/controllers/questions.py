@@ -1,0 +1,188 @@
+"""Questions: asking, editing, asking again, continuing and branching off; no Textual here."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from specchat.chat.conversation import Message
+from specchat.decoding.chunk import Chunk
+from specchat.errors import SpecchatError
+from specchat.safe_text import harmless
+from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.commands import KeyOf
+from specchat.tui.controllers.answers import SHOW_INTERVAL, Answers
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.writing import Writing
+from specchat.tui.figures import SAMPLED_WITH
+from specchat.tui.line_below import ENDINGS, is_written_elsewhere
+from specchat.tui.mentions import named_files
+from specchat.tui.sampling_text import only_sampling
+from specchat.tui.schema_text import structure_of
+
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Questions:
+    """Asks what the user wants answered, one question at a time."""
+
+    def __init__(
+        self,
+        view: ChatView,
+        conversations: Conversations,
+        pair_controller: PairController,
+        answers: Answers,
+        key_of: KeyOf,
+    ) -> None:
+        self.editing: int | None = None
+        """The question that is being edited."""
+        self.queued: list[tuple[str, str]] = []
+        """Questions waiting for the current answer to end, as arguments of `ask`."""
+        self._view = view
+        self._conversations = conversations
+        self._pair_controller = pair_controller
+        self._answers = answers
+        self._key_of = key_of
+        answers.on_free = self._ask_queued_soon
+
+    def reset(self) -> None:
+        """After a switch of conversations, drop a pending edit and show this one's figures."""
+        self.editing = None
+        self._view.say("", "context")
+        self._answers.recall()
+
+    async def ask(self, written: str, text: str = "") -> None:
+        """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
+
+        `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
+        While an answer is being written, the question is queued.
+        """
+        if self._answers.current is not None:
+            self.queued.append((written, text))
+            self._view.show_state()
+            return
+        try:
+            question = self._add_question(written, text or written)
+        except SpecchatError as error:
+            self._view.put_back(written)
+            self._view.report(error)
+            return
+        is_edit, self.editing = self.editing is not None, None
+        if is_edit:
+            await self._view.show_branch()
+        else:
+            await self._view.add(question.id)
+        await self._answer(question.id, self._conversations.schema_for(question.id))
+
+    async def answer_again(self, question: int, options: Mapping[str, Any] = NO_OPTIONS) -> None:
+        """Ask for another version of the answer to a question, with options for it alone."""
+        if not self._answers.is_busy():
+            self._conversations.leaf = question
+            await self._view.show_branch()
+            schema = self._conversations.schema_for(question)
+            await self._answer(question, schema, options=options)
+
+    def can_regenerate(self) -> bool:
+        """Return True if there is a question to answer again; otherwise notify the user."""
+        has_question = any(each.role == "user" for each in self._conversations.branch)
+        if not has_question:
+            self._view.notify("There is no question to answer again yet.")
+        return has_question
+
+    async def regenerate(self, options: Mapping[str, Any] = NO_OPTIONS) -> None:
+        """Answer the last question again, with options for this answer alone."""
+        if self.can_regenerate():
+            questions = [each for each in self._conversations.branch if each.role == "user"]
+            await self.answer_again(questions[-1].id, options)
+
+    async def go_on(self) -> None:
+        """Continue an answer that is not complete."""
+        last = self._conversations.last
+        if last is None or last.role != "assistant":
+            self._view.notify("There is no answer to continue yet.")
+            return
+        display = await self._view.last_answer()
+        is_elsewhere = is_written_elsewhere(last.finish, last.statistics)
+        if is_elsewhere or last.finish not in ENDINGS or display is None:
+            busy = "Another chat is still writing this answer."
+            self._view.notify(busy if is_elsewhere else "The last answer is complete.")
+            return
+        known = self._conversations.store.steps(last.id)
+        steps = list(known.steps if known else ())
+        parts, before = AnswerParts.of(last), last.statistics
+        writing = Writing(last.id, display, parts, steps, before, last.finish)
+        writing.is_joined = not parts.is_empty
+        structure = structure_of(last.schema)  # its own, which may have been changed since
+        sampling = only_sampling(before.get(SAMPLED_WITH, {}))
+        self._answers.send(writing, last.parent or 0, structure=structure, **sampling)
+        writing.wait(self._view.later)
+
+    async def branch_off(self, answer: int, begun: Sequence[Chunk], target: str) -> None:
+        """Write another version of an answer, which begins with these steps of that target."""
+        message, facts = self._conversations.tree[answer], self._pair_controller.facts
+        question = message.parent
+        if question is None or self._answers.is_busy():
+            return
+        if not target:
+            self._view.notify(f"{self._key_of('go_on')} continued this answer: it cannot branch.")
+        elif facts is None:
+            self._pair_controller.require_session()  # it may have been unloaded
+            self._view.notify("The pair is still loading: try again in a moment.")
+        elif facts.target != target:
+            models = self._key_of("models")
+            words = (
+                f"{harmless(target)} wrote this answer. {models} switches to it; then try again."
+            )
+            self._view.notify(words, severity="warning")
+        else:
+            self._conversations.leaf = question
+            await self._view.show_branch()
+            await self._answer(question, message.schema, begun)
+
+    def stop(self) -> None:
+        """Stop the answer; without one, cancel an edit."""
+        if self._answers.current is not None:
+            self._answers.stop()
+        elif self.editing is not None:
+            self.editing = None
+            self._view.put_back("")
+            self._view.show_state()
+
+    def _ask_queued_soon(self) -> None:
+        if self.queued:
+            self._view.later(SHOW_INTERVAL, self._ask_queued)
+
+    async def _ask_queued(self) -> None:
+        if self.queued and self._answers.current is None:
+            await self.ask(*self.queued.pop(0))
+
+    def _add_question(self, written: str, text: str) -> Message:
+        edited = self._conversations.tree.get(self.editing or 0)
+        known = edited.attachments if edited else ()
+        named = named_files(written, Path.cwd(), known)
+        question = self._conversations.ask(text, named.attachments, instead_of=edited)
+        for notice in named.notices():
+            self._view.notify(notice)
+        for name in named.missing:
+            words = f'No file "@{harmless(name)}": sent as plain text.'
+            self._view.notify(words, severity="warning")
+        return question
+
+    async def _answer(
+        self,
+        question: int,
+        schema: str,
+        begun: Sequence[Chunk] = (),
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> None:
+        """Ask the pair to answer a question, once it is loaded.
+
+        The answer follows a JSON Schema unless that is empty, and may begin with steps.
+        """
+        message = self._conversations.answer(question, schema)
+        writing = Writing(message.id, await self._view.add(message.id), begun=begun)
+        self._answers.send(writing, question, structure=structure_of(schema), **options)
+        writing.wait(self._view.later)
+        self._view.show_conversations()
