@@ -9,7 +9,7 @@ from specchat.chat.conversation import Message
 from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall, pieces_of
 from specchat.decoding.statistics import Statistics
 from specchat.formats.chat_message import ChatMessage
-from specchat.tui.figures import stored_origins
+from specchat.tui.texts.figures import stored_origins
 
 
 @dataclass(slots=True)

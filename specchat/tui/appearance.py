@@ -8,9 +8,9 @@ from textual.widgets import Static
 
 from specchat.drafter_registry import origins
 from specchat.safe_text import harmless
-from specchat.tui.figures import Figures
 from specchat.tui.markdown.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.setup import Setup
+from specchat.tui.texts.figures import Figures
 from specchat.tui.widgets.message_views import AnswerView
 from specchat.tui.widgets.transcript import Transcript
 

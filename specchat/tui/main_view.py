@@ -18,10 +18,10 @@ from specchat.tui.chat_header import header
 from specchat.tui.composer_frame import frame_subtitle, frame_title
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.controllers.chat_view import PRESSING, Subject
-from specchat.tui.figures import Figures, stored_figures
 from specchat.tui.navigation import Navigation
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
+from specchat.tui.texts.figures import Figures, stored_figures
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import (

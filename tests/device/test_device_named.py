@@ -15,8 +15,8 @@ from specchat.cli.option_arguments import complete
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.planning.device import Device, keep_gpus
-from specchat.tui.cards import figure_texts
-from specchat.tui.figures import Figures
+from specchat.tui.texts.cards import figure_texts
+from specchat.tui.texts.figures import Figures
 
 LENGTHS = ("--max-tokens", "16", "--draft-length", "3")
 """Fixed: on a busy machine, pacing may measure that drafts do not pay."""

@@ -34,11 +34,11 @@ from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.connection.address import parse_address
 from specchat.settings.sources import settings_path
-from specchat.tui import figure_words
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import idle, titles
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.texts import figure_words
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView

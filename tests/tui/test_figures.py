@@ -7,9 +7,16 @@ import pytest
 from scripted_chat import timed
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.tui.cards import figure_texts
-from specchat.tui.figure_words import gain_words, savings, spark, verdict, why, why_this_length
-from specchat.tui.figures import Figures
+from specchat.tui.texts.cards import figure_texts
+from specchat.tui.texts.figure_words import (
+    gain_words,
+    savings,
+    spark,
+    verdict,
+    why,
+    why_this_length,
+)
+from specchat.tui.texts.figures import Figures
 from specchat.wording import answer_line
 from tables import table
 

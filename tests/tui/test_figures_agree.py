@@ -16,12 +16,12 @@ from scripted_chat import COSTS, Script, chat, timed
 from specchat.bench.race_record import Race
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import MANY_ROWS, figure_texts
 from specchat.tui.commands import key_of
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures
-from specchat.tui.line_below import line_below
-from specchat.tui.strip_text import strip_rows
+from specchat.tui.texts.cards import MANY_ROWS, figure_texts
+from specchat.tui.texts.figures import Figures
+from specchat.tui.texts.line_below import line_below
+from specchat.tui.texts.strip_text import strip_rows
 from specchat.tui.widgets.message_views import AnswerView
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, duration_text, speedup_text

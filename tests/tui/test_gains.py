@@ -4,7 +4,7 @@ from scripted_chat import timed
 from specchat.decoding.statistics import Statistics
 from specchat.errors import StoreBusy
 from specchat.tui.controllers.gains import Gains
-from specchat.tui.figures import Figures
+from specchat.tui.texts.figures import Figures
 
 DRAFTING = ("pair", "auto", "auto")
 

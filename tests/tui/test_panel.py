@@ -16,8 +16,8 @@ from specchat.docs import section
 from specchat.drafter_registry import origins
 from specchat.errors import ContextFull
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import CARDS, ORIGIN_GLYPHS, REJECTED_GLYPH
 from specchat.tui.screens.help_screen import ExplainScreen, HelpScreen
+from specchat.tui.texts.cards import CARDS, ORIGIN_GLYPHS, REJECTED_GLYPH
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import FigureView, Panel
 from tables import table

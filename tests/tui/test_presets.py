@@ -14,7 +14,7 @@ from scripted_chat import Script, chat
 from specchat.chat.preset import Preset
 from specchat.settings.schema import find_setting
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
-from specchat.tui.setting_names import setting_title
+from specchat.tui.texts.setting_names import setting_title
 from tui.driving import frame_text, say, screen_text, type_keys, until
 from tui.test_asking import SIZE
 

@@ -15,7 +15,7 @@ from specchat.settings.schema import SETTINGS
 from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
-from specchat.tui.setting_names import FIRST, NAMES, setting_title, settings_in_order
+from specchat.tui.texts.setting_names import FIRST, NAMES, setting_title, settings_in_order
 from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio

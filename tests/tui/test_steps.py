@@ -14,9 +14,9 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk, TreeToken
 from specchat.tui.screens.steps_screen import StepsScreen
-from specchat.tui.step_drawing import drawn
-from specchat.tui.step_text import sentence, story
-from specchat.tui.step_tokens import (
+from specchat.tui.texts.step_drawing import drawn
+from specchat.tui.texts.step_text import sentence, story
+from specchat.tui.texts.step_tokens import (
     DROPPED,
     KEPT,
     OWN,
@@ -25,7 +25,7 @@ from specchat.tui.step_tokens import (
     marked_tokens,
     tokens_of,
 )
-from specchat.tui.step_tokens import FORCED as MARK_FORCED
+from specchat.tui.texts.step_tokens import FORCED as MARK_FORCED
 from tables import table
 from tui.driving import say, screen_text, until
 

@@ -8,8 +8,8 @@ import pytest
 
 from scripted_chat import Script, chat, timed
 from specchat.decoding.statistics import Statistics
-from specchat.tui.figures import Figures
-from specchat.tui.strip_text import strip_rows
+from specchat.tui.texts.figures import Figures
+from specchat.tui.texts.strip_text import strip_rows
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.strip import Strip

@@ -14,11 +14,11 @@ from specchat import drafter_registry
 from specchat.bench.race_frame import ANSI_SHADES, shades
 from specchat.decoding.chunk import Piece
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import REJECTED
 from specchat.tui.markdown.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.markdown.prose import visible
 from specchat.tui.markdown.token_tint import TokenTint
 from specchat.tui.markdown.typesetter import Typesetter
+from specchat.tui.texts.cards import REJECTED
 from tables import table
 from tui.driving import say, screen_text, until
 from tui.test_blocks import COLOURS, TEXT

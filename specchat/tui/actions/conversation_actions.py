@@ -11,9 +11,9 @@ from specchat.errors import InvalidOption
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.sampling_text import in_line, in_lines, read_sampling
-from specchat.tui.schema_text import in_list, read_schema
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen, deletion
+from specchat.tui.texts.sampling_text import in_line, in_lines, read_sampling
+from specchat.tui.texts.schema_text import in_list, read_schema
 from specchat.tui.widgets.sidebar import Sidebar, when
 
 NEW = "new"

@@ -9,8 +9,8 @@ from typing import Any
 from specchat.tui.actions.pair_actions import PairActions
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.sampling_text import read_sampling
 from specchat.tui.setup import Offer
+from specchat.tui.texts.sampling_text import read_sampling
 
 OPTION = re.compile(r"(?<!\S)([\w-]+)=(\S*)")
 

@@ -6,7 +6,7 @@ from specchat.errors import InvalidOption
 from specchat.safe_text import in_one_line
 from specchat.tui.controllers.chat_state import ChatState
 from specchat.tui.main_view import MainView
-from specchat.tui.schema_text import read_schema
+from specchat.tui.texts.schema_text import read_schema
 
 OFF = "off"
 

@@ -18,7 +18,7 @@ from specchat.tui.screens.dialogs import (
     ListEntry,
     TextScreen,
 )
-from specchat.tui.setting_names import setting_group, setting_title, settings_in_order
+from specchat.tui.texts.setting_names import setting_group, setting_title, settings_in_order
 from specchat.tui.widgets.filter_input import SettingsLine
 
 DEFAULT, FORGETS = "default", "removes the line from the file"

@@ -14,8 +14,8 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import Post
-from specchat.tui.figures import AGREEING
 from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.texts.figures import AGREEING
 
 STEADY_SECONDS = 3.0
 """During an answer, advice is shown once it has stayed the same for this many decoding seconds."""

@@ -17,9 +17,9 @@ from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import SERVED_BY, UNFINISHED, Figures, stored_figures
-from specchat.tui.line_below import LineBelow, line_below
-from specchat.tui.sampling_text import only_sampling
+from specchat.tui.texts.figures import SERVED_BY, UNFINISHED, Figures, stored_figures
+from specchat.tui.texts.line_below import LineBelow, line_below
+from specchat.tui.texts.sampling_text import only_sampling
 
 SHOW_INTERVAL = 0.05
 """Seconds between two drawings of the text; steps that arrive in between are drawn together."""

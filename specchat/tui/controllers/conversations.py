@@ -20,7 +20,7 @@ from specchat.chat.stored_steps import StoredSteps
 from specchat.errors import StoreBusy
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.answer_writes import AnswerWrites
-from specchat.tui.sampling_text import only_sampling
+from specchat.tui.texts.sampling_text import only_sampling
 
 
 class Conversations:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from specchat.errors import SpecchatError
-from specchat.tui.figures import Figures
+from specchat.tui.texts.figures import Figures
 
 Drafting: TypeAlias = tuple[object, ...]
 """What a gain depends on besides the text: the pair and how it drafts."""

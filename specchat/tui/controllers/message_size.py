@@ -19,7 +19,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.questions import Questions
 from specchat.tui.controllers.session import Post, Sizing
 from specchat.tui.mentions import named_files
-from specchat.tui.schema_text import structure_of
+from specchat.tui.texts.schema_text import structure_of
 
 QUIET_SECONDS = 0.25
 """A message is counted once nothing was typed for this long."""

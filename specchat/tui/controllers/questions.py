@@ -16,11 +16,11 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import SAMPLED_WITH
-from specchat.tui.line_below import ENDINGS, is_written_elsewhere
 from specchat.tui.mentions import named_files
-from specchat.tui.sampling_text import only_sampling
-from specchat.tui.schema_text import structure_of
+from specchat.tui.texts.figures import SAMPLED_WITH
+from specchat.tui.texts.line_below import ENDINGS, is_written_elsewhere
+from specchat.tui.texts.sampling_text import only_sampling
+from specchat.tui.texts.schema_text import structure_of
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 

@@ -17,7 +17,7 @@ from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.schema_text import structure_of
+from specchat.tui.texts.schema_text import structure_of
 
 MIN_TOKENS = 16
 NUM_SEEDS = 2**32

@@ -10,7 +10,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.controllers.session import Question
-from specchat.tui.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
+from specchat.tui.texts.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
 
 
 @dataclass(slots=True)

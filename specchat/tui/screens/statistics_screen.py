@@ -13,8 +13,8 @@ from textual.widgets import DataTable, Static
 
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
-from specchat.tui.cards import position_columns
 from specchat.tui.screens.dialogs import CLOSING, Dialog
+from specchat.tui.texts.cards import position_columns
 from specchat.wording import positions_text
 
 WIDTH = 60

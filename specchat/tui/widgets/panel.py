@@ -11,9 +11,9 @@ from textual.message import Message
 from textual.widgets import Static
 
 from specchat.engine.api import EngineFacts
-from specchat.tui.cards import CARDS, figure_texts
 from specchat.tui.commands import KeyOf
-from specchat.tui.figures import Figures
+from specchat.tui.texts.cards import CARDS, figure_texts
+from specchat.tui.texts.figures import Figures
 from specchat.tui.widgets.click_line import ClickLine
 
 

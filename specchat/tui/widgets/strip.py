@@ -6,8 +6,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from specchat.tui.commands import KeyOf
-from specchat.tui.figures import Figures
-from specchat.tui.strip_text import strip_rows, strip_rule
+from specchat.tui.texts.figures import Figures
+from specchat.tui.texts.strip_text import strip_rows, strip_rule
 
 
 class Strip(Static):

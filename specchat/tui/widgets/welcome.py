@@ -10,7 +10,7 @@ from textual.widgets import OptionList, Static
 
 from specchat.engine.api import EngineFacts
 from specchat.safe_text import in_one_line
-from specchat.tui.cards import UNREPORTED
+from specchat.tui.texts.cards import UNREPORTED
 from specchat.tui.widgets.composer import Composer
 from specchat.wording import size_text
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from specchat.safe_text import harmless, in_one_line
 from specchat.tui.commands import KeyOf
-from specchat.tui.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED
+from specchat.tui.texts.figures import SAMPLED_WITH, SERVED_BY, UNFINISHED
 from specchat.wording import answer_line, counts_line, short_line
 
 ENDINGS = {

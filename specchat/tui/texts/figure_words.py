@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from specchat.decoding.step_times import MIN_SECONDS
 from specchat.safe_text import harmless
-from specchat.tui.figures import UNKNOWN_LENGTH, Figures
+from specchat.tui.texts.figures import UNKNOWN_LENGTH, Figures
 from specchat.wording import duration_text, percent, saved_text, speedup_text
 
 COSTLY = 0.25

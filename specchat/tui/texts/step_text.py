@@ -13,9 +13,9 @@ from textual.style import Style
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET, origin, origins
 from specchat.safe_text import harmless
-from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
-from specchat.tui.figure_words import spark
-from specchat.tui.step_tokens import (
+from specchat.tui.texts.cards import MUTED, REJECTED, origin_style, packed
+from specchat.tui.texts.figure_words import spark
+from specchat.tui.texts.step_tokens import (
     DROPPED,
     FORCED,
     KEPT,

@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.style import Style
 
 from specchat.decoding.chunk import Chunk
-from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
-from specchat.tui.step_tokens import DROPPED, StepToken, tokens_of, visible
+from specchat.tui.texts.cards import MUTED, REJECTED, origin_style, packed
+from specchat.tui.texts.step_tokens import DROPPED, StepToken, tokens_of, visible
 
 CHIP = "chip"
 """The key of a chip's position in the metadata of its style."""

@@ -6,11 +6,11 @@ an answer is written: each figure has its column.
 
 from textual.content import Content
 
-from specchat.tui import figure_words
-from specchat.tui.cards import MEASURED, MUTED, TONES
 from specchat.tui.commands import KeyOf
-from specchat.tui.figure_words import spark
-from specchat.tui.figures import ESTIMATED, Figures
+from specchat.tui.texts import figure_words
+from specchat.tui.texts.cards import MEASURED, MUTED, TONES
+from specchat.tui.texts.figure_words import spark
+from specchat.tui.texts.figures import ESTIMATED, Figures
 from specchat.wording import percent, rate_text
 
 BARS_FROM = 84

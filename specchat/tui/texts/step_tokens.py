@@ -8,7 +8,7 @@ from textual.content import Content
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import CHOSEN, GRAMMAR, TARGET
 from specchat.safe_text import harmless
-from specchat.tui.cards import MUTED
+from specchat.tui.texts.cards import MUTED
 from specchat.wording import percent
 
 KEPT, DROPPED, OWN, FORCED = "✔", "✘", "+", "="

@@ -13,9 +13,9 @@ from textual.content import Content
 from specchat import drafter_registry
 from specchat.engine.api import EngineFacts
 from specchat.safe_text import harmless, in_one_line
-from specchat.tui import figure_words
-from specchat.tui.figure_words import spark
-from specchat.tui.figures import Figures
+from specchat.tui.texts import figure_words
+from specchat.tui.texts.figure_words import spark
+from specchat.tui.texts.figures import Figures
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 CARDS: Mapping[str, Sequence[str]] = {
