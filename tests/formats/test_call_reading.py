@@ -8,7 +8,7 @@ from typing import Any
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
 from specchat.formats.call_format import ArgumentText, CallFormat, CallText, Parser, for_types
 from specchat.formats.call_parsers import NamedJson, read_json, read_python, typed_value
-from specchat.formats.call_reading import LONGEST_CALL, CallReader
+from specchat.formats.call_reading import LONGEST_CALL, CallReader, parser_of
 from tables import table
 
 ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
@@ -195,6 +195,8 @@ def test_a_call_quoted_in_an_argument_is_none() -> None:
         (NamedJson(functionary.CALL), ">>>", "a"),
         (NamedJson(gpt_oss.CALL), "to=", "a"),
         (NamedJson(gpt_oss.CALL), "to=f<|message|>", " "),
+        (parser_of(MARKED), "<call>", "<id>a"),
+        (parser_of(TAGGED), '<call name="f">', '<p name="a"'),
     ],
 )
 def test_long_texts_without_a_call_are_read_in_linear_time(
