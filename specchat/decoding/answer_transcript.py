@@ -13,8 +13,9 @@ from specchat.errors import ContextFull
 class AnswerTranscript:
     """A prompt and the answer to it.
 
-    The answer grows token by token, up to the one that ends it: an end token, the last one of a
-    stop string, of what the constraint allows, or of the token limit. `finish` then says why.
+    The answer grows token by token, up to the one that ends it: an end token, the token that
+    completes a stop string, the last that the constraint allows, or the last within the token
+    limit. `finish` then says why.
     """
 
     def __init__(self, request: Request, capacity: int) -> None:
@@ -40,12 +41,12 @@ class AnswerTranscript:
 
     @property
     def room(self) -> int:
-        """How many more tokens it can have: the last one need not fit in the target's memory."""
+        """How many more tokens the answer may have; the last need not fit in the memory."""
         return self._capacity + 1 - len(self.tokens)
 
     @property
     def is_valid(self) -> bool | None:
-        """Whether the answer is what its constraint allows as a whole; None without one."""
+        """Whether the answer as a whole is what its constraint allows, or None without one."""
         return self.walk.is_complete
 
     @property
@@ -54,7 +55,7 @@ class AnswerTranscript:
         return self._text.stop_string
 
     def repeated(self, begun: Sequence[Chunk]) -> Iterator[Chunk]:
-        """Yield the steps that the answer begins with, their texts assembled anew.
+        """Yield the steps that the answer begins with, with their texts assembled again.
 
         Only their last token may end the answer.
         """

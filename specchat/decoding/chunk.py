@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 class TreeToken(NamedTuple):
-    """A token of a draft tree: its text, what it follows, what drafted it, if it was accepted.
+    """A token of a draft tree: its text and parent, what drafted it, and whether it was accepted.
 
     `parent` is 0 for the text, or the number of another token of the tree, counted from 1.
     """
@@ -52,17 +52,16 @@ class Chunk(NamedTuple):
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens that the step drafted, `rejected` the texts of the rejected ones.
-    Branches beside the draft are among them only if they were accepted.
-    What a grammar forces within a draft counts as drafted by it if it was kept, and not at all if a
-    token before it was rejected.
-    `finish` is set on the last chunk, which may hold no tokens, and `stop_string` if one ended the
-    answer. `seconds` is the decoding time from
-    the end of the prompt to the end of the step. `chances` holds the target's and the drafter's
-    probability of each drafted token up to the first rejected one, as processed for sampling. It is
-    empty at temperature 0, and with many candidates. `alternatives` holds, for each emitted token,
-    the most probable ones in its place, that token included, if the request asked for them: the
-    model's own probabilities, before temperature, penalties and the rest of sampling. `tree` has
-    all tokens of a draft with branches, and is empty for one without.
+    Branches beside the draft are among them only if they were accepted. A token that a grammar
+    forces within a draft counts as drafted by the grammar if it was kept, and does not count if a
+    token before it was rejected. `finish` is set on the last chunk, which may hold no tokens, and
+    `stop_string` if one ended the answer. `seconds` is the decoding time from the end of the prompt
+    to the end of the step. `chances` holds the target's and the drafter's probability of each
+    drafted token up to the first rejected one, as processed for sampling. It is empty at
+    temperature 0, and with many candidates. `alternatives` holds, for each emitted token, the most
+    probable ones in its place, that token included, if the request asked for them: the model's own
+    probabilities, before temperature, penalties and the rest of sampling. `tree` has all tokens of
+    a draft with branches, and is empty for one without.
 
     In a chat, `text` is the answer alone and `reasoning` what was added to the reasoning;
     `tool_calls` are the calls that the step completed. `pieces` are all texts in order, including

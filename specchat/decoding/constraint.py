@@ -104,7 +104,7 @@ class Constraint(Protocol):
 
 
 class _Allowed(NamedTuple):
-    """What may follow some tokens of a draft: `run` must, if it is not empty.
+    """What may follow some tokens of a draft; the tokens of `run` must follow, if there are any.
 
     `error` is set if the constraint cannot say.
     """
@@ -117,9 +117,10 @@ class _Allowed(NamedTuple):
 class Walk:
     """An answer's constraint along a draft; without a constraint, everything is allowed.
 
-    Drafter and verifier both ask what may follow each token of a draft, and a mask takes time to
-    make. So the constraint follows the draft that was asked about last, and what it said after each
-    of its tokens is kept, until the next question leaves that path or the answer goes on.
+    Drafter and verifier both ask what may follow each token of a draft, and making a mask takes
+    time. The constraint therefore stays advanced along the draft that was asked about last, and its
+    answers after each token are kept, until a question about another path or the next step of the
+    answer.
     """
 
     def __init__(self, constraint: Constraint | None, end_tokens: Collection[int] = ()) -> None:
@@ -132,8 +133,9 @@ class Walk:
     def mask_after(self, drafted: Sequence[int]) -> Mask | None:
         """Return what may follow the answer and these drafted tokens, None for everything.
 
-        That is also the answer where the constraint is over, and behind an end or a token that may
-        not come: nothing there counts. Raises EngineFailed where the constraint cannot say.
+        None, too, where the constraint is over, and after an end token or a token that is not
+        allowed, because nothing that is drafted there can be accepted. Raises EngineFailed where
+        the constraint cannot say.
         """
         allowed = self._allowed_after(drafted)
         if allowed and allowed.error:
@@ -158,7 +160,7 @@ class Walk:
         return length + is_end
 
     def follow(self, token: int) -> None:
-        """Follow a token of the answer; an end is none. Raises InvalidOption if it may not come."""
+        """Follow a token of the answer, unless it is an end. Raises InvalidOption if forbidden."""
         self._return()
         if self._constraint is not None and token not in self._ends:
             self._constraint.push(token)
@@ -184,7 +186,7 @@ class Walk:
         return self._constraint.is_complete if self._constraint else None
 
     def _allowed_after(self, drafted: Sequence[int]) -> _Allowed | None:
-        """Return what may follow these drafted tokens, None where nothing counts."""
+        """Return what may follow these drafted tokens; None where no draft can be accepted."""
         if self._constraint is None:
             return None
         self._walk(drafted)
@@ -232,7 +234,7 @@ class Walk:
 def _allowed_by(constraint: Constraint, run: Sequence[int]) -> _Allowed:
     """Return what may follow the tokens that a constraint has followed.
 
-    `run` is what it said must follow, if it did: then it need not be asked.
+    `run` holds the tokens it has already said must follow; with any, it need not be asked.
     """
     if constraint.is_over:
         return _Allowed()

@@ -69,9 +69,10 @@ class DraftMaker:
         return DraftTree(draft, *with_drawn(branches, draft, self._request.random))
 
     def _cut(self, draft: Sequence[DraftToken]) -> Sequence[DraftToken]:
-        """Cut a draft before a token that may not come, unless that was drawn.
+        """Cut a draft before the first token that is not allowed, unless it was drawn.
 
-        A drawn one has to be rejected, so that what was not drawn gets its share of the correction.
+        A drawn token must reach verification and be rejected there: only then is the correction
+        drawn with the right probabilities.
         """
         length = self._walk.num_allowed([drafted.token for drafted in draft])
         is_certain = length < len(draft) and len(draft[length].distribution) == 1
@@ -80,8 +81,8 @@ class DraftMaker:
     def _extended(self, draft: Sequence[DraftToken], limit: int) -> Sequence[DraftToken]:
         """Append the tokens that must follow a draft, up to `limit` in all.
 
-        They are accepted if the draft is, and the target's own token then follows them. Without
-        them it would be the first of them, which comes in any case.
+        They are accepted if the draft is, and the target's own token then comes after them. Without
+        them, that token would be the first of them, which is bound to come anyway.
         """
         if not draft:
             return draft
@@ -89,7 +90,7 @@ class DraftMaker:
         return [*draft, *map(forced_token, run[: max(0, limit - len(draft))])]
 
     def _may_follow(self, drafted: Sequence[int], token: int) -> bool:
-        """Whether a token may come behind these drafted ones, as far as the constraint can say."""
+        """Return whether a token is allowed after these drafted ones, as far as is known."""
         try:
             mask = self._walk.mask_after(drafted)
         except EngineFailed:

@@ -14,11 +14,11 @@ from specchat.decoding.request import Request
 
 
 class DraftPasses:
-    """Reads a transcript and drafts with the target, and takes rejected tokens back.
+    """Evaluates a transcript and its drafts with the target, and rolls back rejected tokens.
 
     Between steps the memory holds the first `depth` tokens of the transcript, and nothing else. The
-    others are unread until the pass over the next draft: the last token, and forced ones that
-    follow the one that the target itself wrote last.
+    others stay unread until the pass over the next draft: the target's own last token, and the
+    forced tokens after it.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class DraftPasses:
     ) -> None:
         """Read `tokens`, the transcript's own list, which grows from step to step.
 
-        With `padding`, passes over drafts are as long as is fastest. Removing the padding must then
-        be free, as it goes with the rejected tokens.
+        With `padding`, passes over drafts are extended to the fastest length. Removing the padding
+        must then cost nothing: it is rolled back together with the rejected tokens.
         """
         self.depth = 0
         self._tokens, self._target, self._request = tokens, target, request
@@ -58,8 +58,9 @@ class DraftPasses:
     def read_prompt(self, num_forced: int, on_progress: PromptProgress | None) -> int:
         """Read all but the last token; return how many the memory held already.
 
-        The last `num_forced` ones are those of an interrupted answer, which would have been read
-        with the next drafts. They are read in passes as short as those, to give the same bits.
+        The last `num_forced` tokens belong to an interrupted answer, in which they would have been
+        read together with the next drafts. They are read in passes just as short, to give the same
+        bits.
         """
         tokens, num_shared = self._tokens, self._request.num_shared
         num_cached = self._target.count_known(tokens)
@@ -75,7 +76,7 @@ class DraftPasses:
         return min(num_cached, num_read)
 
     def read_ahead(self) -> None:
-        """Read forced tokens that are too many for one pass, up to those that fit into it."""
+        """Read forced tokens ahead, until the rest fit into one pass."""
         longest = self._request.longest_pass
         while longest and self.num_unread > longest:
             self._read(longest)
@@ -98,9 +99,9 @@ class DraftPasses:
         return rows[: num_nodes + 1] if count else rows
 
     def keep(self, tree: DraftTree, path: Sequence[int]) -> None:
-        """Keep the accepted nodes on a path through a draft in the memory, and no others.
+        """Keep the accepted nodes of a draft, which form a path, in the memory, and no others.
 
-        The transcript has them already, and behind them one token that the pass did not read.
+        The transcript already contains them, followed by one token that the pass did not read.
         """
         self.depth = len(self._tokens) - 1
         branches = [number for node in path if (number := tree.number_of(node)) is not None]
@@ -111,9 +112,10 @@ class DraftPasses:
             self._target.rollback(self.depth)
 
     def _num_padding(self, num_tokens: int, num_in_text: int | None = None) -> int:
-        """Return how many tokens to add to a pass over these, and those that the target waits for.
+        """Return how much padding to add to a pass over these tokens and the waiting ones.
 
-        With branches, `num_in_text` of them are none; a pass can have so many branches only.
+        Of these tokens, `num_in_text` are not branches; the number of branches in a pass is
+        limited.
         """
         if self._padding is None:
             return 0
@@ -125,6 +127,6 @@ class DraftPasses:
         return max(0, longest - num_tokens - waiting)
 
     def _read(self, count: int) -> None:
-        """Read unread tokens, for whose logits there is no use."""
+        """Read unread tokens whose logits are not needed."""
         self._target.evaluate(self._tokens[self.depth : self.depth + count], 0)
         self.depth += count

@@ -1,4 +1,4 @@
-"""The draft of a step as a tree: the drafted tokens one behind another, and branches beside them.
+"""The draft of a step as a tree: a chain of drafted tokens, and branches beside it.
 
 The nodes of a tree are numbered: 0 is the text's last token, 1 to n are the drafted tokens, and
 the branches follow. A target pass gives a row of logits after each node, by the same numbers.
@@ -23,9 +23,10 @@ class DraftTree:
         branches: Sequence[Branch] = (),
         drawn: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Number the nodes; a branch that hangs behind another comes after it.
+        """Number the nodes; a branch that follows another one comes after it.
 
-        `drawn` has the tokens of those that were drawn, in this order, by their fork.
+        `drawn` has the tokens of the branches that were drawn, by their fork, in the order of
+        drawing.
         """
         self.draft, self.branches, self.drawn = draft, branches, drawn or {}
         self.tokens = [drafted.token for drafted in draft]
@@ -48,7 +49,7 @@ class DraftTree:
 
     @property
     def depth(self) -> int:
-        """The number of tokens on the longest way through the tree."""
+        """The number of tokens on the longest path through the tree."""
         depths = list(range(len(self.tokens) + 1))
         for _, parent in self.links:
             depths.append(depths[parent] + 1)
@@ -60,7 +61,7 @@ class DraftTree:
         return [*range(len(self.tokens)), *(parent for _, parent in self.links)]
 
     def number_of(self, node: int) -> int | None:
-        """Return which branch a node is, counted from 0; None for a drafted token."""
+        """Return the number of the branch that a node is, from 0; None for a drafted token."""
         return node - len(self.tokens) - 1 if node > len(self.tokens) else None
 
     def token_at(self, node: int) -> int:
@@ -69,7 +70,7 @@ class DraftTree:
         return self.tokens[node - 1] if number is None else self.links[number][0]
 
     def path_to(self, node: int) -> list[int]:
-        """Return the nodes on the way from the text to a node, that one included."""
+        """Return the nodes on the path from the text to a node, which is included."""
         branches: list[int] = []
         while (number := self.number_of(node)) is not None:
             branches.append(node)
@@ -77,7 +78,7 @@ class DraftTree:
         return [*range(1, node + 1), *reversed(branches)]
 
     def tokens_to(self, node: int) -> list[int]:
-        """Return the tokens on the way to a node, its own included."""
+        """Return the tokens on the path to a node, its own included."""
         if node <= len(self.tokens):
             return self.tokens[:node]
         return [self.token_at(ancestor) for ancestor in self.path_to(node)]
@@ -85,11 +86,11 @@ class DraftTree:
     def followed(
         self, num_accepted: int, token: int, draw: Callable[[int, int], int]
     ) -> tuple[list[int], int]:
-        """Go on from a verified draft along branches that hold the target's own tokens.
+        """Follow a verified draft into the branches, as far as they hold the target's own tokens.
 
-        `token` is the target's own behind the `num_accepted` drafted ones. `draw` returns that
-        behind a node, and takes how many tokens of the tree lead there. Returns the accepted nodes,
-        and the target's token behind the last one.
+        `token` is the target's own after the `num_accepted` drafted ones. `draw` returns the
+        target's token after a node, given the node and the number of the tree's tokens on the path
+        to it. Returns the accepted nodes, and the target's own token after the last of them.
         """
         path = list(range(1, num_accepted + 1))
         node = self._children.get((num_accepted, token))
@@ -118,9 +119,9 @@ def valid_branches(
 ) -> list[Branch]:
     """Return the branches of use beside a draft, which may be shorter than it was offered for.
 
-    Left out are those behind tokens that are not drafted any more, those that the draft or another
-    branch holds already, those that `may_follow` says may not come behind these tokens, and what
-    hangs behind any of them.
+    Four kinds of branches are left out: those after tokens that are no longer drafted; duplicates
+    of the draft or of another branch; those for which `may_follow` is false; and the descendants of
+    any of these.
     """
     tokens = [drafted.token for drafted in draft]
     kept: list[int] = []
@@ -141,7 +142,7 @@ def valid_branches(
 
 
 def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
-    """Return some branches in their order; what hangs behind others that are left out is, too."""
+    """Return the branches of these numbers in order, except those without their ancestors."""
     renumbered: dict[int, int] = {-1: -1}
     chosen: list[Branch] = []
     for number in sorted(numbers):
@@ -155,11 +156,11 @@ def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
 def with_drawn(
     branches: Sequence[Branch], draft: Sequence[DraftToken], random: Random
 ) -> tuple[list[Branch], dict[int, list[int]]]:
-    """Return branches of which leaves beside drawn tokens are replaced by as many drawn ones.
+    """Return branches in which the leaves beside drawn tokens are replaced by as many drawn ones.
 
-    Also returns the tokens of those, by their fork. They are drawn from what the drafted token was
-    drawn from, without replacement, and verified as such, which accepts more than if they were
-    chosen. Where something hangs behind a branch of a fork, none of that is replaced.
+    Also returns the drawn tokens by their fork. They are drawn without replacement from the
+    distribution that the drafted token was drawn from, and are verified as such, which accepts more
+    than if they had been chosen. A fork at which any branch has descendants is left as it is.
     """
     parents = {branch.behind for branch in branches}
     counts: dict[int, int] = {}
@@ -222,13 +223,13 @@ def chances_of(
 def likeliest(chances: Sequence[float], most: int) -> list[int]:
     """Return the numbers of the branches with the highest chances, best first.
 
-    None has a higher chance than the one it hangs behind, which therefore comes before it.
+    A branch never has a higher chance than its parent, which therefore comes before it.
     """
     return sorted(range(len(chances)), key=lambda number: (-chances[number], number))[:most]
 
 
 def with_ancestors(branches: Sequence[Branch], numbers: Iterable[int], most: int) -> list[int]:
-    """Return some branches and those that they hang behind, in order, as far as there is room."""
+    """Return these branches and their ancestors, in order, as far as there is room."""
     chosen: set[int] = set()
     for number in numbers:
         line = {number}

@@ -65,7 +65,7 @@ class FixedPacer:
         return len(likely)
 
     def make_room(self, num_forced: int) -> None:
-        """Count them: a draft with them is no longer than one without."""
+        """Count forced tokens: a draft with them is no longer than one without."""
         self.room -= num_forced
 
     def num_siblings(self, origin: str) -> int:
@@ -76,7 +76,7 @@ class FixedPacer:
     def choose_to_read(
         self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
     ) -> Sequence[int]:
-        """Return the likeliest ones, a few in each pass."""
+        """Return the likeliest branches, a few for each pass."""
         del origin
         longest = max((branch.fork for branch in branches), default=0) + 1
         chances = chances_of([USUAL_ACCEPTANCE] * longest, branches)
@@ -86,7 +86,7 @@ class FixedPacer:
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
     ) -> Sequence[int]:
-        """Return the likeliest branches: the usual acceptance rate says where a draft breaks."""
+        """Return the likeliest branches, if drafts break at the usual acceptance rate."""
         chances = chances_of([USUAL_ACCEPTANCE] * len(draft), branches)
         return likeliest(chances, most)
 

@@ -31,8 +31,8 @@ class LikelyTokens:
     def of(self, tokens: Sequence[int], certain: Sequence[bool], rows: Rows) -> Alternatives:
         """Return the most likely tokens instead of each emitted one, if asked for.
 
-        `rows` has the logits that each was drawn by. Instead of a forced token, which is `certain`
-        whoever drafted it, there is only that one.
+        `rows` has the logits that each was drawn by. A forced token, which is `certain` whoever
+        drafted it, has itself as its only alternative.
         """
         alternatives: list[tuple[Alternative, ...]] = []
         for index, token in enumerate(tokens if self._count else ()):

@@ -115,7 +115,8 @@ class _Answer:
     def _num_forced_last(self) -> int:
         """Return how many forced tokens end the steps that the answer begins with.
 
-        None if it has no others, or an opening follows: then the prompt's passes read these.
+        Returns 0 if there are only forced ones, or an opening follows: the prompt's passes then
+        read them.
         """
         origins = [origin for step in self._request.begun for origin in step.origins]
         if self._transcript.index != len(origins):
@@ -158,8 +159,9 @@ class _Answer:
 
         Returns the accepted nodes, the target's own token behind them, and probabilities.
 
-        The drafted tokens are verified as if there were nothing beside them, so the text is the
-        target's own. Where its own token then is a branch, the row after that gives the next one.
+        The drafted tokens are verified as if there were no branches, which keeps the text the
+        target's own. If the target's own token is one of the branches, the row after that branch
+        gives the next one.
         """
         request, walk, sampler = self._request, self._walk, self._sampler
         past = sampler.window(self._transcript.tokens)  # empty unless penalties look back
@@ -187,7 +189,7 @@ class _Answer:
         return path, own, chances
 
     def _emit(self, tree: DraftTree, path: Sequence[int], own: int, rows: Rows) -> Chunk:
-        """Emit accepted nodes and the target's own token, up to the end; roll back the others.
+        """Emit the accepted nodes and the target's own token, up to the end; roll back the rest.
 
         Tokens that must follow are emitted with them.
         """

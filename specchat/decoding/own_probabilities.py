@@ -13,10 +13,10 @@ OWN = Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0)
 
 
 class OwnProbabilities:
-    """Finds the most likely tokens of rows of logits. It remembers where the last row's were."""
+    """Finds the most likely tokens of rows of logits; each row makes the next one faster."""
 
     def __init__(self) -> None:
-        """Know nothing of where the likely tokens are."""
+        """Begin without an estimate of where the likely tokens are."""
         self._sampler = Sampler(OWN)
 
     def likeliest(self, row: Logits, token: int, count: int) -> list[tuple[int, float]]:

@@ -100,12 +100,12 @@ class DraftTask:
     draw the same token. `is_soon` means that proposals are likely to be wanted from the start, so
     preparing pays; `is_ever`, that they may be wanted at all.
 
-    A token that the `walk` does not allow behind those drafted before it is never accepted. The
-    distribution that a token is drawn from is better masked first; tokens that are certain need
-    not be looked at, for a draft is cut before one that may not come. Tokens that must come where
-    a draft ends are appended to it, so a drafter need not make passes for them either.
+    A token that the `walk` does not allow after those drafted before it is never accepted. A
+    drafter that draws tokens does best to mask the distribution first; one whose tokens are certain
+    need not look, as a draft is cut before a token that is not allowed. Tokens that must follow a
+    draft are appended to it, so a drafter need not make passes for them either.
 
-    Branches beside the draft are of use if `has_branches`; `ranked` tells what could have been
+    Branches beside the draft are of use if `has_branches`; `ranked` returns what could have been
     drawn in place of a token.
     """
 
@@ -176,7 +176,7 @@ class Pacer(Protocol):
         """
 
     def make_room(self, num_forced: int) -> None:
-        """Let so many tokens that a grammar forces follow what is drafted; they take its room."""
+        """Reserve room after the draft for this many tokens that a grammar forces."""
 
     def num_siblings(self, origin: str) -> int:
         """Return how many branches beside each token of a draft are worth finding in this step."""
@@ -186,8 +186,8 @@ class Pacer(Protocol):
     ) -> Sequence[int]:
         """Return the numbers of the branches to read in the draft pass about to be made, in order.
 
-        They are some of the `unread` ones, what may follow which is not known yet, and those that
-        they hang behind: `most` in all.
+        They are some of the `unread` branches, whose likely successors are not known yet, and the
+        ancestors of those: `most` in all.
         """
 
     def choose_branches(
@@ -195,7 +195,7 @@ class Pacer(Protocol):
     ) -> Sequence[int]:
         """Return the numbers of the branches, up to `most`, to verify with a draft.
 
-        With a branch comes the one that it hangs behind.
+        A chosen branch always comes with its parent.
         """
 
     def learn(
@@ -207,7 +207,7 @@ class Pacer(Protocol):
     ) -> None:
         """Learn from a verification which tokens were accepted.
 
-        `branches` are those beside the draft if some are not as they were chosen.
+        `branches` are those beside the draft, if some were replaced since they were chosen.
         """
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
@@ -239,7 +239,7 @@ class Drafter(Protocol):
         """
 
     def close(self) -> None:
-        """Free what the drafter holds; nothing by default."""
+        """Release resources; does nothing by default."""
         return  # without this, mypy considers the method abstract
 
 
@@ -248,7 +248,7 @@ class Branching(Protocol):
     """A drafter that also knows what else may come: drafters need not."""
 
     def branches(self) -> Sequence[Branch]:
-        """Return what may follow the last proposal's tokens in place of the next.
+        """Return the branches beside the last proposal: what may come in place of its tokens.
 
-        All of it is known without another draft pass.
+        Finding them takes no further draft pass.
         """

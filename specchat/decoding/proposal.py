@@ -16,7 +16,7 @@ class DraftToken(NamedTuple):
 
 
 def forced_token(token: int) -> DraftToken:
-    """Return a token that a grammar forces where a draft has come to."""
+    """Return a token that a grammar forces at the end of a draft."""
     return DraftToken(token, Distribution.certain(token), GRAMMAR.name)
 
 
@@ -24,9 +24,9 @@ class Branch(NamedTuple):
     """A token beside the draft, which may follow one of its tokens in place of the next.
 
     It was chosen, not drawn: it takes nothing from the share of any token. It follows the first
-    `fork` drafted tokens, or the branch with the index `behind` among those it is offered with, an
-    earlier one, if that is not -1. `confidence` is the drafter's own estimate of the probability
-    that the target goes on with it, if the target leaves the draft there.
+    `fork` drafted tokens, or, if `behind` is not -1, the branch with that index among those that it
+    is offered with, which must come before it. `confidence` is the drafter's own estimate of the
+    probability that the target goes on with it, if the target leaves the draft there.
     """
 
     token: int

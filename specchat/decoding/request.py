@@ -89,8 +89,9 @@ class Request:
     ) -> Verifier:
         """Return the verifier of a draft whose first token has this index in the answer.
 
-        That is argmax at temperature 0. Above that, noise gives the same text with any draft;
-        without a seed, block verification accepts the most, or traversal with drawn siblings.
+        At temperature 0 it compares with the argmax. Above that, with a seed, noise gives the same
+        text whatever is drafted; without a seed, block verification accepts the most, or traversal
+        where siblings were drawn.
         """
         if self.verifier or self.sampling.is_greedy:
             return self.verifier or verify_by_argmax
@@ -100,5 +101,5 @@ class Request:
 
     @property
     def draws_siblings(self) -> bool:
-        """Whether branches beside a drawn token are best drawn, too: not where noise decides."""
+        """Whether branches beside a drawn token should be drawn, too; not with a seed."""
         return not (self.verifier or self.noise or self.sampling.is_greedy)

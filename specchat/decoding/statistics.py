@@ -40,15 +40,13 @@ class Statistics:
     `forced` counts the tokens that a grammar forced, which nothing drafted or verified: an answer
     has one token from each step, the accepted and the forced ones. `is_valid` says of an ended
     answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
-    what of a whole one is not.
-    `acceptance_histogram[i]` is the number of steps that accepted i drafted tokens. `draft_s` is
-    the time of drafting, draws included, `verify_s` that of the target's passes; `overhead_s` is
-    everything else between the prompt and the last token.
-    `step_times` are what the gain over plain decoding is worked out from.
+    why a complete one is not. `acceptance_histogram[i]` is the number of steps that accepted i
+    drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
+    target's passes; `overhead_s` is everything else between the prompt and the last token. The gain
+    over plain decoding is derived from `step_times`.
 
     An answer that came from another program over HTTP is `served_by` it. Such a program may not
-    report all figures: those named in `unreported`, by their names here, are not known. It may
-    report the gain itself.
+    report all figures: the fields named in `unreported` are unknown. It may report the gain itself.
     """
 
     drafter: str = PLAIN
@@ -116,8 +114,7 @@ class Statistics:
     def count_tree(self, tree: DraftTree, path: Sequence[int], num_emitted: int) -> None:
         """Count a step that accepted these nodes of its draft; its forced tokens count apart.
 
-        What was drafted for a position counts once: as the token that was accepted there, or else
-        the drafted one.
+        Each position counts once: as the token that was accepted there, or else as the drafted one.
         """
         origins = tree.origins
         taken = [origins[node - 1] for node in path]
@@ -181,7 +178,7 @@ class Statistics:
 
     @property
     def gain(self) -> Gain:
-        """What speculation brought, as far as that can be said."""
+        """The gain from speculation, as far as it is known."""
         return self.reported_gain or self.step_times.gain()
 
     @property
@@ -206,8 +203,8 @@ class Statistics:
     def joined(self, later: Statistics) -> Statistics:
         """Return the statistics of an answer that was interrupted here and went on later.
 
-        What the later part says of itself stays, such as its drafter; the prompt and the time to
-        the first token are those of the first part, as far as it got there.
+        The later part's own facts stay, such as its drafter. The prompt and the time to the first
+        token are the first part's, if it got that far.
         """
         if not self.prompt_tokens:
             return later
@@ -260,7 +257,7 @@ _SUMS = (
     "draft_s",
     "verify_s",
 )
-"""What an answer's parts add up to."""
+"""The fields that are summed when the parts of an answer are joined."""
 
 _CONTRACT = (
     "prompt_tokens",

@@ -1,8 +1,8 @@
-"""What speculation brought an answer, as far as the times of its steps allow saying so.
+"""The gain of an answer from speculation, as far as the times of its steps show it.
 
-Other programs use the machine too: one may hold up a pass for a second, or every pass for a minute.
-So steps count with the typical time of those that drafted as many tokens, the median, and a gain is
-sound only where it is larger than its error.
+Other programs use the machine too, and may delay one pass for a second, or every pass for a minute.
+Each step therefore counts with the median time of the steps that drafted as many tokens, and a gain
+is sound only if it exceeds its error.
 """
 
 from collections import Counter
@@ -19,18 +19,18 @@ Bins: TypeAlias = dict[tuple[int, int], int]
 BINS_PER_OCTAVE = 24
 """Times are counted in bins 3 % wide."""
 FEW_STEPS = 4
-"""Steps of a length whose median is that of disturbances, if there were any."""
+"""With fewer steps of a length than this, their median may be that of a disturbance."""
 MIN_SECONDS, MIN_STEPS = 1.0, 8
-"""Decoding, and steps with drafts, before anything is said."""
+"""The least decoding time, and the fewest steps with drafts, before a gain is reported."""
 MEDIAN_ERROR = 1.25
 """Standard error of a median, in standard deviations over the root of the count (normal errors)."""
 QUARTILES_APART = 1.35
 """The distance of the quartiles, in standard deviations."""
 PRICE_ERROR, PRICE_SPREAD = 0.03, 0.28
-"""Error of what a plain pass takes: always, and as a share of how much passes differ. It follows
-the machine's speed by a moving average of weight 0.15, whose error is sqrt(0.15 / 1.85)."""
+"""The error of a plain pass's time: a constant part, and a share of how much passes vary. It
+follows the machine's speed by a moving average of weight 0.15, whose error is sqrt(0.15 / 1.85)."""
 NUM_ERRORS = 2.0
-"""Standard errors between a sound gain and none."""
+"""How many standard errors a sound gain is away from none."""
 BUSY = 1.5
 """Decoding took this many times as long as its typical steps: something else held it up."""
 
@@ -77,13 +77,13 @@ class StepTimes:
     seconds: float = 0.0
     """Of all steps."""
     priced_s: float = 0.0
-    """What plain decoding would take for the tokens of steps with drafts, where that is known."""
+    """The time plain decoding would take for the tokens of steps with drafts, where it is known."""
     num_unpriced: int = 0
-    """The tokens of steps with drafts for which that is not known."""
+    """The number of tokens of steps with drafts for which that time is unknown."""
     _bins: dict[tuple[int, int], int] = field(default_factory=dict)
     """The number of steps by drafted tokens, and by the logarithm of their time.
 
-    Another thread may add a step meanwhile, so what is worked out is worked out from a copy.
+    Another thread may add a step at any time, so calculations use a copy.
     """
 
     def add(
@@ -127,7 +127,7 @@ class StepTimes:
         return seconds, MEDIAN_ERROR * spread / max(1, counts.total()) ** 0.5
 
     def gain(self) -> Gain:
-        """Return what speculation brought."""
+        """Return the gain over plain decoding."""
         bins = dict(self._bins)
         counts = _counts(bins)
         num_plain, num_drafting = counts[0], counts.total() - counts[0]
@@ -153,7 +153,7 @@ class StepTimes:
 
 
 def compared(plain: StepTimes, own: StepTimes, plain_tokens: int, own_tokens: int) -> Gain:
-    """Return the gain where the same was decoded plainly too; both count by the token."""
+    """Return the gain over a plain decoding of the same prompt, compared by time per token."""
     if not own.count()[1] or not plain_tokens or not own_tokens:
         return Gain()
     (plain_s, plain_error), (own_s, own_error) = plain.typical_s(), own.typical_s()
@@ -180,9 +180,9 @@ def _counts(bins: Bins) -> Counter[int]:
 def _typical(bins: Bins) -> tuple[dict[int, float], float]:
     """Return the typical seconds by drafted tokens, and how much steps differ from them.
 
-    That is a relative standard deviation, from the quartiles. Where there are few steps, all may
-    have been held up: there the time is at most that of steps that drafted more, or, per token,
-    that of the longest.
+    That is a relative standard deviation, from the quartiles. Where there are few steps of a
+    length, all of them may have been delayed, so their time is limited by that of steps that
+    drafted more, or by the time per token of the longest.
     """
     counts = _counts(bins)
     medians = {drafted: _median(bins, drafted) for drafted in counts}
@@ -204,7 +204,7 @@ def _median(bins: Bins, drafted: int) -> float:
 
 
 def _bound(drafted: int, sure: dict[int, float]) -> float:
-    """Return the most that a step typically takes, by those of other lengths."""
+    """Return an upper limit for a step's typical time, from steps of other lengths."""
     longer = [seconds for other, seconds in sure.items() if other >= drafted]
     if longer or not sure:
         return min(longer, default=float("inf"))
@@ -217,7 +217,7 @@ def _bin(seconds: float) -> int:
 
 
 def _place(counts: Counter[int], share: float) -> int:
-    """Return the bin that this share of the counted lies up to."""
+    """Return the bin at which the count reaches this share of all."""
     left = share * counts.total()
     for number in sorted(counts):
         left -= counts[number]

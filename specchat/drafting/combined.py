@@ -1,4 +1,4 @@
-"""Combines two drafters: each step uses the one that promises more.
+"""Combines two drafters, of which each step uses the one that promises more.
 
 A passage from earlier text costs no pass, so it is looked up first. The draft model drafts instead
 if it promises more, and continues where such a passage ends.
@@ -42,8 +42,8 @@ class CombinedDrafter(Drafter):
     def branches(self) -> Sequence[Branch]:
         """Return the branches of both drafters.
 
-        Those of the model come second, so the numbers of the branches that they follow shift. Their
-        forks do not: the model counts the passage among the drafted tokens.
+        The model's come second, so the branch numbers in their `behind` shift by the number of the
+        others. Their forks stay as they are: the model counts the passage among the drafted tokens.
         """
         branches = list(self._suffix.branches())
         shift = len(branches)

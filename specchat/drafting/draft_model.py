@@ -15,15 +15,15 @@ from specchat.errors import EngineFailed, NothingAllowed
 from specchat.options.declarations import Sampling
 
 LONGEST_CATCH_UP = 16
-"""More unread tokens than this go through `prefill`, in chunks."""
+"""More unread tokens than this are read by `prefill`, in chunks."""
 SHORT_MEMORIES = (256, 32)
 """How many of the last tokens the draft model reads after a long pause: the smaller number where
-reading is expensive. Reading everything would cost more than a trial is worth, and so would a
-longer prompt before a draft is likely to be wanted."""
+reading is expensive. Reading everything would cost more than a trial is worth; the same goes for a
+longer prompt while no draft is likely to be wanted."""
 
 
 NUM_FOLLOWERS = 2
-"""Tokens that are offered behind a branch."""
+"""How many tokens are offered to follow a branch."""
 
 
 class DraftModelDrafter(Drafter):
@@ -92,7 +92,7 @@ class DraftModelDrafter(Drafter):
         return self._drawn(pacer, draft, named, drafted)
 
     def branches(self) -> Sequence[Branch]:
-        """Return the tokens that were likely in place of each drafted one, and behind those."""
+        """Return the tokens likely in place of each drafted one, and likely to follow those."""
         return self._beside.branches
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
@@ -118,11 +118,11 @@ class DraftModelDrafter(Drafter):
     def _drawn(
         self, pacer: Pacer, draft: list[DraftToken], named: list[int], drafted: list[int]
     ) -> list[DraftToken]:
-        """Alternate passes and draws, as long as the pacer wants both, and return the draft.
+        """Make a pass and draw a token in turns while the pacer wants both; return the draft.
 
-        `named` holds everything drafted so far, tokens of other drafters included, in the target's
-        token ids. `drafted` holds the same text in the draft model's own ids. `draft` has those to
-        propose. All three grow in place.
+        `named` holds all tokens drafted in this step, those of other drafters included, by the
+        target's ids. `drafted` is the same text by the draft model's own ids, which may be more or
+        fewer tokens. `draft` holds those to propose. All three grow in place.
         """
         self._first = None
         pending = [*self._tokens[self._num_read :], *drafted]
@@ -167,7 +167,7 @@ class DraftModelDrafter(Drafter):
     def _evaluate(
         self, pacer: Pacer, pending: list[int], past: Sequence[int], named: Sequence[int]
     ) -> Logits:
-        """Read tokens, and branches whose followers may be worth knowing, in one pass.
+        """Read tokens in one pass, with the branches whose likely successors are worth knowing.
 
         Returns the logits after the tokens.
         """
@@ -195,7 +195,7 @@ class DraftModelDrafter(Drafter):
         return rows[0]
 
     def _follow(self, number: int, row: Logits, past: Sequence[int], named: Sequence[int]) -> None:
-        """Add the tokens that may follow a branch, by the row of logits after it."""
+        """Add the tokens likely to follow a branch, given the row of logits after it."""
         self._beside.unread.discard(number)
         fork, line = self._beside.branches[number].fork, self._beside.tokens_to(number)
         if line[-1] in self._end_tokens:
@@ -225,16 +225,16 @@ class DraftModelDrafter(Drafter):
         return run
 
     def _wants_another(self, pacer: Pacer, num_pending: int) -> bool:
-        """Whether the pacer wants the pass over these tokens for one more."""
+        """Return whether the pacer wants a pass over these tokens, to draft one more."""
         return pacer.wants_pass(self.origin, num_pending)
 
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity
 
     def _catch_up(self, pacer: Pacer, num_after: int) -> bool:
-        """Read the missed tokens, except the last ones, which the next pass reads itself.
+        """Read the tokens missed so far, except the last few, which the next pass reads itself.
 
-        Return False if the pacer does not want a pass over them and `num_after` others.
+        Returns False if the pacer does not want a pass over the missed tokens and `num_after` more.
         """
         num_missed = len(self._tokens) - self._num_read
         for most in self.short_memories:

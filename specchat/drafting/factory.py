@@ -14,9 +14,9 @@ from specchat.errors import InvalidOption
 class Materials:
     """What drafters are made from.
 
-    `kind` is the sort of `draft_model`, a key of `drafter_registry.MODELS`; if it `drafts_blocks`,
-    one pass gives all tokens of a draft. `tokens` maps the target's tokens to its own.
-    `missing_reasons` says why there is no model of a sort, or why it is unusable, and
+    `kind` is the kind of `draft_model`, a key of `drafter_registry.MODELS`; if it `drafts_blocks`,
+    one pass gives all tokens of a draft. `tokens` maps the target's tokens to those of the draft
+    model. `missing_reasons` says why a kind of model is missing or unusable, and
     `no_rollback_reason` why the target cannot speculate at all (None if it can). `head_fit` counts
     how often a head was right.
     """

@@ -16,7 +16,7 @@ TRIAL_INTERVAL = 32
 
 
 class _TrialPacer(FixedPacer):
-    """Makes one pass, whose token is not drafted."""
+    """Allows one draft pass, and declines its token."""
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Return False: the token is only compared with the target's."""
@@ -25,10 +25,10 @@ class _TrialPacer(FixedPacer):
 
 
 class HeadDrafter(DraftModelDrafter):
-    """Drafts with a head, which has read the target's text up to the last few tokens.
+    """Drafts with a head, which has read all but the last few tokens of the target's text.
 
     It stops drafting once the head has turned out no better than guessing; tokens that the pacer
-    declined count, too. If the pacer rarely wants a draft, occasional trial passes compare the
+    declined count as well. If the pacer rarely wants a draft, occasional trial passes compare the
     head's token with the target's.
     """
 
@@ -52,7 +52,7 @@ class HeadDrafter(DraftModelDrafter):
         super().begin(task)
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw tokens that follow the text; none after others, which the target has not read."""
+        """Draw tokens; none after another drafter's, as the target has not read those."""
         if after or self._is_forced or self.unfit_reason:
             return []
         draft = super().propose(pacer)
@@ -60,12 +60,12 @@ class HeadDrafter(DraftModelDrafter):
         return draft if self._is_ahead or not is_due else super().propose(_TrialPacer(1))
 
     def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
-        """Add nothing: the head has no hidden states to read them with, so each takes a pass."""
+        """Add nothing: without hidden states to read them with, each needs a pass."""
         del pacer, draft, named
         return ()
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Also count whether the head was right."""
+        """Update the text, and count whether the head was right."""
         self._is_forced = len(emitted) > num_accepted + 1
         self._num_blind += 1
         if self._is_ahead:
@@ -82,7 +82,7 @@ class BlockDrafter(HeadDrafter):
     _model: BlockModel
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
-        """Draw the tokens of a block that fills the room for a draft."""
+        """Draw the tokens of one block, as long as the step has room for."""
         self._model.room = pacer.room
         return super().propose(pacer, after)
 

@@ -1,9 +1,10 @@
 """The prediction drafter: drafts from a text that the answer is expected to be like.
 
 OpenAI calls these predicted outputs: a client that asks for a file with one change sends the file.
-A cursor follows the answer through the prediction. Where the answer leaves it, the cursor is set
-again behind the last tokens of the answer, where they occur near it or, if several, anywhere.
-No model pass is needed. What the prediction has nothing for is left to another drafter.
+A cursor follows the answer through the prediction. Where the answer leaves the prediction, the
+cursor is moved to just after an occurrence of the answer's last tokens: near its old position, or
+anywhere if enough of them match. No model pass is needed. Where the prediction has nothing to
+offer, another drafter takes over.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +21,17 @@ AT_BEGINNING = 3
 SHORT_MATCH = 3.0
 """After a match of this length, the next token has an even chance."""
 SURE_MATCH = 3
-"""After a match of this length, one different token counts as replaced: the rest follows it."""
+"""After a match of this length, one different token counts as replaced, and the cursor moves on."""
 FAR, NEAR = 4, 2
 """The tokens that must match to find the text again anywhere, and near the cursor."""
 MEMORY = 0.95
-"""How much of what was counted stays with each token: about the last 20 count."""
+"""The share of the counts that each new token keeps, so about the last 20 tokens count."""
 NEAR_TOKENS = 64
-"""How far behind the cursor is near: a longer passage is rarely left out."""
+"""How many tokens after the cursor count as near: an answer rarely omits a longer passage."""
 
 
 class PredictionCursor:
-    """The place in a prediction that an answer has come to.
+    """The position in a prediction that an answer has reached.
 
     `at` is the index of the token that is expected next, LOST if none is. The `length` tokens
     before it match. `trust` is the share of recent tokens that were as expected, where one was.
@@ -57,7 +58,7 @@ class PredictionCursor:
 
     @property
     def trust(self) -> float:
-        """How far the prediction was right lately, from 0 to 1; 1 at the beginning."""
+        """The share of recent tokens that were predicted, from 0 to 1; 1 at the beginning."""
         return (self._num_right + 1) / (self._num_right + self._num_wrong + 1)
 
     def follow(self, token: int) -> None:
@@ -81,9 +82,10 @@ class PredictionCursor:
         self._num_wrong = MEMORY * self._num_wrong + (not is_right)
 
     def _found(self) -> tuple[int, int] | None:
-        """Return the place behind the answer's last tokens, and their number; None without one.
+        """Return the position after the answer's last tokens, and how many match, or None.
 
-        A place near the cursor needs fewer of them. Of several places the nearest is taken.
+        A position near the cursor needs fewer matching tokens. Of several positions the nearest
+        counts.
         """
         recent = self._recent
         for count in range(FAR, NEAR - 1, -1):
@@ -96,12 +98,12 @@ class PredictionCursor:
         return None
 
     def _distance(self, position: int) -> int:
-        """Return how far a place is from the cursor, doubled behind it: answers rarely go back."""
+        """Return a position's distance from the cursor, doubled where an answer would go back."""
         ahead = position - self._last
         return ahead if ahead >= 0 else -2 * ahead
 
     def _near(self, last: tuple[int, ...]) -> list[int]:
-        """Return the places near the cursor that are behind these tokens."""
+        """Return the positions near the cursor that these tokens come directly before."""
         count, tokens = len(last), self._tokens
         ends = range(max(count, self._last - count), min(len(tokens), self._last + NEAR_TOKENS))
         newest, before = last[-1], list(last)
@@ -141,7 +143,7 @@ class PredictionDrafter(Drafter):
         return drafted or self._other.propose(pacer)
 
     def branches(self) -> Sequence[Branch]:
-        """Return those of the other drafter, if it drafted."""
+        """Return the other drafter's branches, if it made the draft."""
         if self._is_others and isinstance(self._other, Branching):
             return self._other.branches()
         return ()

@@ -16,11 +16,11 @@ from specchat.decoding.proposal import Branch
 from specchat.drafting.token_map import TokenMap
 
 WIDTH = 8.0
-"""Tokens whose logit is this far below the best one's are no branches."""
+"""Tokens whose logit is this far below the highest are not offered as branches."""
 
 
 class SideBranches:
-    """The branches beside one draft, and behind these.
+    """The branches beside one draft, and those that follow them.
 
     At temperature 0 they are the next best tokens. With a seed they are the next to be drawn with
     the target's noise, and without one the likeliest: where a drawn token is rejected, the target
@@ -39,7 +39,7 @@ class SideBranches:
         self.branches, self.unread = [], set()
 
     def leave_out(self, token: int, fork: int) -> None:
-        """Leave unread the branches at a fork with the token that was drafted there itself."""
+        """Remove from `unread` the branches at a fork whose token was drafted there after all."""
         drafted = {
             number for number in self.unread
             if self.branches[number][:2] == (token, fork) and self.branches[number].behind < 0
@@ -84,7 +84,7 @@ class SideBranches:
     def _next_best(self, logits: Logits, count: int, *, is_beside: bool) -> list[tuple[int, float]]:
         """Return the tokens of the highest logits, each with its share.
 
-        Beside a draft, which has the best token, that is the share among the others.
+        Beside a draft, whose token is the best one, shares are taken among the others.
         """
         best = highest(logits, count)
         if not best or not math.isfinite(best[0][1]):
@@ -99,9 +99,10 @@ class SideBranches:
 
 
 def highest(logits: Logits, count: int) -> list[tuple[int, float]]:
-    """Return the tokens of the highest logits with these, best first; the row is left as it was.
+    """Return the tokens with the highest logits, each with its logit, best first.
 
-    There may be fewer than asked for. A few searches for the maximum take a fraction of a sort.
+    The row is changed in between, and restored. There may be fewer than `count`. A few searches for
+    the maximum take a fraction of the time of a sort.
     """
     best: list[tuple[int, float]] = []
     for _ in range(min(count, logits.size)):

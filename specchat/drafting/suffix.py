@@ -29,7 +29,7 @@ SHORT_MATCH = 3.0
 SURE_MATCH = 3
 """The rest of a copied passage takes precedence over shorter matches."""
 LONGEST_LINE = 3
-"""The tokens of another continuation that are offered beside a draft."""
+"""How many tokens of another continuation are offered beside a draft."""
 
 
 class NextToken(NamedTuple):
@@ -126,9 +126,9 @@ class SuffixAutomaton:
     def others(self, next_token: NextToken, count: int) -> Iterator[list[tuple[int, float]]]:
         """Yield other continuations in the place of a token found here, up to `count`.
 
-        Each is a few tokens with a confidence: of the first, that it comes if the others do not.
-        Those of long matches come first; a passage that occurred once has others only behind fewer
-        of its tokens.
+        Each consists of a few tokens with a confidence; that of the first is its chance if the
+        token found here is wrong. Continuations of long matches come first. A passage that occurred
+        only once has no others, so shorter suffixes of it are looked at, too.
         """
         index, seen = next_token.state, {next_token.token}
         for _ in range(NUM_COUNTED if index != NOWHERE else 0):
@@ -232,7 +232,7 @@ class SuffixDrafter(Drafter):
         ]
 
     def branches(self) -> list[Branch]:
-        """Return what else followed the same passages, a few tokens of each."""
+        """Return other continuations of the same passages, a few tokens of each."""
         branches: list[Branch] = []
         if not self._num_siblings:
             return branches

@@ -3,9 +3,9 @@
 A draft model with a different vocabulary drafts the tokens that stand for the same bytes in both
 (Timor et al. 2025, arXiv 2502.05202): its logits are restricted to these before top-k and the
 following steps, so that tokens are drawn from the distribution that verification is given. The
-target's text is read token by token; a token that the draft model lacks is spelled with others. So
-the tokens that it has read never change when the text grows. Positions in its memory count its own
-tokens.
+target's text is read token by token; a token that the draft model lacks is spelled with others. The
+tokens that the draft model has read therefore never change when the text grows. Positions in its
+memory count its own tokens.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -148,7 +148,7 @@ class CommonTokenMap(TokenMap):
         return self._spelled[token]
 
     def _cut(self, text: bytes) -> Iterator[int]:
-        """Yield the tokens of a text, always the longest that fits; skip bytes without a token."""
+        """Yield the tokens of a text, always the longest match; skip bytes without a token."""
         by_piece = self._common.draft.by_piece
         while text:
             ends = range(min(self._longest, len(text)), 0, -1)

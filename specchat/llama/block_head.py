@@ -1,8 +1,8 @@
 """A DFlash draft: a model of a few layers that drafts a whole block of tokens in one pass.
 
-It makes its keys and values for every token of the text from what some of the target's layers read
-there. A pass over the text's last token and masks behind it then gives the logits of the tokens in
-the masks' places, each as if the others were unknown.
+Its keys and values for each token of the text are computed from the inputs of some of the target's
+layers at that token. A pass over the text's last token, followed by mask tokens, then gives logits
+at every mask, each computed without knowing what the other masks stand for.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from specchat.planning.context_shape import ModelOptions
 
 
 class BlockHead(HeadContext):
-    """The memory of a DFlash draft beside its target's, which holds what the target evaluated.
+    """The memory of a DFlash draft beside its target's, holding the tokens that target evaluated.
 
-    Behind it are the tokens of the block that was drafted last, which are in no memory. A pass
-    drafts up to `room` tokens, at most `longest_block`.
+    The tokens of the block drafted last come after those and are in no memory. A pass drafts up to
+    `room` tokens, at most `longest_block`.
     """
 
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
     ) -> None:
-        """Make the draft's context, and let the target hand over what its layers read.
+        """Create the draft's context, and have the target keep the layer inputs that it needs.
 
         The target must be empty. Raises as `Context` does.
         """
@@ -51,7 +51,7 @@ class BlockHead(HeadContext):
 
     @property
     def length(self) -> int:
-        """The number of tokens in the memory and behind it."""
+        """The number of tokens in the memory, plus those of the drafted block read so far."""
         return self.num_read + len(self._drafted)
 
     @property
@@ -72,10 +72,10 @@ class BlockHead(HeadContext):
         return num_known
 
     def mark(self) -> None:
-        """Nothing to prepare: any rollback is possible."""
+        """Do nothing: any rollback is possible."""
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
-        """Return the logits after the last token: those of a new block, or of the next in it."""
+        """Return the logits after the last token, from a new block or from the one drafted last."""
         del num_rows
         if not self._block:
             self._inject(tokens[:-1])
@@ -85,17 +85,17 @@ class BlockHead(HeadContext):
         return [self._block[len(self._drafted) - 1]]
 
     def restore(self, image: MemoryImage) -> None:
-        """Make the memory what it was, after the target's."""
+        """Restore the memory from a copy; the target's must be restored first."""
         self._block, self._drafted = (), []
         super().restore(image)
 
     def rollback(self, length: int) -> None:
-        """Keep the first `length` tokens, none of a drafted block."""
+        """Keep the first `length` tokens, and drop the drafted block."""
         self._block, self._drafted = (), []
         self.context.rollback(min(length, self.num_read))
 
     def _inject(self, tokens: Sequence[int]) -> None:
-        """Append tokens to the memory; what was never read of them counts as zeros."""
+        """Append tokens to the memory; layer inputs that were lost count as zeros."""
         self.rollback(self.num_read)
         while tokens:
             part, tokens = tokens[:HEAD_BATCH], tokens[HEAD_BATCH:]
@@ -107,9 +107,10 @@ class BlockHead(HeadContext):
             self.context.tokens += part
 
     def _draft_block(self, last: int) -> Rows:
-        """Return the logits of the tokens that follow the last one, which leave the memory.
+        """Return the logits of a block after the last token, and remove its masks from the memory.
 
-        llama.cpp gives the first rows of the pass whichever are asked for, so all of them are.
+        Every row is asked for, because llama.cpp returns the first rows of such a pass whichever
+        are requested.
         """
         count = 1 + max(1, min(self.room, self.longest_block))
         self.context.batch.fill([last, *[self._mask] * (count - 1)], count)

@@ -29,30 +29,30 @@ from specchat.planning.host_resources import num_threads
 
 SEQUENCE = 0
 LONGEST_REPLAY = 16
-"""If more tokens than this wait to be evaluated again, they are, and a new state is saved."""
+"""Once more tokens than this wait to be replayed, they are, and a new state is saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
 class PassListener(Protocol):
-    """What follows a context's memory."""
+    """Something that is told what happens to a context's memory: a prediction head's feed."""
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
-        """Follow a pass over tokens from `position` on; those of a prompt are never rejected."""
+        """Take note of a pass from `position` on; a prompt's tokens are never rejected."""
 
     def after_rollback(self, length: int) -> None:
-        """Follow a rollback to a length."""
+        """Take note of a rollback to this length."""
 
     def after_branches(self, position: int, rows: Sequence[int]) -> None:
-        """Follow the branches that were kept, by their rows in the last pass.
+        """Take note of the branches that were kept, given by their rows in the last pass.
 
-        The text goes on with them from `position` on.
+        They continue the text from `position` on.
         """
 
 
 class Source(Protocol):
-    """What gives a context hidden states to read with its tokens."""
+    """A provider of the hidden states that a context reads together with its tokens."""
 
     def fill(self, position: int, count: int) -> None:
         """Fill the inputs of the batch for the next pass, over `count` tokens from `position`."""
@@ -60,9 +60,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BesideTarget:
-    """How a context stands beside its target's, and the width of the hidden states it reads.
+    """How a head's context is attached to its target's, and the width of the states that it reads.
 
-    Each is read with a token, or in its place without `has_tokens`.
+    A state is read together with a token, or without `has_tokens` in place of one.
     """
 
     target: "Context"
@@ -76,9 +76,10 @@ class Context(AbstractContextManager["Context"]):
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
     after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
-    roll back, `num_bytes` the size of the memory. One that `is_longest` cannot be made larger.
-    Tokens are evaluated again in passes of up to `longest_replay`, and so are they with those of a
-    verification. `num_evaluated` is the number of tokens in llama.cpp's memory.
+    roll back, `num_bytes` the size of the memory. A context that `is_longest` cannot be made
+    larger. A replay after a rollback, whether by itself or as part of a verification pass, takes at
+    most `longest_replay` tokens a pass. `num_evaluated` is the number of tokens in llama.cpp's
+    memory.
 
     Prediction heads need more of their own context and their target's: a `listener` follows the
     passes and rollbacks, and a `source` fills in `batch.inputs` before each pass.
@@ -96,11 +97,11 @@ class Context(AbstractContextManager["Context"]):
         hook: Any = None,
         shape: ContextShape | None = None,
     ) -> None:
-        """Make a context, for a prediction head beside its target's; ModelWontLoad without memory.
+        """Create a context; `beside` is for a head's. Raises ModelWontLoad if memory is short.
 
-        InvalidOption for a KV cache of a type that the model cannot have. The `shape` follows from
-        the options unless it is given.
-        llama.cpp calls `hook` with the results of a pass while it is computed.
+        Raises InvalidOption for a KV cache type that the model does not support. The `shape`
+        follows from the options unless it is given. llama.cpp calls `hook` with the results of a
+        pass while it is computed.
         """
         self.tokens: list[int] = []
         self.listener: PassListener | None = None
@@ -207,9 +208,9 @@ class Context(AbstractContextManager["Context"]):
         del self.tokens[length:]
 
     def run(self, batch: "Batch") -> None:
-        """Evaluate a filled batch in one pass, behind what llama.cpp's memory holds.
+        """Evaluate a filled batch in one pass, after the tokens that llama.cpp's memory holds.
 
-        Raises as `evaluate` does; the memory is then as it was. `tokens` is the caller's to extend.
+        Raises as `evaluate` does; the memory is then as it was. The caller extends `tokens`.
         """
         self._require_open()
         self._num_last = 0
@@ -224,7 +225,7 @@ class Context(AbstractContextManager["Context"]):
         self._num_last = batch.count
 
     def encode(self, batch: "Batch") -> HiddenStates:
-        """Return what the model's encoder makes of a batch of hidden states: (tokens, width)."""
+        """Return the model's encoding of a batch of hidden states, shape (tokens, width)."""
         self._require_open()
         result = api.llama_encode(self.handle, batch.native)
         if result != DONE:
@@ -250,18 +251,18 @@ class Context(AbstractContextManager["Context"]):
         return rows[count - num_rows : count]
 
     def keep_hidden_states(self, layers: Sequence[int] = ()) -> None:
-        """Keep what the last layer gives in each pass, or else what some layers read."""
+        """From now on, keep the last layer's output of each pass, or the inputs of some layers."""
         if layers:
             keep_layer_inputs(self.handle, layers)
         else:
             keep_hidden_states(self.handle)
 
     def hidden_states(self) -> HiddenStates:
-        """Return what the last layer gave for the tokens of the last pass; valid until the next."""
+        """Return the last layer's output of the last pass, (tokens, width), until the next."""
         return hidden_states_of(self.handle, self._num_last, self.model.hidden_width)
 
     def layer_inputs(self, layers: Sequence[int]) -> HiddenStates:
-        """Return what layers read of those tokens, side by side: (tokens, layers * width)."""
+        """Return the layers' inputs of the last pass side by side: (tokens, layers * width)."""
         return layer_inputs_of(self.handle, layers, self._num_last, self.model.width)
 
     def image(self) -> MemoryImage:
@@ -272,7 +273,7 @@ class Context(AbstractContextManager["Context"]):
         return MemoryImage(tokens, read_state(self.handle), kind.checkpoints)
 
     def restore(self, image: MemoryImage) -> None:
-        """Make the memory what it was; raise EngineFailed, and empty it, if that fails."""
+        """Restore a copy of the memory; on failure, empty the memory and raise EngineFailed."""
         self._require_open()
         self.rollback_kind.begin_with(image.checkpoints)
         self._num_last = 0
@@ -286,12 +287,12 @@ class Context(AbstractContextManager["Context"]):
         self.tokens, self.num_evaluated = list(image.tokens), image.length
 
     def reachable(self, tokens: Sequence[int]) -> int:
-        """Return how many leading tokens of a text would not have to be evaluated."""
+        """Return how many leading tokens of a text need not be evaluated again."""
         length = min(self.count_known(tokens), self.num_evaluated)
         return self.rollback_kind.reachable(length, self.num_evaluated, self._num_last)
 
     def reachable_in(self, image: MemoryImage, tokens: Sequence[int]) -> int:
-        """Return the same for a copy of this memory, once it would be restored."""
+        """Return the same as `reachable`, for a copy of this memory if it were restored."""
         length = count_common(image.tokens, tokens)
         if length == image.length or self.rollback_kind.removes_any_tail:
             return length
@@ -308,14 +309,14 @@ class Context(AbstractContextManager["Context"]):
         self.close()
 
     def _catch_up(self) -> None:
-        """Evaluate the tokens that wait since a rollback to a saved state."""
+        """Evaluate the tokens that have waited since a rollback to a saved state."""
         while missing := self.tokens[self.num_evaluated :]:
             self._decode(missing[: self.longest_replay], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
-        """Evaluate tokens that follow those evaluated so far, in as many passes as that takes.
+        """Evaluate the next tokens in as many passes as needed.
 
-        The last one has all rows.
+        All logits come from the last pass.
         """
         while len(tokens) > self._chunk:
             size = min(self._chunk, len(tokens) - num_rows)
@@ -348,7 +349,7 @@ class Context(AbstractContextManager["Context"]):
             self.listener.after_rollback(length)
 
     def _undo(self, count: int) -> None:
-        """Bring the memory to a known state after an unfinished pass over `count` tokens."""
+        """Return the memory to a defined state after an unfinished pass over `count` tokens."""
         length = self.num_evaluated
         self.num_evaluated = self.rollback_kind.to(length, length + count, 0)
 
@@ -367,8 +368,8 @@ class Context(AbstractContextManager["Context"]):
 class Batch:
     """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp.
 
-    With a `width`, hidden states are read beside the tokens, or in place of them without
-    `has_tokens`. They are in `inputs`, of shape (size, width).
+    With a `width`, each token is read together with a hidden state, or without `has_tokens`
+    replaced by it. `inputs` holds the states, shape (size, width).
     """
 
     def __init__(self, size: int, width: int = 0, *, has_tokens: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The context of what drafts for a target, as its kind makes it (specchat.gguf.draft_kinds)."""
+"""The context of a target's draft: each kind of draft has its own (specchat.gguf.draft_kinds)."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from specchat.planning.context_shape import ModelOptions
 
 
 class DraftContext(LanguageModel, Protocol):
-    """A draft as the engine sees it: what its kind `runs` returns."""
+    """A draft as the engine sees it; `runs` of its kind returns one."""
 
     @property
     def model(self) -> Model:
@@ -29,13 +29,13 @@ class DraftContext(LanguageModel, Protocol):
 
     @property
     def prompt_seconds(self) -> float:
-        """What it spent on its target's prompts while the target read them."""
+        """The seconds it spent on prompts while its target read them."""
 
     def image(self) -> MemoryImage:
         """Return a copy of its memory."""
 
     def restore(self, image: MemoryImage) -> None:
-        """Make its memory what it was, after the target's."""
+        """Restore its memory from a copy; the target's must be restored first."""
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
@@ -44,6 +44,6 @@ class DraftContext(LanguageModel, Protocol):
 def of_draft_model(
     model: Model, options: ModelOptions, target: Context, abort: AbortFlag
 ) -> Context:
-    """Return the context of a draft model, which needs nothing of its target's."""
+    """Return the context of a draft model, which is independent of its target's."""
     del target
     return TreeContext(model, options, abort)

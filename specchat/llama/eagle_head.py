@@ -1,8 +1,8 @@
-"""An EAGLE-3 draft: a prediction head that reads what three of its target's layers read.
+"""An EAGLE-3 draft: a prediction head that reads the inputs of three of its target's layers.
 
-An encoder joins what these read of a token to one state of the head's own width, which stands for
-the target's. All else is as with other heads, but for the text's first token: no state precedes it,
-and there is no entry for it in the head's memory.
+An encoder combines a token's three layer inputs into one state of the head's own width, which takes
+the role of the target's hidden state. Everything else works as in other heads, except at the text's
+first token: no state precedes it, so the head's memory has no entry for it.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ class EagleHead(Head):
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
     ) -> None:
-        """Make the draft's context, and let the target hand over what its layers read.
+        """Create the draft's context, and have the target keep the layer inputs that it reads.
 
         The target must be empty. Raises as `Context` does.
         """
@@ -39,7 +39,7 @@ class EagleHead(Head):
         super().__init__(model, options, target, abort)
 
     def make_feed(self, target: Context) -> HiddenStateFeed:
-        """Return a feed of what the layers read, side by side."""
+        """Return a feed of the layers' inputs, side by side."""
         keep_features(target, self._layers)
         width = self._features.inputs.shape[1]
         return HiddenStateFeed(target, width, lambda: features_of(target, self._layers))
@@ -57,8 +57,8 @@ class EagleHead(Head):
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return logits as other heads do.
 
-        The text's first token has no hidden state before it. Logits after it alone come from a pass
-        with an empty state, which leaves nothing in the memory.
+        The text's first token has no hidden state before it. The logits after that token alone come
+        from a pass with a state of zeros, and the entry of that pass is removed again.
         """
         if self.context.num_evaluated:
             return super().evaluate(tokens, num_rows)
@@ -74,13 +74,13 @@ class EagleHead(Head):
             raise
 
     def fill(self, position: int, count: int) -> None:
-        """Fill in states and positions: llama.cpp would count without the first token."""
+        """Fill in states and positions: llama.cpp's own would leave out the first token."""
         super().fill(position, count)
         self._positions[:count] = list(range(position, position + count))
         self.context.batch.native.pos = self._positions
 
     def joined(self, states: HiddenStates) -> HiddenStates:
-        """Return what the encoder makes of what the target's layers read."""
+        """Return the encoder's states for the inputs of the target's layers: (tokens, width)."""
         count = len(states)
         self._features.inputs[:count] = states
         self._features.fill([0] * count, count)
@@ -93,7 +93,7 @@ class EagleHead(Head):
 
 
 def keep_features(target: Context, layers: Sequence[int]) -> None:
-    """Let a target keep what these layers read, and what its last gives if that is among them."""
+    """Have a target keep these layers' inputs, and its last layer's output if it is among them."""
     last = int(api.llama_model_n_layer(target.model.handle))
     if inner := [layer for layer in layers if layer < last]:
         target.keep_hidden_states(inner)
@@ -102,7 +102,7 @@ def keep_features(target: Context, layers: Sequence[int]) -> None:
 
 
 def features_of(target: Context, layers: Sequence[int]) -> HiddenStates:
-    """Return what layers read in a target's last pass, side by side: (tokens, layers * width)."""
+    """Return the layers' inputs in a target's last pass, side by side: (tokens, layers * width)."""
     last = int(api.llama_model_n_layer(target.model.handle))
     columns = [
         target.hidden_states() if layer == last else target.layer_inputs([layer])

@@ -1,9 +1,9 @@
 """A prediction head (MTP): a language model that reads tokens with the target's hidden states.
 
-Entry p of a head's memory is made of token p and the target's state of token p - 1; its logits are
-for token p + 1, and its own state stands in for the target's as long as that has not evaluated
-token p. So drafting goes on from the head's own states, and what is made of those is removed before
-the next step.
+Entry p of a head's memory is made of token p and the target's state of token p - 1; its logits
+predict token p + 1, and its own state takes the place of the target's state of token p until the
+target has evaluated that token. Drafting therefore continues from the head's own states, and the
+entries made from them are removed before the next step.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,14 @@ from specchat.planning.context_shape import ModelOptions
 class Head(HeadContext):
     """The memory of a prediction head beside its target's.
 
-    Tokens it reads with the target's states stay; those with its own go at the next rollback.
+    Entries made from the target's states stay; those made from its own states are removed at the
+    next rollback.
     """
 
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
     ) -> None:
-        """Make the head's context, and let the target hand over its hidden states.
+        """Create the head's context, and have the target keep its hidden states.
 
         The target must be empty. Raises as `Context` does.
         """
@@ -46,7 +47,7 @@ class Head(HeadContext):
         self.feed.begin(self)
 
     def make_feed(self, target: Context) -> HiddenStateFeed:
-        """Return a feed of the states that the target's last layer gives."""
+        """Return a feed of the target's last layer's states."""
         target.keep_hidden_states()
         return HiddenStateFeed(target, target.model.hidden_width, target.hidden_states)
 
@@ -84,7 +85,7 @@ class Head(HeadContext):
         return rows
 
     def restore(self, image: MemoryImage) -> None:
-        """Make the memory what it was, after the target's."""
+        """Restore the memory from a copy; the target's must be restored first."""
         super().restore(image)
         self._own = self._nothing
 
@@ -94,7 +95,7 @@ class Head(HeadContext):
         self._own = self._nothing
 
     def fill(self, position: int, count: int) -> None:
-        """Fill in the states before the next tokens; behind the target's, the head's own."""
+        """Fill in the states that precede the next tokens: the target's, then the head's own."""
         states = self.feed.take(position, count)
         inputs, num_known = self.context.batch.inputs, len(states)
         if num_known:
@@ -103,22 +104,22 @@ class Head(HeadContext):
         self._own = self._nothing
 
     def joined(self, states: HiddenStates) -> HiddenStates:
-        """Return states of the feed as the head reads them, which is as they are."""
+        """Return states of the feed in the form that the head reads: unchanged."""
         return states
 
 
 class SharedHead(HeadContext):
-    """A head without a memory of its own, whose layers read the last ones of its target's.
+    """A head without a memory of its own: its layers attend to the cache of the target's last ones.
 
-    Every pass takes one token, which follows what the target has evaluated: those drafted before
-    it are in the hidden state alone. llama.cpp empties the target's memory with the head's, so that
-    is never done.
+    Every pass takes one token, placed directly after those that the target has evaluated; the
+    tokens drafted before it are present in the hidden state alone. The head's memory must never be
+    emptied: llama.cpp would empty the target's with it.
     """
 
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
     ) -> None:
-        """Make the head's context over the target's memory, which has the same layout for both."""
+        """Create the head's context on the target's memory, which has the same layout for both."""
         if not target.shape.flash:
             options = replace(options, flash_attention="off")
         context = Context(model, options, abort, BesideTarget(target, model.hidden_width))
@@ -147,15 +148,15 @@ class SharedHead(HeadContext):
         return self._target.count_known(tokens)
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Return the number of tokens, all of which the target reads."""
+        """Return the number of tokens: the target evaluates them all."""
         del on_progress
         return len(tokens)
 
     def mark(self) -> None:
-        """Nothing to prepare: nothing is kept of what is drafted."""
+        """Do nothing: a draft leaves nothing in the memory."""
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
-        """Return the logits after the last token; the others are the target's to evaluate."""
+        """Return the logits after the last token; the target evaluates the others."""
         del num_rows
         context, inputs = self.context, self.context.batch.inputs
         context.num_evaluated = self.length
@@ -169,21 +170,21 @@ class SharedHead(HeadContext):
         return rows if self.length else [np.zeros_like(rows[0])]  # attention to nothing: no number
 
     def image(self) -> MemoryImage:
-        """Return the states that the head has not read yet: the memory is the target's."""
+        """Return a copy of the states that the head has not read; the memory is the target's."""
         return MemoryImage([], np.empty(0, np.uint8), states=self.feed.snapshot())
 
     def restore(self, image: MemoryImage) -> None:
-        """Take over the states."""
+        """Restore the states."""
         self._own = None
         self.feed.restore(image.states)
 
     def rollback(self, length: int) -> None:
-        """Go on with the target's state."""
+        """Continue from the target's state."""
         del length
         self._own = None
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
-        """Go on with the target's states, which the feed keeps."""
+        """Let the feed keep the target's states, and continue from them."""
         self._own = None
         self.feed.after_pass(position, tokens, is_prompt=is_prompt)
 

@@ -1,4 +1,4 @@
-"""What all prediction heads hold: a context of their own and a feed of their target's states."""
+"""What all prediction heads share: a context of their own and a feed of the target's states."""
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,7 +11,7 @@ from specchat.llama.rollback import Rollback
 
 
 class HeadContext(AbstractContextManager["HeadContext"]):
-    """The context and the feed of a head, and what the engine asks of them."""
+    """The context and the feed of a head, with the figures and copies that the engine asks for."""
 
     def __init__(self, context: Context, feed: HiddenStateFeed) -> None:
         self.context = context
@@ -39,7 +39,7 @@ class HeadContext(AbstractContextManager["HeadContext"]):
 
     @property
     def prompt_seconds(self) -> float:
-        """What the head spent on its target's prompts."""
+        """The seconds that the head spent on its target's prompts."""
         return self.feed.prompt_seconds
 
     def image(self) -> MemoryImage:
@@ -47,7 +47,7 @@ class HeadContext(AbstractContextManager["HeadContext"]):
         return replace(self.context.image(), states=self.feed.snapshot())
 
     def restore(self, image: MemoryImage) -> None:
-        """Make the memory what it was, after the target's."""
+        """Restore the memory from a copy; the target's must be restored first."""
         self.context.restore(image)
         self.feed.restore(image.states)
 

@@ -15,41 +15,42 @@ from specchat.llama.context import Context
 from specchat.llama.hidden_states import HiddenStates
 
 MOST_WAITING = 64
-"""If the tokens of more hidden states than this were not read by the head, it reads them."""
+"""If more hidden states than this wait, the head reads their tokens, draft or not."""
 NUM_PROMPTS = 8
 """States kept for the ends of prompts, after which the next answer may begin."""
 
 
 class Follower(Protocol):
-    """A head as its feed sees it, in numbers of the text's tokens."""
+    """A head as its feed sees it. Lengths count tokens of the text."""
 
     @property
     def length(self) -> int:
-        """The tokens that it has read."""
+        """The number of tokens it has read, drafted ones included."""
 
     @property
     def num_read(self) -> int:
-        """The leading tokens among them that it has read with the target's hidden states."""
+        """The number of leading tokens it has read with the target's hidden states."""
 
     def prefill(self, tokens: Sequence[int]) -> object:
-        """Read what is missing of a text."""
+        """Read the tokens of a text that it has not read yet."""
 
     def rollback(self, length: int) -> None:
-        """Forget what follows the first tokens."""
+        """Keep the first `length` tokens."""
 
 
 class HiddenStateFeed:
-    """A target's hidden states by the positions of their tokens: those that its head needs next.
+    """The hidden states of a target that its head has not read yet, by their tokens' positions.
 
     The head reads each token with the state of the token before it, or with its own where
-    `distance` is 0. States that are lost count as zeros, as does the one before the first token.
-    `num_taken` leading tokens have had theirs taken; the head spends `prompt_seconds` on prompts.
+    `distance` is 0. A lost state counts as zeros, and so does the missing one before the first
+    token. The states of the first `num_taken` tokens were taken; `prompt_seconds` is the time that
+    the head has spent on prompts.
     """
 
     def __init__(
         self, target: Context, width: int, read: Callable[[], HiddenStates], distance: int = 1
     ) -> None:
-        """Prepare to keep states of a width, as `read` returns them for the target's last pass."""
+        """Keep states of this width; `read` returns the target's last ones, (tokens, width)."""
         self.num_taken = 0
         self.prompt_seconds = 0.0
         self._target, self._read, self._distance = target, read, distance
@@ -59,7 +60,7 @@ class HiddenStateFeed:
         self._head: Follower
 
     def begin(self, head: Follower) -> None:
-        """Follow the target's passes for a head."""
+        """Begin to keep the states of the target's passes for a head."""
         self._head = head
         self._target.listener = self
 
@@ -69,7 +70,7 @@ class HiddenStateFeed:
         return len(self._waiting)
 
     def take(self, start: int, count: int) -> HiddenStates:
-        """Return the states to read tokens from position `start` on with, as far as known."""
+        """Return up to `count` states, to read the tokens from position `start` on with."""
         first = start - self._distance
         states = self._waiting.between(first, first + count)
         num_lost = min(count, self._waiting.first - first)
@@ -92,7 +93,7 @@ class HiddenStateFeed:
             self._read_prompt([*self._target.tokens[:position], *tokens])
 
     def after_rollback(self, length: int) -> None:
-        """Forget what came after the first `length` tokens of the target."""
+        """Drop the states after the target's first `length` tokens."""
         self._cut(length)
         if self._head.length > length + self._distance:
             self._head.rollback(length + self._distance)
@@ -111,7 +112,7 @@ class HiddenStateFeed:
         return FeedSnapshot(self.num_taken, self._waiting.first, waiting, dict(self._kept))
 
     def restore(self, kept: object) -> None:
-        """Keep what a snapshot holds; nothing if `kept` is not a snapshot."""
+        """Restore a snapshot; without one, keep nothing."""
         width, shot = self._lost.size, kept
         if not isinstance(shot, FeedSnapshot):
             shot = FeedSnapshot(0, 0, np.empty((0, width), np.float32), {})
@@ -145,7 +146,7 @@ class HiddenStateFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """What a feed keeps for its head: states from position `first` on, and at ends of prompts."""
+    """A copy of a feed: the states from position `first` on, and those at the ends of prompts."""
 
     num_taken: int
     first: int
@@ -154,13 +155,13 @@ class FeedSnapshot:
 
 
 class WaitingStates:
-    """Hidden states of a text's tokens from one position on, until they are used.
+    """Hidden states of consecutive tokens, waiting to be read.
 
-    They are in one array, so that taking some of them is one copy.
+    One array holds them, so taking several is a single copy.
     """
 
     def __init__(self, width: int, size: int) -> None:
-        """Hold states of this width, without growing up to `size` of them."""
+        """Hold states of this width, with room for `size` of them before the array must grow."""
         self.first = 0
         self._size = size
         self._array = np.empty((size, width), np.float32)
@@ -181,7 +182,7 @@ class WaitingStates:
         self._end = end
 
     def cut(self, position: int) -> None:
-        """Drop the states from a position on; if none is left, the next one is that position's."""
+        """Drop the states from a position on; if none is left, the next one belongs there."""
         self._end = self._begin + max(0, min(position - self.first, self._end - self._begin))
         if self._end == self._begin:
             self.first, self._begin, self._end = position, 0, 0
@@ -193,6 +194,6 @@ class WaitingStates:
         self.first += num_used
 
     def between(self, start: int, end: int) -> HiddenStates:
-        """Return the states that are held of the positions from `start` to before `end`."""
+        """Return the states held for the positions from `start` up to, but not including, `end`."""
         begin, shift = self._begin, self._begin - self.first  # from positions to rows of the array
         return self._array[max(begin, start + shift) : max(begin, min(self._end, end + shift))]

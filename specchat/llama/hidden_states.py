@@ -1,6 +1,6 @@
-"""llama.cpp's functions for hidden states, which it exports but does not declare as its interface.
+"""llama.cpp's functions for hidden states, which it exports but leaves out of its public header.
 
-A build without them cannot run prediction heads, and all else works.
+A build that lacks them cannot run prediction heads; everything else works.
 """
 
 import ctypes
@@ -62,23 +62,23 @@ def keep_hidden_states(context: object) -> None:
 
 
 def hidden_states_of(context: object, count: int, width: int) -> HiddenStates:
-    """Return those of the last pass, which had `count` tokens; valid until the next one."""
+    """Return the states of the last pass, over `count` tokens; valid until the next pass."""
     return _view(_get_hidden_states(context), count, width)  # waits for the pass to end
 
 
 def keep_layer_inputs(context: object, layers: Sequence[int]) -> None:
-    """Let a context keep what these layers read of every token of a pass."""
+    """Let a context keep these layers' inputs for every token of a pass."""
     for layer in layers:
         _set_layer_input(context, layer, True)
 
 
 def layer_inputs_of(context: object, layers: Sequence[int], count: int, width: int) -> HiddenStates:
-    """Return what layers read in the last pass, side by side: (tokens, layers * width)."""
+    """Return the layers' inputs in the last pass, side by side: (tokens, layers * width)."""
     return np.hstack([_view(_get_layer_input(context, layer), count, width) for layer in layers])
 
 
 @lru_cache(256)
 def _view(address: int, count: int, width: int) -> HiddenStates:
-    """Return what llama.cpp has at an address, to be read only while it gives that address."""
+    """Return a view of llama.cpp's memory, valid while llama.cpp returns the same address."""
     values: Any = (ctypes.c_float * (count * width)).from_address(address)
     return np.frombuffer(values, np.float32).reshape(count, width)

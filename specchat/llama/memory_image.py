@@ -1,7 +1,7 @@
-"""Copies of a context's memory, from which it can be restored: bit for bit, but for windows.
+"""Copies of a context's memory that it can be restored from: bit for bit, except sliding windows.
 
-A copy is in the host's memory, whatever device the context is on, and takes as much as its tokens
-do. So texts can take turns in one context without being read again.
+A copy lies in the host's memory, whatever device the context is on, and is as large as the state of
+its tokens. This lets several texts take turns in one context without being read again.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ class Checkpoint:
 class MemoryImage:
     """A copy of a context's memory: the tokens it stands for, its state and its checkpoints.
 
-    A prediction head also has `states`, what it has not read yet of its target's.
+    For a prediction head, `states` holds those of its target's that it has not read yet.
     """
 
     tokens: Sequence[int]

@@ -68,12 +68,12 @@ class Model(AbstractContextManager["Model"]):
 
     @cached_property
     def width(self) -> int:
-        """The width of what its layers read."""
+        """The width of its layers' inputs."""
         return int(api.llama_model_n_embd(self.handle))
 
     @cached_property
     def hidden_width(self) -> int:
-        """The width of the hidden states that its last layer gives."""
+        """The width of its last layer's hidden states."""
         return int(api.llama_model_n_embd_out(self.handle))
 
     @property

@@ -32,7 +32,7 @@ LARGEST_BATCH = 16
 MOST_SECONDS = 2.0
 """The time limit for comparing passes."""
 RPC = "RPC"
-"""The backend of workers, which is no device of this machine."""
+"""The backend of workers, which are not devices of this machine."""
 FAILED, USAGE_ERROR = 1, 2
 
 

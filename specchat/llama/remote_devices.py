@@ -26,13 +26,13 @@ OF_RPC = b"ggml-rpc"
 _handles: dict[str, list[int]] = {}
 """The devices of the workers this process is connected to, by address."""
 _watches: list[WorkerWatch] = []
-"""Those who report a worker that is lost."""
+"""The watches that report a lost worker."""
 _relays: dict[WorkerAddress, Relay] = {}
 """Relays to workers that have IPv6 addresses alone; ggml may connect again at any time."""
 
 
 class WorkerConnections(AbstractContextManager["WorkerConnections"]):
-    """Open connections to workers: each serves one client at a time, which stays its client."""
+    """Open connections to workers, which keeps them reserved: each serves one client at a time."""
 
     def __init__(self, reports: Sequence[WorkerReport], watch: WorkerWatch) -> None:
         """Connect. Raises WorkerUnavailable if llama.cpp has no RPC backend."""

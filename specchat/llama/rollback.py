@@ -25,7 +25,7 @@ from specchat.llama.model import Model
 SEQUENCE, COPY = 0, 1
 TO_THE_END = -1
 PARTIAL_ONLY = 1
-"""State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
+"""The state without what removing a tail restores (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
 NUM_PROMPT_CHECKPOINTS = 4
 MOST_PROMPT_BYTES = 2**28
 """The size limit of the states kept at the ends of prompts; the last one is always kept."""
@@ -110,12 +110,12 @@ class Rollback:
         return tuple(self._prompts)
 
     def begin_with(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Take over the states of a text that was restored."""
+        """Use the saved states of a text that was restored."""
         self._forget(lambda _: True)
         self._prompts = list(checkpoints)
 
     def reachable(self, length: int, present: int, num_last: int) -> int:
-        """Return how many tokens would be kept by going back to `length`, as `to` does."""
+        """Return how many tokens `to` would keep in going back to `length`."""
         if length >= present or self._can_remove(length, present, num_last):
             return min(length, present)
         return longest_within([*self._prompts, *self._step], length)
@@ -154,9 +154,9 @@ class Rollback:
     def repeat(self, num_times: int) -> bool:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
 
-        Passes then use the kernels and take the time of a deep context, without one being read. The
-        copies stay until the memory is emptied. Returns False if they do not fit, or if the memory
-        is more than a KV cache; the caller must then empty the memory.
+        Passes then use the kernels, and take the time, of a deep context, without evaluating one.
+        The copies stay until the memory is emptied. Returns False if they do not fit, or if the
+        memory is more than a KV cache; the caller must then empty the memory.
         """
         if self.name not in {"tail", "window"}:
             return False
@@ -181,7 +181,7 @@ class Rollback:
         self._step = [saved for saved in self._step if not is_useless(saved)]
 
     def _drop_prompts(self, length: int) -> None:
-        """Drop states of prompts longer than `length` tokens, where another text follows now."""
+        """Drop states of prompts longer than `length` tokens: another text follows there now."""
         if self._prompts:
             self._prompts = [kept for kept in self._prompts if kept.length <= length]
 

@@ -53,8 +53,8 @@ class Vocabulary:
         """Return the tokens of a text that follows another one.
 
         SentencePiece tokenizers add a space before a text. To avoid that, the text is tokenized
-        after a character that never merges with others. Not so where no space is added: rules that
-        split a text at its punctuation would take that character for some.
+        after a character that never merges with others. Tokenizers that add no space skip this:
+        their rules for splitting a text at punctuation would treat that character as part of it.
         """
         tokens = self.tokenize(text, add_special=False, parse_special=parse_special)
         if b"".join(map(self.piece, tokens)) == text.encode("utf-8", "replace"):
@@ -88,7 +88,7 @@ class Vocabulary:
         return self.text(token).decode("utf-8", "replace")
 
     def named_piece(self, token: int) -> bytes:
-        """Return the bytes of a token in a text, or the name of one that is not text."""
+        """Return the bytes of a token in a text; for a token that is not text, its name."""
         return self.piece(token) or self.text(token)
 
     def text(self, token: int) -> bytes:

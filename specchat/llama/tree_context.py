@@ -1,14 +1,14 @@
 """A context whose passes may have branches beside the text: token trees.
 
-llama.cpp reads them in one pass as tokens of several sequences. Sequence 0 is the text. Each line
-of branches has a sequence of its own, which shares the text before it: a cell of the cache can be
-of several. A token is read for all sequences that go through it, so each sees what precedes it on
-its own path, and nothing else.
+llama.cpp evaluates them in one pass, as tokens of several sequences. Sequence 0 is the text. Each
+line of branches is a sequence of its own that shares the text before it, since a cell of the KV
+cache may belong to several sequences. A token belongs to all sequences that pass through it, so it
+attends to its own path and to nothing else.
 
-Sharing a text takes a look at each of its tokens, so lines go on sharing it from pass to pass. An
-accepted branch is read again with the next tokens, in its place in the cache behind those before
-it: left where it is, behind a gap, sums over the cache would be in another order than in plain
-decoding, and round differently.
+Sharing visits every token of the text, so lines keep sharing it from pass to pass. An accepted
+branch is evaluated again with the next tokens, so that its cell directly follows those before it.
+Left behind a gap, it would change the order in which sums over the cache are taken, and the result
+would round differently than in plain decoding.
 """
 
 import ctypes
@@ -25,10 +25,10 @@ from specchat.llama.model import Model
 from specchat.planning.context_shape import ContextShape, ModelOptions
 
 ALL = -1
-"""Of positions: from the first one on, or to the last one."""
+"""As a position: the beginning, or the end, of what llama.cpp holds."""
 
 Link = tuple[int, int]
-"""A branch: its token, and the row that it follows.
+"""A branch: its token, and the number of the row that it follows.
 
 A pass gives logits after its last tokens and after its branches. Their rows are counted together:
 those of the tokens from 0 on, then those of the branches. Tokens before the first row count back
@@ -37,7 +37,7 @@ from -1. To the decoding loop the rows are the nodes of a draft tree (specchat.d
 
 
 class TreeContext(Context):
-    """A context that can read branches, where its memory drops any tail."""
+    """A context that can evaluate branches, if its memory can drop any tail."""
 
     def __init__(
         self,
@@ -105,9 +105,10 @@ class TreeContext(Context):
         return len(self.tokens) - self.num_evaluated
 
     def keep(self, length: int, branches: Sequence[int]) -> None:
-        """Keep the first `length` tokens of the text, which ends with these branches of the pass.
+        """Keep the first `length` tokens of the text, of which the last are these branches.
 
-        They follow one another, and are read again with the next tokens. All others are forgotten.
+        They must follow one another, and are evaluated again with the next tokens. All other
+        branches are dropped.
         """
         links, num_last = self._links, self._num_last
         self.rollback(length - len(branches))
@@ -123,7 +124,7 @@ class TreeContext(Context):
     def image(self) -> MemoryImage:
         """Return a copy of the memory, of the text alone.
 
-        Tokens that wait to be read again are read first, unless that is stopped.
+        Tokens that wait to be evaluated again are evaluated first, unless that is interrupted.
         """
         self._drop_branches()
         with suppress(SpecchatError):
@@ -141,7 +142,7 @@ class TreeContext(Context):
         super()._forget(length)
 
     def _share(self, line: int, end: int) -> None:
-        """Let a line hold the text up to `end`, and nothing else; what it shares already stays."""
+        """Let a line share the text up to `end`, and no more; what it shares already stays."""
         length = int(api.llama_memory_seq_pos_max(self._memory, line)) + 1
         if length > end:
             api.llama_memory_seq_rm(self._memory, line, end, ALL)
@@ -155,7 +156,7 @@ class TreeContext(Context):
             api.llama_memory_seq_rm(self._memory, line, fork, ALL)
 
     def _cut_lines(self, length: int) -> None:
-        """Let no line have more than the text's first tokens."""
+        """Cut all lines back to the text's first tokens."""
         self._forks = []
         for line in range(1, self._num_lines + 1 if self.handle is not None else 0):
             if api.llama_memory_seq_pos_max(self._memory, line) >= length:
@@ -163,7 +164,7 @@ class TreeContext(Context):
 
 
 class TreeBatch(Batch):
-    """A batch that says of each token its position and the sequences that go through it."""
+    """A batch that gives each token its position and its sequences."""
 
     def __init__(self, size: int, num_sequences: int) -> None:
         super().__init__(size)
@@ -205,7 +206,7 @@ class TreeBatch(Batch):
 
 
 def lines_of(branches: Sequence[Link], num_rows: int) -> list[list[int]]:
-    """Return the lines of branches, one for each leaf: the numbers of its branches from the fork.
+    """Return the lines of branches, one per leaf: the numbers of its branches, from the fork on.
 
     Each line is one path through the tree, for which llama.cpp needs a sequence.
     """

@@ -1,6 +1,6 @@
 """Serves this machine's devices to another: ggml's RPC server, in a thread that never returns.
 
-ggml prints on standard output when a client comes and goes, which is read through a pipe. It serves
+ggml prints on standard output when a client connects or disconnects; a pipe catches that. It serves
 one client at a time, and does not notice when a client's machine is gone: the system's keep-alive
 does.
 """
@@ -48,7 +48,7 @@ class WorkerServer:
         self._on_clients = on_clients
         self._port = 0
         self.client_at: Callable[[int], str | None] = lambda _: None
-        """Returns who uses a connection from a port of this machine, if it is passed on here."""
+        """Returns the client behind a connection from a local port, if a relay passes it on."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -124,7 +124,7 @@ def _choose(names: Sequence[str]) -> list[ctypes.c_void_p]:
 
 
 def _read_output(hear: Callable[[bytes], None]) -> None:
-    """Let a function hear what native code prints; Python goes on printing where it did."""
+    """Pass what native code prints to a function; Python's own output stays where it was."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace")
