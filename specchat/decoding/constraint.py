@@ -156,6 +156,7 @@ class Walk:
         if length >= len(drafted) or self._constraint.is_over:
             return min(length, len(drafted))
         mask = self._allowed[length].mask
+        # an end token is allowed but never followed, so it is one more than the path has
         is_end = mask is None or mask.allows(drafted[length])
         return length + is_end
 
@@ -218,6 +219,7 @@ class Walk:
                 constraint.pop(0)
                 return
             path.append(token)
+            # a forced run stays forced token by token: its rest need not be asked for
             allowed.append(_allowed_by(constraint, run[1:]))
 
     def _shorten(self, length: int) -> None:

@@ -103,6 +103,7 @@ class DraftPasses:
 
         The transcript already contains them, followed by one token that the pass did not read.
         """
+        # the last token is the correction or bonus token, which the pass did not read
         self.depth = len(self._tokens) - 1
         branches = [number for node in path if (number := tree.number_of(node)) is not None]
         self._num_read_again = len(branches)

@@ -93,6 +93,7 @@ class DraftTree:
         to it. Returns the accepted nodes, and the target's own token after the last of them.
         """
         path = list(range(1, num_accepted + 1))
+        # the target's own token decides, so a branch that holds it costs the answer no exactness
         node = self._children.get((num_accepted, token))
         while node is not None:
             path.append(node)
@@ -129,6 +130,7 @@ def valid_branches(
     texts: dict[int, list[int]] = {}  # the tokens on the way to each branch of use
     for number, branch in enumerate(branches):
         token, fork, behind = branch.token, branch.fork, branch.behind
+        # a parent comes before its descendants, so one that was dropped is known by now
         is_lost = fork > len(tokens) or (behind >= 0 and behind not in texts)
         is_drafted = behind < 0 and tokens[fork : fork + 1] == [token]
         if is_lost or is_drafted or (fork, behind, token) in seen:
@@ -147,6 +149,7 @@ def some_of(branches: Sequence[Branch], numbers: Iterable[int]) -> list[Branch]:
     chosen: list[Branch] = []
     for number in sorted(numbers):
         branch = branches[number]
+        # in ascending order a parent comes first, so its new number is known
         if branch.behind in renumbered:
             renumbered[number] = len(chosen)
             chosen.append(branch._replace(behind=renumbered[branch.behind]))
@@ -205,6 +208,7 @@ def chances_of(
 
     Behind the whole draft, the target leaves it in any case.
     """
+    # leaving[n] is the chance that n drafted tokens are accepted and the next one is not
     survival, leaving = 1.0, list[float]()
     for chance in chain:
         leaving.append(survival * (1.0 - chance))

@@ -148,6 +148,7 @@ class _Answer:
         path, own, chances = self._verify(tree, rows)
         chunk = self._emit(tree, path, own, rows)
         num_decided = len(chunk.tokens) - passes.num_unread + 1  # by verifying or drawing them
+        # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
         plain = self._pacer.end_step(chunk.tokens[:num_decided], perf_counter() - drafted)
         num_read, num_decoded = num_extra + 1 + tree.num_nodes, num_unread - 1 + num_decided

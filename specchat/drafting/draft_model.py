@@ -104,6 +104,7 @@ class DraftModelDrafter(Drafter):
             if right != drafted:
                 break
             num_right += 1
+        # the memory is right as far as the answer, in the draft model's ids, agrees with the draft
         length = len(self._tokens) + num_right
         self._tokens += read
         if num_accepted < len(emitted):  # the next pass needs a token to read
@@ -153,6 +154,7 @@ class DraftModelDrafter(Drafter):
                 break
             token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
+            # what follows a branch with this token is what the draft itself goes on with
             self._beside.leave_out(token, len(named))
             named.append(token)
             run = self._add_forced(pacer, draft, named)
@@ -191,6 +193,7 @@ class DraftModelDrafter(Drafter):
         for row_after, number in zip(rows[1:], numbers, strict=True):
             if number in self._beside.unread:
                 self._follow(number, row_after, past, named)
+        # the branches were read for their successors alone: none of them stays
         trees.keep(trees.length, ())
         return rows[0]
 

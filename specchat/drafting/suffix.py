@@ -99,6 +99,7 @@ class SuffixAutomaton:
         new, index = len(states), self._last
         length = states[self._last].length
         states.append(_SuffixState(length + 1, end=length))
+        # suffixes that this token never followed before lead to the whole text from now on
         while index != NOWHERE and token not in states[index].follow:
             states[index].follow[token] = new
             index = states[index].link
@@ -143,7 +144,7 @@ class SuffixAutomaton:
                     return
                 seen.add(token)
                 follower = self._walk(state.follow[token], LONGEST_LINE - 1)
-                rest = [(next_token.token, next_token.confidence) for next_token in follower]
+                rest = [(later.token, later.confidence) for later in follower]
                 yield [(token, times / left * trust), *rest]
             index = state.link
             if index <= ROOT:
@@ -172,8 +173,10 @@ class SuffixAutomaton:
         """Return the state of the longest earlier passage that the text now ends with."""
         states = self._states
         successor = states[index].follow[token]
+        # the passage is its state's longest one, so all of the state's passages end here
         if states[successor].length == states[index].length + 1:
             return successor
+        # only its shorter passages end here, too: a clone takes them over, with the same continuations
         clone, original = len(states), states[successor]
         states.append(
             _SuffixState(

@@ -116,5 +116,6 @@ class BlockHead(HeadContext):
         self.context.batch.fill([last, *[self._mask] * (count - 1)], count)
         self.context.run(self.context.batch)
         rows = self.context.logits(count)[1:]
+        # masks stand for tokens that nobody knows yet, so their entries must not stay
         self.context.rollback(self.num_read - count)
         return rows

@@ -100,6 +100,7 @@ class Head(HeadContext):
         inputs, num_known = self.context.batch.inputs, len(states)
         if num_known:
             inputs[:num_known] = self.joined(states)
+        # its own state belongs to the token drafted last, so it precedes a single next token only
         inputs[num_known:count] = self._own if count == 1 else self._nothing
         self._own = self._nothing
 

@@ -75,9 +75,10 @@ class HiddenStateFeed:
         states = self._waiting.between(first, first + count)
         num_lost = min(count, self._waiting.first - first)
         if num_lost > 0:
-            places = range(first, first + num_lost)
-            lost = [self._kept.get(position, self._lost) for position in places]
+            positions = range(first, first + num_lost)
+            lost = [self._kept.get(position, self._lost) for position in positions]
             states = np.concatenate((lost, states))
+        # taken without a gap: a state that waits further on may still be needed
         if start <= self.num_taken:
             self.num_taken = start + len(states)
         return states
@@ -85,6 +86,7 @@ class HiddenStateFeed:
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
         """Keep the states of a pass of the target over tokens from `position` on."""
         self._cut(position)
+        # a head that is not asked for drafts catches up here, or its states would pile up
         if not is_prompt and position - self._head.num_read > MOST_WAITING:
             self._head.prefill(self._target.tokens[:position])
         self._waiting.drop_before(self._head.num_read - self._distance)
@@ -95,6 +97,7 @@ class HiddenStateFeed:
     def after_rollback(self, length: int) -> None:
         """Drop the states after the target's first `length` tokens."""
         self._cut(length)
+        # the entry of token p is made from state p - distance, so those of tokens up to there hold
         if self._head.length > length + self._distance:
             self._head.rollback(length + self._distance)
 

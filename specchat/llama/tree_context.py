@@ -73,8 +73,10 @@ class TreeContext(Context):
         self._drop_branches()
         if length - self.num_evaluated > LONGEST_REPLAY:
             self._catch_up()
+        # branches accepted in an earlier pass are evaluated again first: their cells were dropped
         read = [*self.tokens[self.num_evaluated :], *tokens]
         lines = lines_of(branches, num_rows)
+        # the position of the token that row 0 comes after
         first = self.num_evaluated + len(read) - num_rows
         try:
             if (over := len(read) + len(branches) - self._chunk) > 0:
@@ -86,6 +88,7 @@ class TreeContext(Context):
             self._forks = [first + branches[line[0]][1] + 1 for line in lines]
             self._num_lines = max(self._num_lines, len(lines))
             for line_number, fork in enumerate(self._forks, 1):
+                # what this pass evaluates before the fork carries the line's number itself
                 self._share(line_number, min(fork, start))
             self._tree.fill_tree(read, branches, lines, start, num_rows)
             self.run(self._tree)
@@ -111,6 +114,7 @@ class TreeContext(Context):
         branches are dropped.
         """
         links, num_last = self._links, self._num_last
+        # this drops the branches' cells: added as tokens alone, the next pass evaluates them
         self.rollback(length - len(branches))
         if branches:
             self.tokens += [links[number][0] for number in branches]

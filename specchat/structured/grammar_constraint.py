@@ -52,6 +52,7 @@ class GrammarConstraint:
         if self.is_over:
             return ()
         tokens, ends = self._matcher.compute_ff_tokens(), self._vocabulary.end_tokens
+        # an end token is never followed, so the run stops before it
         first_end = next((index for index, token in enumerate(tokens) if token in ends), None)
         return tokens[:first_end]
 
