@@ -57,7 +57,7 @@ class Chip(NamedTuple):
     origin: str
     step: int
     start: int
-    """Its place in the lane's drawable text."""
+    """Its offset in the lane's drawable text."""
 
     @property
     def shade(self) -> str:
@@ -124,7 +124,7 @@ def frame(
 ) -> list[Text]:
     """Return the lines of a race at a moment, exactly `height` of them.
 
-    The result stands at the top from the start: both lanes were decoded before they are played.
+    The result is at the top from the start, since both lanes were decoded before they are played.
     """
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
@@ -184,7 +184,7 @@ def _joined(lines: Sequence[Text], width: int) -> Text:
 
 
 def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
-    """Return the result, and what it came from as a line of its own if it does not fit beside."""
+    """Return the result line, with its details beside it, or on a line of their own if too long."""
     details = Text(race.details(), "dim")
     verdict = Text(f" {race.verdict} ", VERDICT_STYLES.get(race.gain.kind, "bold reverse"))
     if verdict.cell_len + details.cell_len + 2 <= width:

@@ -20,7 +20,7 @@ MAX_TOKENS = 256
 """The default token limit of each answer."""
 WARM_UP_TOKENS = 8
 MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
-"""A race is decoded again until its verdict is sound, but no more often and not after so long."""
+"""A race is repeated until its verdict is sound, up to this many rounds and this many seconds."""
 SERVED_ROUNDS = 3
 SERVED_BY = "served_by"
 TOO_BUSY = "too close or too busy to tell"
@@ -104,7 +104,7 @@ class Lane:
             before = step.seconds
 
     def until(self, seconds: float) -> "Lane":
-        """Return this lane as it was at a moment; it may have had no steps yet."""
+        """Return this lane as it was at a moment, perhaps before its first step."""
         return replace(self, steps=tuple(step for step in self.steps if step.seconds <= seconds))
 
 
@@ -153,7 +153,7 @@ class Race:
         return speedup_text(self.speedup) if self.gain.is_sound else TOO_BUSY
 
     def details(self) -> str:
-        """Return what the speedup came from, in one line."""
+        """Return in one line where the speedup came from."""
         same = "same text" if self.is_same_text else "different texts"
         return f"{drafting_text(self.speculative.stats)} · {same}"
 
@@ -212,7 +212,7 @@ class Rounds:
         return compared(*self._times, plain, speculative)
 
     def _served_gain(self) -> Gain:
-        """Return the gain where the times of single steps are not known: of whole answers."""
+        """Return the gain from the rates of whole answers, where the times of steps are unknown."""
         ratios = [
             log(speculative.tokens_per_second / plain.tokens_per_second)
             for plain, speculative in self._lanes
@@ -239,7 +239,7 @@ class Rounds:
 
 
 def _tokens_of(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts and origins of a step's tokens, or those of a part of a server's stream."""
+    """Return the texts and origins of the tokens of a step, or of a part of a server's stream."""
     if chunk.texts:
         return chunk.texts, chunk.origins
     pieces = pieces_of(chunk)

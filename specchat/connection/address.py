@@ -14,7 +14,7 @@ UNIX = "unix:"
 BEHIND = re.compile(r"(/v1)*(/chat)?(/completions|/models|/responses)?/?$", re.IGNORECASE)
 """The version and the endpoints that people copy together with the address."""
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- nothing is bound to it
-"""Servers print that they listen there; this is how they are reached."""
+"""Addresses that servers print as listening on, and the ones that reach them."""
 SCHEMES = ("http", "https")
 HOST_AND_REST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?(/.*)?")
 LONGEST_KEY = 4096
@@ -27,7 +27,7 @@ class ServerAddress:
 
     `unix_path` is that of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
     server's first. `name` is what the settings call the server, "" for none. The `key` is never
-    shown; `key_place` says where it comes from, or where to put one.
+    shown; `key_place` says where the key comes from, or where to put one.
     """
 
     base: str

@@ -39,7 +39,7 @@ LEAST_ROOM = 256
 MOST_ATTEMPTS = 4
 """How often older turns are left out of one request before giving up."""
 MARGIN = 1.1
-"""Characters stand for tokens unevenly: more is left out than their average asks for."""
+"""Tokens vary in length, so a text counts as this many times the tokens its length suggests."""
 LAST_FIGURES_SECONDS = 3.0
 """How long the end of a stream is waited for once its answer is complete."""
 TAGS_NOTICE = (
@@ -50,7 +50,7 @@ THINKING = ("on", "off", "low", "medium", "high")
 
 
 class ConnectedEngine(Engine):
-    """A model that another program runs. It keeps nothing, so a failed answer ends nothing."""
+    """A model that another program runs. Nothing is kept here, so a failed answer does no harm."""
 
     def __init__(self, address: ServerAddress, on_progress: ProgressCallback | None = None) -> None:
         """Ask the server what it runs; wait while it loads its model.
@@ -178,7 +178,7 @@ class ConnectedEngine(Engine):
         yield Chunk("", finish=finish, stop_string=reader.stop_string, seconds=stats.decode_s)
 
     def _until_complete(self, stream: ServerEvents, reader: StreamReader) -> Iterator[str]:
-        """Yield the data of a stream; once the answer is complete, only figures are waited for."""
+        """Yield the data of a stream; once the answer is complete, wait briefly for figures."""
         try:
             for data in stream:
                 yield data
@@ -196,7 +196,7 @@ class ConnectedEngine(Engine):
         return last["content"] if last["role"] == "assistant" else ""
 
     def _check(self, structure: Structure, answer: str, finish: str) -> None:
-        """Set whether an answer is what its structure asks for, as far as that is known here."""
+        """Record whether an answer is what its structure asks for, as far as can be told here."""
         if finish != "stop":
             self._statistics.is_valid = False
             return
@@ -249,7 +249,8 @@ class ConnectedEngine(Engine):
     ) -> dict[str, Any]:
         """Return the body without the conversation's oldest turns; raise the error if none can go.
 
-        How many tokens a turn takes is known from the error only on average.
+        The error says only how many tokens there are in all, so turns are judged by their
+        characters.
         """
         if not isinstance(request, ChatRequest) or not request.make_room or not error.capacity:
             raise error
@@ -268,7 +269,7 @@ class ConnectedEngine(Engine):
         return chat_body(request, kept, self.server.model, self.server.dialect)
 
     def stop(self) -> None:
-        """Close the answer's connection, at which servers stop, or give up counting; any thread."""
+        """Close the answer's connection, which stops servers, or give up counting; any thread."""
         with self._stopping:
             self._is_stopped = True
             if self._stream is not None:

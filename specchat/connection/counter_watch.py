@@ -1,4 +1,4 @@
-"""A server's counters while it answers, where they are all that it says of drafts."""
+"""Reads a server's counters during an answer, for servers that report drafts in no other way."""
 
 from contextlib import suppress
 from time import monotonic, sleep
@@ -20,8 +20,8 @@ SLACK = 64
 class CounterWatch:
     """Gives an answer's figures the drafts that were counted since it began.
 
-    The counters are of all requests together. So they say nothing if the server has generated more
-    tokens meanwhile than this answer has.
+    The counters sum over all requests, so they are ignored if the server has generated more tokens
+    meanwhile than this answer has.
     """
 
     def __init__(self, session: HttpSession, server: ServerFacts) -> None:

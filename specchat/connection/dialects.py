@@ -1,7 +1,7 @@
-"""How OpenAI-compatible servers differ: fields they take, figures they report.
+"""How OpenAI-compatible servers differ: the fields they take and the figures they report.
 
-Each is one record. A server that is none of them gets only fields that OpenAI's own API has, since
-some refuse others.
+Each is one record. An unknown server gets only fields of OpenAI's own API, since some servers
+refuse others.
 """
 
 import json
@@ -19,7 +19,7 @@ Fields: TypeAlias = Mapping[str, Any]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NONE: Fields = MappingProxyType({})
 Counting: TypeAlias = Literal["", "llama.cpp", "vllm"]
-"""Whose `/tokenize` a server has, "" for none."""
+"""Which server's form of `/tokenize` a server has, "" for none."""
 
 LEVELS = ("low", "medium", "high")
 CONTINUES: Fields = MappingProxyType(
@@ -107,14 +107,14 @@ class Dialect:
     """How to talk to one kind of server, which is called `label`.
 
     `sampling` maps specchat's options to the fields that the server takes beside OpenAI's own.
-    `off` has the values that switch one of them off, where that is not 0.
-    `live` are fields with which the stream has figures while the answer is written.
-    `continuation` are the fields with which the last message, the assistant's, is continued; None
-    if there is no way. `thinking` and `structure` return fields for a value of `think` and for a
-    structure; none if it cannot be asked for. `counting` names whose `/tokenize` it has. If it
-    `takes_drafter`, a request may choose what drafts, and if it `ignores_end`, whether an answer
-    goes on behind its end. If it `repeats_begun`, a continued answer may begin with what
-    it had. If it `reports_gain`, the end of an answer has the gain of its drafts.
+    `off` has the values that switch one of them off, where that is not 0. `live` are fields with
+    which the stream has figures while the answer is written. `continuation` are the fields with
+    which the last message, the assistant's, is continued; None if there is no way. `thinking` and
+    `structure` return fields for a value of `think` and for a structure; none if it cannot be asked
+    for. `counting` names the form of its `/tokenize`. If it `takes_drafter`, a request may choose
+    the drafter, and if it `ignores_end`, whether an answer continues past its end token. If it
+    `repeats_begun`, a continued answer may begin with what it had. If it `reports_gain`, the end of
+    an answer has the gain of its drafts.
     """
 
     label: str

@@ -35,14 +35,14 @@ if TYPE_CHECKING:  # slow to import
 
 Result = TypeVar("Result")
 LARGEST_BODY = 1 << 24
-"""Bytes of an answer that is not a stream; more is not what was asked for."""
+"""The most bytes of an answer that is not a stream; a larger one is not what was asked for."""
 MOST_WAITING, WAIT_SECONDS = 1 << 22, 0.01
 """Characters of events that may wait to be read, and how often their reader is looked at."""
 LOW_LEVEL = (OSError, ValueError, OverflowError, ExceptionGroup)
-"""What a connection may fail with beside the client's own errors, such as for a wrong proxy."""
+"""What a connection may raise besides the client's own errors, such as for a wrong proxy."""
 ON_WAIT_SECONDS = 0.2
 ASIDE_SECONDS = 5.0
-"""How long a request beside the answers may take, such as one for metrics."""
+"""How long a request made alongside answers, such as one for metrics, may take."""
 
 
 class HttpSession:
@@ -170,7 +170,7 @@ class HttpSession:
         return content
 
     async def _events(self, path: str, body: Any, stream: "ServerEvents") -> None:
-        """Put the data of each event into a stream, and at last an error or None."""
+        """Put the data of each event into a stream, and finally an error or None."""
         import httpx2
 
         end: SpecchatError | None = None
@@ -200,7 +200,7 @@ class HttpSession:
 
 @dataclass(frozen=True, slots=True)
 class PendingText:
-    """A text that was asked for."""
+    """The text of a request that was sent and is not awaited yet."""
 
     _work: Future[bytes]
 

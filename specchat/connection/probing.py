@@ -1,4 +1,4 @@
-"""The server's kind and model, asked for once before the first question."""
+"""Asks a server once, before the first question, for its kind and its model."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,14 +26,14 @@ LIST_SECONDS = 30.0
 MOST_MODELS, LONGEST_NAME, MOST_NAMED = 1000, 200, 8
 LARGEST_CONTEXT = 1 << 30
 LOOKUP = "suffix lookup"
-"""What drafts at `specchat serve` where there is no draft model."""
+"""The drafter of `specchat serve` without a draft model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """The facts about a server; `context` is 0 where it does not say.
 
-    Its `drafting` says in a few words what drafts, "" if that is not known. `has_counters` says
+    `drafting` names the server's drafter in a few words, "" if it is unknown. `has_counters` says
     whether its counters for Prometheus can be read and count drafts.
     """
 
@@ -48,7 +48,7 @@ class ServerFacts:
 
 
 def find_server(session: HttpSession) -> ServerFacts:
-    """Return what is known of a server and the model that its address names.
+    """Return the facts about a server and the model that its address names.
 
     Raises ServerFailed if it cannot be reached, has another API, or has no such model.
     """
@@ -193,7 +193,7 @@ ASK_MORE = {
     dialects.LM_STUDIO.label: _ask_lm_studio,
     dialects.OLLAMA.label: _ask_ollama,
 }
-"""What each kind of server says of itself beside the list of its models."""
+"""What each kind of server can be asked besides the list of its models."""
 
 
 def _asked(session: HttpSession, path: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The statistics of an answer, as far as its server reports them; the rest is timed here."""
+"""The statistics of an answer: those that its server reports, and those timed here."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -16,22 +16,22 @@ ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
 UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
 LARGEST = 1 << 31
 MUCH_FASTER = 2.0
-"""Parts that arrive this much faster than they were written were collected on the way."""
+"""Parts arriving this much faster than they were written must have been buffered on the way."""
 LONGEST_WORDS, MOST_NOTICES = 300, 10
 
 
 class ReportedFigures:
-    """Fills the statistics of one answer from what its stream says, part by part.
+    """Fills in the statistics of one answer from the events of its stream.
 
-    The clock is this machine's, unless something on the way collects the stream and sends it all at
-    once. The first part of the stream shows when decoding began, but not how long its tokens took,
-    so the time is extended by their share.
+    Times are taken by this machine's clock, unless something on the way buffers the stream and
+    sends it at once. The first part of the stream shows when decoding began, but not how long its
+    own tokens took, so the time is extended by their share.
     """
 
     def __init__(self, label: str, began: float, *, reports_gain: bool = False) -> None:
         """Begin with the time at which the request was sent, by `perf_counter`.
 
-        Whether the server reports what drafts gain is known before it does so.
+        `reports_gain` says in advance whether the server will report the gain.
         """
         self.statistics = Statistics(draft_length="", served_by=label)
         self._began = began
@@ -46,16 +46,16 @@ class ReportedFigures:
 
     @property
     def needs_counts(self) -> bool:
-        """Whether the stream has not said what was drafted."""
+        """Whether the stream has not reported drafts."""
         return "drafts" not in self._has
 
     @property
     def knows_tokens(self) -> bool:
-        """Whether the server has said how many tokens the answer has."""
+        """Whether the server has reported the answer's number of tokens."""
         return "tokens" in self._has
 
     def take(self, event: Mapping[str, Any], *, has_text: bool, is_reasoning: bool) -> None:
-        """Take one event of the stream, which may have figures, and may have brought text."""
+        """Take the figures of one event of the stream, and note whether it brought text."""
         stats, now = self.statistics, perf_counter()
         if has_text:
             self._num_parts += 1
@@ -81,7 +81,7 @@ class ReportedFigures:
         self._mark_unreported()
 
     def take_counts(self, counts: Counts) -> None:
-        """Take what the server's counters say of this answer."""
+        """Take this answer's drafts from the server's counters."""
         stats = self.statistics
         self._has.add("counts")
         stats.drafted, stats.accepted = counts.drafted, min(counts.accepted, counts.drafted)
@@ -134,7 +134,7 @@ class ReportedFigures:
             stats.reasoning_tokens = min(reasoning, stats.generated_tokens)
 
     def _take_timings(self, timings: Mapping[str, Any]) -> None:
-        """Take llama.cpp's figures; a pass of it adds one token beside the accepted ones."""
+        """Take llama.cpp's figures; each of its passes adds one token to the accepted ones."""
         stats = self.statistics
         generated = _count(timings, "predicted_n")
         if generated is None:
@@ -204,7 +204,7 @@ class ReportedFigures:
             stats.steps = steps
 
     def _set_histogram(self, histogram: object) -> None:
-        """Take the number of steps by accepted tokens, if that is what it is."""
+        """Take the number of steps by accepted tokens, if the value is such a list."""
         if not isinstance(histogram, Sequence) or isinstance(histogram, str) or len(histogram) > 64:
             return
         if all(isinstance(count, int) and 0 <= count < LARGEST for count in histogram):

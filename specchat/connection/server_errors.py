@@ -120,7 +120,7 @@ def is_too_long(said: str, kind: str) -> bool:
 
 
 def not_an_api(address: ServerAddress, how: str) -> ServerFailed:
-    """Return the error for an answer that no OpenAI-compatible API gives."""
+    """Return the error for an answer that does not come from an OpenAI-compatible API."""
     return ServerFailed(
         f"{address.shown} answered {how}, not like an OpenAI-compatible API: check the address, and"
         " whether a proxy or a login page is in the way"

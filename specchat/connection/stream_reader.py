@@ -1,4 +1,4 @@
-"""What the events of a stream add to an answer: text, reasoning, tool calls, and its end."""
+"""Reads what each event of a stream adds to an answer: text, reasoning, tool calls, and its end."""
 
 import json
 import re
@@ -17,7 +17,7 @@ FINISHES: dict[str, Finish] = {
     "content_filter": "stop",
     "length": "length",
 }
-"""How an answer ended, by `finish_reason`; any other one is an end that the model chose."""
+"""How an answer ended, by `finish_reason`; any other value counts as the model's own end."""
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 ABORTED = frozenset({"abort", "error", "cancelled"})
 """Reasons for which an answer is not complete."""
@@ -37,10 +37,10 @@ class _Call:
 
 
 class ThinkTags:
-    """Splits the reasoning off where a server leaves its tags in the text.
+    """Splits off the reasoning where a server leaves its tags in the text.
 
-    Only a text that begins with the opening tag has any. A part of a tag is held back until the
-    next part of the text.
+    Only a text that begins with the opening tag has reasoning. What may be a part of a tag is held
+    back until the next part of the text decides.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class ThinkTags:
         return reasoning[: len(reasoning) - num_held], ""
 
     def _behind(self) -> str:
-        """Return the answer behind the reasoning, without the empty lines in between."""
+        """Return the answer after the reasoning, without the empty lines in between."""
         answer = self.rest().lstrip("\n")
         self._state = "answer" if answer else "behind"
         return answer
@@ -86,13 +86,13 @@ class ThinkTags:
 
 
 class Repetition:
-    """Takes the beginning of an answer away that a server repeats when it continues one."""
+    """Removes the beginning of an answer that a server repeats when it continues one."""
 
     def __init__(self, begun: str) -> None:
         self._begun, self._held = begun, ""
 
     def rest(self, text: str) -> str:
-        """Return the next part of a text without what repeats; nothing while that may go on."""
+        """Return the next part of a text without the repetition; nothing while it may go on."""
         if not self._begun:
             return text
         self._held += text
@@ -133,7 +133,7 @@ class StreamReader:
     """The end of the answer so far, where a tag may have begun."""
 
     def __post_init__(self, begun: str) -> None:
-        """Expect what the answer had before."""
+        """Expect a repetition of the answer so far, if the server repeats it."""
         self._repetition = Repetition(begun)
 
     def read(self, event: Mapping[str, Any]) -> Chunk | None:

@@ -1,4 +1,4 @@
-"""Whether a server's answer is what was asked for: servers may ignore what they do not know."""
+"""Checks whether a server's answer has the structure asked for, which some servers ignore."""
 
 import json
 
@@ -7,7 +7,7 @@ from specchat.structured.structure import NAMES, Structure
 
 
 def why_not(structure: Structure, answer: str, server: str) -> str | None:
-    """Return in one line why a whole answer is not what its structure asks for, "" if it is.
+    """Return in one line why a complete answer does not have its structure, "" if it does.
 
     None for an expression or a grammar, which only a model's constraint can read.
     """

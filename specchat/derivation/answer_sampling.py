@@ -36,7 +36,7 @@ SELF_ASKED, ASKING_TEMPERATURE = 0.35, 1.0
 After the beginning of its template, a chat model writes what users ask (Xu et al. 2024, "Magpie").
 """
 PER_FILE, LARGEST_FILE = 100, 2**28
-"""Answers of a file, and about how many bytes of layers' inputs it has at most."""
+"""The answers in one file, and about how many bytes of layers' inputs it has at most."""
 LARGEST_COPIED = 2**29
 """Targets up to this many bytes are converted to bfloat16, which is faster in large batches."""
 BF16 = 32
@@ -62,7 +62,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         threads: int,
         layers: Sequence[int] = (),
     ) -> None:
-        """Sample in a thread; answers keep what `layers` of the target read."""
+        """Sample in a thread; answers keep the inputs of these `layers` of the target."""
         self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
         self._layers = layers
         self.why_full = ""
@@ -175,7 +175,7 @@ def num_sequences(sizes: Sizes) -> int:
 
 
 def more_room(beginning: Sequence[int]) -> int:
-    """Return how many more tokens texts may have because of the template's long beginning."""
+    """Return how many tokens the template's beginning adds to the length allowed for a text."""
     return max(0, len(beginning) - LONGEST_PROMPT // 2)
 
 

@@ -23,7 +23,7 @@ PADDING = 16
 SORTED_AT_ONCE = 512
 ANSWERS, INPUTS = "answers-{:05}.npz", "inputs-{:05}.npy"
 LARGEST_STORE, LEAST_FREE = 64e9, 4e9
-"""Bytes: no more answers are kept beyond the one, or where less than the other is free."""
+"""Bytes: no answers are added to a larger store, or with less free space than this."""
 DAMAGES = (OSError, ValueError, KeyError, EOFError, RuntimeError, BadZipFile, TokenError)
 """What reading a damaged file raises: RuntimeError and TokenError for changed headers."""
 
@@ -33,7 +33,7 @@ Logs = NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class LayerInputs:
-    """Hidden states that layers of the target read at some tokens, loaded from a file on use."""
+    """The inputs of some target layers at an answer's tokens, loaded from a file on use."""
 
     path: Path
     first: int
@@ -49,8 +49,8 @@ class Example:
     """An answer after its prompt, with the target's likeliest tokens at each of its tokens.
 
     `likeliest` and `logs`, the logarithms of their probabilities, have shape (answer, LIKELIEST).
-    `inputs` is what layers of the target read, if that is wanted: zeros for the last token, which
-    was never evaluated.
+    `inputs` holds the inputs of the target's layers, if wanted; those of the last token, which was
+    never evaluated, are zeros.
     """
 
     tokens: Integers
@@ -133,7 +133,7 @@ class AnswerStore:
     def batches(self, size: int, seed: int) -> Iterator[AnswerBatch]:
         """Yield batches of about `size` tokens endlessly; none if there are no answers.
 
-        Answers of new files join when all have been yielded.
+        Answers in new files join after each round through all of them.
         """
         random = np.random.default_rng(seed)
         while True:
@@ -151,7 +151,7 @@ class AnswerStore:
 
 
 def _examples(path: Path, inputs_width: int) -> list[Example]:
-    """Return the answers of a file, with a width also layers' inputs in another one.
+    """Return the answers in a file; with a width, also the layers' inputs from the file beside it.
 
     Raises one of DAMAGES if one of the files is damaged or missing.
     """
@@ -193,7 +193,7 @@ def _fields(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _rows(path: Path) -> NDArray[np.float16]:
-    """Return the rows of a file of layers' inputs, of which only those used are read.
+    """Return the rows in a file of layers' inputs; rows are read from the disk when they are used.
 
     Raises one of DAMAGES.
     """

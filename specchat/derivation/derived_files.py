@@ -32,12 +32,12 @@ from specchat.system.private_files import make_private
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH, NEW = ".writing", ".scratch", ".new"
 NUM_ROUNDS = 3
-"""The costs of passes are measured in rounds, in case other programs use the machine, too."""
+"""Costs of passes are measured in several rounds, as other programs may disturb one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDraft:
-    """A derived draft's file with what it is predicted to bring, here and elsewhere.
+    """A derived draft's file with its predicted gain, here and elsewhere.
 
     `where_cheap` is the prediction where a pass over 4 tokens costs 1.2 single ones.
     """
@@ -62,7 +62,7 @@ def draft_path(target: Header, target_sha256: str, method: str) -> Path:
 def measure_draft(
     loading: Loading, draft: Path, texts: Sequence[Text], sampling: Sampling
 ) -> MeasuredDraft:
-    """Load a draft with its target, measure both, and return what the draft is predicted to bring.
+    """Load a draft with its target, measure both, and return the draft's predicted gain.
 
     `texts` are the target's own. Raises as `Engine.load` does, and SpecchatError for a draft that
     cannot be used with the target.
@@ -76,7 +76,7 @@ def measure_draft(
 def _guesses(
     pair: LoadedPair, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> tuple[list[Guess], list[list[Guess]]]:
-    """Return what a pair's target wants, and what its draft offers by position in a draft."""
+    """Return the target's guesses, and the draft's guesses by position in a draft."""
     if pair.draft_context and pair.files.kind and pair.files.kind.is_head:
         return head_guesses(pair.context, pair.draft_context, texts, sampling)
     models = [context.model for context in (pair.context, pair.draft_context) if context]
@@ -87,7 +87,7 @@ def _guesses(
 def expectations(
     model: Model, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> list[Guess]:
-    """Return what a model expects along texts."""
+    """Return a model's guesses along texts."""
     options = ModelOptions(**loading.values(LoadOptions))
     with ForcedTexts(model, texts, options) as forced:
         return guesses_of(forced.rows(), sampling)
@@ -119,7 +119,7 @@ def _loaded(loading: Loading, draft: Path) -> Iterator[tuple[LoadedPair, Costs]]
 def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     """Return the measured costs of passes, with those of an origin's tokens if there are any.
 
-    A target pass over one token costs what it does in plain decoding: that is to be beaten.
+    A target pass over one token counts as in plain decoding, the time that speculation must beat.
     """
     both = knowledge.target, knowledge.costs_of(origin)
     target, draft = ([costs.speed * seconds for seconds in costs.row(0)] for costs in both)
@@ -142,7 +142,7 @@ def keep_draft(draft: MeasuredDraft, path: Path, origin: Origin, name: str) -> N
 
 @contextmanager
 def deriving_alone() -> Iterator[None]:
-    """Keep other derivations out, and delete what killed ones left behind.
+    """Lock out other derivations, and delete the files that killed ones left.
 
     Two at once would disturb each other's measurements. Raises SpecchatError if one is running.
     """

@@ -26,13 +26,13 @@ TEMPERATURE = 0.8
 HARD_SHARE, OVERLAP_SHARE = 0.3, 2.0
 """At the end of training: the weight of the target's best token, and of the overlap above 0."""
 SHARPENED_SHARE = 0.3
-"""The last part of the time, in which these weights rise from 0."""
+"""The last part of the training time, over which these weights rise from 0."""
 CONSTANT_SHARE = 0.3
 LEAST_RATE = 0.02
 
 Numbers = NDArray[np.float64]
 OF_TOKENS = ("token_embd.weight", "output.weight")
-"""Weights with a row for each token."""
+"""Names of the weights that have a row for each token."""
 
 
 class Distillation(ABC):
@@ -179,7 +179,7 @@ def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def _suits(optimizer: torch.optim.Optimizer, kept: Mapping[str, Any]) -> bool:
-    """Return whether a saved state is one of such an optimizer, of as many and as large weights."""
+    """Return whether a saved state fits such an optimizer: as many weights, of the same sizes."""
     parameters = []
     for own, saved in zip(optimizer.param_groups, kept["param_groups"], strict=True):
         if not saved.keys() <= own.keys() or len(saved["params"]) != len(own["params"]):

@@ -1,8 +1,9 @@
-"""Predicting a draft's gain: its guesses beside the target's, and pacing simulated on them.
+"""Predicts a draft's gain by simulating pacing on its guesses and the target's.
 
-The target's answers are evaluated once by the target and once by the draft, so each index in them
-has what the one wants and what the other would have drafted. Real pacing then decodes that text
-with measured costs, in a simulation: at temperature 0 that repeats what a real answer would accept.
+The target and the draft each evaluate the target's answers once, which gives, at each index, the
+token that the target wants and the one that the draft would have proposed. Real pacing then decodes
+that text with measured costs, in a simulation: at temperature 0 that repeats what a real answer
+would accept.
 """
 
 from collections.abc import Iterable, Sequence
@@ -101,7 +102,7 @@ def cheapest(measured: Sequence[Costs]) -> Costs:
 
 
 def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
-    """Return what a model expects, by its rows of logits, shape (vocabulary,)."""
+    """Return a model's guesses from its rows of logits, shape (vocabulary,) each."""
     sampled, greedy = Sampler(sampling), Sampler(replace(sampling, temperature=0.0))
     guesses = []
     for row in rows:
@@ -149,8 +150,8 @@ def predict(
 ) -> PredictedGain:
     """Return the predicted effect of a draft at these costs, by simulating pacing on a text.
 
-    `offered` are the guesses for the first token of a draft, for the second, and so on: the last
-    holds for all behind. Those of a draft model are the same for all.
+    `offered` holds the guesses for the first token of a draft, for the second, and so on; the last
+    ones count for all later tokens. A draft model has the same guesses for all.
     """
     shared: dict[str, Any] = {
         "costs": costs.target,

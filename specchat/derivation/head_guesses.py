@@ -1,4 +1,4 @@
-"""What a prediction head expects along its target's texts, as it gets there while drafting."""
+"""The guesses of a prediction head along its target's texts, made as it would while drafting."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,17 @@ from specchat.derivation.sampled_texts import Text
 from specchat.options.declarations import Sampling
 
 NUM_POSITIONS = 4
-"""Tokens of a draft that are looked at; those behind are as good as the last of them."""
+"""How many tokens of a draft are looked at; later ones count like the last of these."""
 
 
 def head_guesses(
     target: LanguageModel, head: LanguageModel, texts: Sequence[Text], sampling: Sampling
 ) -> tuple[list[Guess], list[list[Guess]]]:
-    """Return what a target wants along texts, and what its head offers, by position in a draft.
+    """Return a target's guesses along texts, and those of its head by position in a draft.
 
-    At each place the head drafts a few tokens of the text as if they had been its own, from the
-    target's hidden state and then from its own. Raises as `LanguageModel.evaluate` does.
+    At each position the head drafts a few tokens, reading those of the text as if it had drafted
+    them: the first from the target's hidden state, the others from its own. Raises as
+    `LanguageModel.evaluate` does.
     """
     wanted: list[Guess] = []
     offered: list[list[Guess]] = [[] for _ in range(NUM_POSITIONS)]
@@ -38,7 +39,7 @@ def head_guesses(
 def _draft(
     head: LanguageModel, tokens: Sequence[int], position: int, sampling: Sampling
 ) -> list[Guess]:
-    """Return the head's guesses at a position and behind it, then roll back what it read."""
+    """Return the head's guesses from a position on, and roll back the tokens it read for them."""
     guesses: list[Guess] = []
     head.rollback(head.count_known(tokens[: position - 1]))
     for end in range(position, min(position + NUM_POSITIONS, len(tokens))):

@@ -1,8 +1,8 @@
-"""The network of a trained prediction head (EAGLE-3, Li et al. 2025), in PyTorch, as in GGUF.
+"""The network of a trained prediction head (EAGLE-3, Li et al. 2025) in PyTorch, named as in GGUF.
 
-A row of the head reads a token and what three layers of the target read at the token before; its
-logits, over the tokens that the target uses most, are for the token after. Where the target has not
-been, the head's own row replaces what the target's layers read.
+Each row of the head is made of a token and the inputs of three of the target's layers at the token
+before it; its logits, over the tokens that the target uses most, predict the token after it. Where
+the target has not evaluated anything yet, the head's own row takes the place of those inputs.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class HeadShape:
 
 
 class _Encoder(nn.Module):
-    """The norm before the layers' rows are joined, under its name in GGUF."""
+    """The norm applied before the layers' inputs are combined, under its name in GGUF."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class _Layer(nn.Module):
     ) -> Tensor:
         """Return the head's own rows, and add their keys and values to the memory.
 
-        The memory has those of each earlier run over the same text: in the first, every row was
-        made of the target's; after that, each of the one before it in the last run.
+        The memory holds those of every earlier run over the same text. In the first run each row
+        was made of the target's inputs; in later ones, of the row before it in the run before.
         """
         inner = torch.cat([self.attn_norm(embedded), self.attn_norm_2(rows)], -1)
         hidden = rows + self.attn_output(self._attend(inner, tables, memory))
@@ -69,7 +69,7 @@ class _Layer(nn.Module):
         return hidden + self.ffn_down(gated)
 
     def _attend(self, inner: Tensor, tables: tuple[Tensor, Tensor], memory: list[Tensor]) -> Tensor:
-        """Attend to the target's rows up to where this run's began, and to the own ones since."""
+        """Attend to the rows of the target up to where this run's began, then to its own."""
         batch, length, _ = inner.shape
         size, groups = self.shape.head_width, self.shape.kv_heads
         queries, keys, values = (
@@ -99,7 +99,7 @@ class _Layer(nn.Module):
 
 
 class HeadNetwork(nn.Module):
-    """A prediction head without the target's embedding, which it reads.
+    """A prediction head, without the embedding that it takes from the target.
 
     `d2t` are the tokens that it can draft, in the order of its logits.
     """
@@ -120,11 +120,12 @@ class HeadNetwork(nn.Module):
                 nn.init.normal_(parameter, std=0.02 * (0.5 if deep else 1.0))
 
     def runs(self, embedded: Tensor, read: Tensor, count: int) -> Iterator[Tensor]:
-        """Yield the rows that logits are made of: after the target's rows, then after own ones.
+        """Yield each run's rows, for logits: first from the target's inputs, then from own rows.
 
-        `embedded` are the tokens' embeddings (batch, positions, width) and `read` what the target's
-        layers read (batch, positions, 3 * width). Row p is made of token p + 1 and predicts token
-        p + 2; in run n, counted from 0, it is the head's row n passes after the target's.
+        `embedded` holds the tokens' embeddings, shape (batch, positions, width), and `read` the
+        inputs of the target's layers, shape (batch, positions, 3 * width). Row p is made of token p
+        + 1 and predicts token p + 2; in run n, counted from 0, it is the head's row n passes after
+        the target's.
         """
         positions = torch.arange(read.shape[1], device=read.device)[None]
         tables = rope_tables(positions, self.shape.head_width)

@@ -1,7 +1,7 @@
-"""Training a prediction head on what the target's layers read while it answers (EAGLE-3).
+"""Trains a prediction head on the inputs of the target's layers along its answers (EAGLE-3).
 
-Li et al. 2025: the head also learns to go on from its own rows ("training-time test"), here for
-NUM_RUNS - 1 tokens and only once it predicts the first one well.
+Li et al. 2025: the head also learns to continue from its own rows ("training-time test"). Here it
+does so for NUM_RUNS - 1 tokens, and only once it predicts the first one well.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class HeadDistillation(Distillation):
     def begin_with(
         self, output: NDArray[np.float32], norm: NDArray[np.float32], tokens: NDArray[np.int64]
     ) -> None:
-        """Take over the target's output matrix and norm; `tokens` are those that it can draft."""
+        """Start from the target's output matrix and norm; `tokens` are those it can draft."""
         network, width = self.network, self.network.shape.width
         with torch.no_grad():
             network.d2t.copy_(torch.tensor(tokens))
@@ -73,7 +73,7 @@ class HeadDistillation(Distillation):
         self._indices[tokens] = torch.arange(len(tokens), device=self._device)
 
     def _runs(self, batch: AnswerBatch, count: int) -> list[Tensor]:
-        """Return flat rows, those of later runs as `HeadNetwork.runs` does."""
+        """Return the flattened rows of each run, in the order of `HeadNetwork.runs`."""
         tokens = torch.from_numpy(batch.tokens).long().to(self._device)
         read = torch.tensor(batch.inputs).to(self._device, torch.bfloat16)
         with torch.autocast(self._device, dtype=torch.bfloat16):
@@ -83,9 +83,10 @@ class HeadDistillation(Distillation):
     def _wanted(
         self, batch: AnswerBatch, run: int, share: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows that predict an answer's tokens, and what the target finds likeliest.
+        """Return the rows that predict an answer's tokens, and the target's likeliest tokens there.
 
-        A row predicts what follows the token after it, so it precedes the batch's position by one.
+        A row is made of the token after its position and predicts the one after that, so it comes
+        one position before the batch's.
         """
         length = batch.tokens.shape[1]
         chosen = np.flatnonzero(batch.positions % length > run)
@@ -161,7 +162,7 @@ class _OutputLoss(torch.autograd.Function):
 
 
 def _loss_of(logits: Tensor, indices: Tensor, logs: Tensor, sharpness: float) -> Tensor:
-    """Return the sum of the rows' cross entropies; with sharpness also what acceptance counts."""
+    """Return the sum of the rows' cross entropies; sharpness adds the overlap with the target."""
     is_kept = indices >= 0
     gathered = logits.gather(1, indices.clamp_min(0))
     predicted = gathered - torch.logsumexp(logits, -1, keepdim=True)
@@ -175,9 +176,9 @@ def _loss_of(logits: Tensor, indices: Tensor, logs: Tensor, sharpness: float) ->
 
 
 def drafted_tokens(examples: Sequence[Example], size: int, count: int) -> NDArray[np.int64]:
-    """Return the `count` tokens of a vocabulary that the target's answers give the most chance.
+    """Return the `count` tokens that the target's answers give the highest probabilities.
 
-    Of those that never occur the first are taken: merged earlier, they are more frequent.
+    Among tokens that never occur, the lowest ids are taken: a tokenizer merges frequent ones first.
     """
     chances = np.zeros(size)
     for example in examples:

@@ -1,10 +1,10 @@
-"""The search for the layers to leave out: by predicted gain, as far as the time allows.
+"""The search for the layers to leave out, by predicted gain, within a time limit.
 
 There are 2^n sets of n layers. How much each layer alone matters is measured first, or guessed from
 its neighbours' if time is short; then some sets of the least important ones. From then on the
 candidate that promises most is measured: a set that differs from one of the best by one layer, or
-the least important layers together. It promises what the nearest measured set reached, changed by
-the importance of the layers that differ, and each measurement corrects their importance.
+the least important layers together. A set promises what the nearest measured set reached, adjusted
+by the importance of the layers that differ, and each measurement corrects their importance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,11 @@ Layers: TypeAlias = frozenset[int]
 BEAM = 4
 """The number of best sets whose neighbours are candidates."""
 SHARES = (1.0, 0.5, 0.25, 0.75)
-"""The shares of the least important layers to try in any case: together they may matter less."""
+"""The shares of the least important layers to try in any case: together, layers may matter less."""
 LEARNING_RATE = 0.5
 """The share of a wrong prediction by which the importance of the layers is corrected."""
 SCALE_RATE, MAX_SCALE = 0.3, 2.0
-"""The same for the importance of all layers together."""
+"""The same for the factor common to all layers' importance, and its limit."""
 LEAST = 1e-3
 """Acceptance below this counts as this: its logarithm must stay finite."""
 
@@ -137,8 +137,8 @@ class LayerSearch:
     def _correct(self, layers: Layers, error: float) -> None:
         """Correct the importance of the layers by which a set differs from the nearest one.
 
-        What layers matter differs with the number of those left out already: for all alike, which
-        a common factor follows.
+        How much a layer matters depends on the number of layers left out already, for all layers
+        alike, so a common factor is corrected, too.
         """
         steps = _steps(self._nearest(layers), layers)
         if change := self._change(steps):
@@ -150,7 +150,7 @@ class LayerSearch:
 
 
 def _steps(before: Layers, after: Layers) -> list[tuple[int, int]]:
-    """Return the layers by which sets differ: with 1 those only left out after, with -1 before."""
+    """Return the layers by which two sets differ: 1 for those left out after, -1 for before."""
     return [(layer, 1 if layer in after else -1) for layer in before ^ after]
 
 

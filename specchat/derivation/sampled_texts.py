@@ -24,10 +24,10 @@ QUESTIONS = (
     "Write a SQL query that lists the ten customers with the highest total of orders.",
 )
 NUM_TOKENS = 48
-"""Of each answer."""
+"""The tokens sampled of each answer."""
 LEAST_PLACES, LEAST_TEXTS, USUAL_TEXTS = 24, 2, 4
-"""Fewer tokens in all say nothing; one text is chosen by, another one is predicted by; where time
-is short, a few are enough."""
+"""The least tokens in all that say anything; the least texts, as one is searched with and another
+predicts the gain; and the usual number of texts."""
 
 Text: TypeAlias = tuple[list[int], int]
 """The tokens of a question and its answer, and how many of them are the answer's."""

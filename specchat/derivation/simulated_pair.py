@@ -1,4 +1,4 @@
-"""A simulated pair: what passes take and which tokens are accepted, with no clock and no model.
+"""A simulated pair: pass times and accepted tokens, without a clock or a model.
 
 Real pacing decodes with it, so its rates are those that pacing reaches at such costs and chances.
 """
@@ -30,12 +30,12 @@ def unsure(_: int) -> float:
 
 @dataclass
 class SimulatedMachine:
-    """A pair on a machine as pacing sees it: what passes cost, and what is accepted.
+    """A pair on a machine as pacing sees it: the costs of passes, and which tokens are accepted.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
-    passes, by default a share of the same, `draft_cost`. Target passes are padded by what is known
-    of them, `known_costs`. `chance` and `confidence` belong to an index in the text. What the draft
-    model has not read yet it reads before it drafts, and a head reads all accepted tokens with the
+    passes, by default a share of the same, `draft_cost`. Target passes are padded according to
+    their `known_costs`. `chance` and `confidence` depend on the index in the text. A draft model
+    reads the tokens it has missed before it drafts; a head reads all accepted tokens with the
     target's rows.
     """
 
@@ -148,7 +148,7 @@ def verify_sampled(
 
 
 def knowledge_of(machine: SimulatedMachine) -> Knowledge:
-    """Return what measuring would find on a machine, whose passes it then pads."""
+    """Return what measuring a machine would find; from then on, its passes are padded by that."""
     knowledge = Knowledge(reads_accepted=machine.reads_accepted, measured={TARGET, ORIGIN})
     knowledge.target.longest_padded = LONGEST_KNOWN
     machine.known_costs = knowledge.target

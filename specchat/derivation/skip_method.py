@@ -48,16 +48,16 @@ METHOD = "skip"
 LEAST_LAYERS = 4
 MOST_LISTED = 16
 SHARE_FOR_SINGLES = 0.25
-"""Of the time, for measuring how much single layers matter."""
+"""The share of the time for measuring how much single layers matter."""
 SHARE_FOR_TEXTS = 0.4
-"""Of the time, for sampling answers; a few are sampled in any case."""
+"""The share of the time for sampling answers; a few are sampled in any case."""
 SETS_PER_LAYER, LEAST_TEXTS = 2, 2
-"""Sets of layers to leave time for, and the fewest texts to measure them on."""
+"""How many sets per layer there should be time for, and the fewest texts to measure them on."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipRequest:
-    """What to derive: how to load the target, how its answers are sampled, how long to search.
+    """What to derive: how to load the target, how to sample its answers, and how long to search.
 
     With `quantization` None, the draft's weights stay as the target's. With `keep_any`, a draft
     without a predicted speedup is kept, too.

@@ -1,4 +1,4 @@
-"""A draft made by training: a head or a small model learns to predict what the target says."""
+"""A draft made by training: a head or a small model learns to predict the target's answers."""
 
 import importlib.util
 import sys
@@ -54,18 +54,18 @@ LEAST_ANSWERS = 200
 DRAFT_LENGTH = 4
 """Networks are compared by how many tokens of such a draft are accepted."""
 BYTES_PER_WEIGHT = 24
-"""Memory that training takes: weights, gradients, the optimizers' state, the best weights."""
+"""Bytes of memory per weight: the weight, its gradient, the optimizer's state, the best weight."""
 INTERVAL = 120.0
 """Seconds between checkpoints."""
 NUM_HELD_OUT = 160
 OWN = "own-texts"
-"""The name of an empty file beside answers of which some are to the user's own texts."""
+"""An empty file of this name marks answers of which some are about the user's own texts."""
 MISSING = f"training needs PyTorch: run `{sys.executable} -m pip install 'torch>=2.9' gguf`"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What to train: on which target's answers, how it is sampled, for how many seconds.
+    """What to train: on which target's answers, sampled how, and for how many seconds.
 
     With `keep_any`, a draft without a predicted speedup is kept, too.
     """
@@ -167,7 +167,7 @@ class TrainDerivation:
                 path.unlink()
 
     def _trainee(self) -> "Trainee":
-        """Return what is trained: a head if llama.cpp can run one for this target.
+        """Return the network to train: a head if llama.cpp can run one for this target.
 
         Raises OutOfMemory where one that was begun no longer fits in memory.
         """

@@ -1,7 +1,7 @@
-"""What is trained for a target: a prediction head where one can be run, else a small draft model.
+"""The network trained for a target: a prediction head if one can be run, else a small draft model.
 
-Imports PyTorch, so it is imported only where training begins. A head sees what the target's layers
-make of the text, so it learns as much from a tenth of the answers.
+Imports PyTorch, so it is imported only where training begins. A head reads the target's hidden
+states, so it learns as much from a tenth of the answers.
 """
 
 from abc import ABC, abstractmethod
@@ -38,11 +38,11 @@ class Trainee(ABC):
     method: ClassVar[str]
     """The suffix of its file's name."""
     checkpoint: ClassVar[str]
-    """The name of the file that it goes on from."""
+    """The name of the file that training resumes from."""
     batches: ClassVar[int]
     """The number of batches in a step."""
     layers: Sequence[int] = ()
-    """Those of the target whose inputs it reads."""
+    """The layers of the target whose inputs it reads."""
     training: Distillation
 
     @abstractmethod

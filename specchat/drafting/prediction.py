@@ -45,9 +45,9 @@ class PredictionCursor:
         self._num_right = self._num_wrong = 0.0
         self._last = 0  # where the cursor was when the text was left
         self._recent: list[int] = []
-        self._places: dict[tuple[int, ...], list[int]] = {}
+        self._ends: dict[tuple[int, ...], list[int]] = {}
         for end in range(FAR, len(self._tokens)):
-            self._places.setdefault(tuple(self._tokens[end - FAR : end]), []).append(end)
+            self._ends.setdefault(tuple(self._tokens[end - FAR : end]), []).append(end)
 
     def expected(self, limit: int) -> Iterator[tuple[int, float]]:
         """Yield up to `limit` tokens that are expected next, with a confidence from 0 to 1."""
@@ -92,9 +92,9 @@ class PredictionCursor:
             if len(recent) < count:
                 continue
             last = tuple(recent[-count:])
-            places = self._places.get(last, ()) if count == FAR else self._near(last)
-            if places:
-                return min(places, key=self._distance), count
+            ends = self._ends.get(last, ()) if count == FAR else self._near(last)
+            if ends:
+                return min(ends, key=self._distance), count
         return None
 
     def _distance(self, position: int) -> int:

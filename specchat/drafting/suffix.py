@@ -176,7 +176,7 @@ class SuffixAutomaton:
         # the passage is its state's longest one, so all of the state's passages end here
         if states[successor].length == states[index].length + 1:
             return successor
-        # only its shorter passages end here, too: a clone takes them over, with the same continuations
+        # only its shorter passages end here, too: a clone with the same continuations has them
         clone, original = len(states), states[successor]
         states.append(
             _SuffixState(

@@ -1,4 +1,4 @@
-"""The interface of engines: what is loaded, what is known of it, and what it can do."""
+"""The interface of engines: what to load, the facts about it, and what an engine can do."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -54,24 +54,25 @@ class EngineFacts:
     """The facts about a loaded engine.
 
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
-    usable draft model; None if it can. `draft_kind` is the sort of model beside the target, a key
-    of `drafter_registry.MODELS`, empty for none or for a head that cannot run here. A draft has at
-    most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
+    usable draft model; None if it can. `draft_kind` is the kind of model beside the target, a key
+    of `drafter_registry.MODELS`; empty without one, or for a head that cannot run here. A draft has
+    at most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
     decoding (None: not measured), which makes passes take up to `exact_cost` times as long (None:
     no choice, or not measured). Beside it a tree has at most `most_branches`; where that is 0,
     `chains_reason` says why drafts are chains. The weights take `target_bytes` and `draft_bytes`,
     both KV caches together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes`
     (0 for a head in the target's file). Decoding leaves `idle_processors` to other programs. `gpu`
     names the GPUs that hold layers, empty for none; of their memory all programs together use
-    `gpu_used` of `gpu_total` bytes right after loading (0 if unknown). `plan` says what is on which
-    device, `notices` what else a user should know. `common_tokens` is the share of its vocabulary
-    that a draft model has in common with the target, None for the same vocabulary. `thinking` lists
-    the values of `think` besides "auto", empty if the chat template has no such switch. With
-    `keeps_reasoning` the template also sends the reasoning of earlier answers. If it `takes_turns`,
-    an answer that was stopped goes on after others with the same bits, and without reading anything
-    again. If another program runs the model, `served_by` names it and its address; what is only
-    known where the model runs is then not known here. Unless it `chooses_drafter`, requests cannot
-    say what is to draft, and unless it `ignores_end`, not that an answer goes on behind its end.
+    `gpu_used` of `gpu_total` bytes right after loading (0 if unknown). `plan` says which parts are
+    on which device, `notices` what else a user should know. `common_tokens` is the share of its
+    vocabulary that a draft model has in common with the target, None if the vocabularies are the
+    same. `thinking` lists the values of `think` besides "auto", empty if the chat template has no
+    such switch. With `keeps_reasoning` the template also sends the reasoning of earlier answers. If
+    it `takes_turns`, an answer that was stopped goes on after others with the same bits, and
+    without reading anything again. If another program runs the model, `served_by` names it and its
+    address, and facts known only to that program are missing here. Unless it `chooses_drafter`,
+    requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
+    continue past its end token.
     """
 
     target: str
@@ -156,11 +157,11 @@ class Engine(ABC):
 
     @abstractmethod
     def begin(self, request: AnswerRequest) -> Generator[Update]:
-        """Check a request and yield what comes of its answer; later stops apply to it.
+        """Check a request and yield the updates of its answer; later stops apply to it.
 
-        Every update has chunks, the last one the finish; an error is raised. What precedes the
-        first one, such as reading the prompt, is reported to the request's `on_progress`. Closing
-        the generator stops the answer.
+        Every update has chunks, the last one the finish; an error is raised. Progress before the
+        first one, such as reading the prompt, goes to the request's `on_progress`. Closing the
+        generator stops the answer.
         """
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
@@ -202,18 +203,18 @@ class Engine(ABC):
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
 
     def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
-        """Measure what is not known of the pair here; return True if nothing is left to measure.
+        """Measure what is still unknown about the pair; return True if nothing is left to measure.
 
-        That is what passes cost and which of them are exact; `facts` say so afterwards. Without
-        it, answers learn what their own passes cost, and `exact="on"` drafts nothing. No text is
-        forgotten. If the callback returns False, or on `stop`, this ends after a pass at most, and
-        the next call goes on from there. Raises EngineFailed.
+        It measures the costs of passes and which of them are exact; `facts` then include that.
+        Without it, answers learn the costs of their own passes, and `exact="on"` drafts nothing. No
+        text is forgotten. If the callback returns False, or on `stop`, this ends after a pass at
+        most, and the next call goes on from there. Raises EngineFailed.
         """
         del on_progress
         return True
 
     def size(self, request: ChatRequest) -> PromptSize | None:
-        """Return how much of the context a conversation would take; None if that is not known."""
+        """Return how much of the context a conversation would take, None if unknown."""
         del request
         return None
 
@@ -234,17 +235,18 @@ class Engine(ABC):
         raise NotImplementedError
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
-        """Return the model's likely tokens in the place of each of these, and the token itself.
+        """Return the model's likely alternatives to each of these tokens, that token included.
 
-        The first token has none, for nothing is before it. The memory holds this text afterwards.
-        Raises ContextFull, InvalidOption, or Cancelled on `stop`.
+        The first token has none, because nothing precedes it. The memory holds this text
+        afterwards. Raises ContextFull, InvalidOption, or Cancelled on `stop`.
         """
         raise NotImplementedError
 
     def keep(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Keep what was read on disk, if there is space for it, so that it is not read again.
+        """Save the texts in memory on disk, if there is space, so that they need not be read again.
 
-        Ends early once `is_stopped`. Closing does the same as far as it does not take long.
+        Ends early once `is_stopped` returns True. Closing does the same, but only as far as it is
+        quick.
         """
         del is_stopped
 

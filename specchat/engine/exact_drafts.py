@@ -22,14 +22,14 @@ NOT_MEASURED = (
 
 
 class ExactDrafts:
-    """Which drafts of a pair are exact: read from the cache, or measured when asked to.
+    """The drafts of a pair that are exact: read from the cache, or measured on request.
 
-    With `--exact on` nothing is drafted until that is known. Its kernels are then the exact ones
-    from the start, so that measuring changes no text.
+    With `--exact on` nothing is drafted until they are known. Exact kernels are used from the
+    start, so measuring changes no text.
     """
 
     def __init__(self, pair: LoadedPair) -> None:
-        """Read what is known of a pair."""
+        """Read what the cache has on a pair."""
         loading = pair.loading
         is_auto = loading.exact == "auto" and loading.learn
         self._is_wanted = loading.exact == "on" or is_auto
@@ -55,7 +55,7 @@ class ExactDrafts:
             self._cache.keep_exactness(self._way, self.found)
 
     def apply(self, pair: LoadedPair, facts: EngineFacts) -> EngineFacts:
-        """Take the kernels that follow from what is known, and return the facts with it."""
+        """Choose the kernels by what is known, and return the facts with the exact drafts."""
         if not self._is_wanted:
             return facts
         is_on, passes = self._exact == "on", self.found

@@ -1,4 +1,4 @@
-"""A pair in memory: its contexts, and what is known about it once it is loaded."""
+"""A pair in memory: its contexts, and the facts about it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -49,7 +49,7 @@ class LoadedPair:
 
     @contextmanager
     def with_empty_memory(self, ctx: int, abort: AbortFlag) -> Iterator["LoadedPair"]:
-        """Yield this pair, or with small contexts of `ctx` tokens if its own hold a text.
+        """Yield this pair or, if its contexts hold a text, one with contexts of `ctx` tokens.
 
         Raises OutOfMemory if there is no memory for those, and Cancelled if stopped meanwhile.
         """
@@ -67,7 +67,7 @@ class LoadedPair:
             context.prefill([])
 
     def _spare(self, ctx: int, abort: AbortFlag, stack: ExitStack) -> "LoadedPair":
-        """Return this pair with small contexts of their own, of the same shape otherwise."""
+        """Return this pair with small contexts in place of its own, otherwise of the same shape."""
         target, draft = self.context, self.draft_context
         shape = replace(target.shape, ctx=min(ctx, target.capacity))
         needed = 0
@@ -88,7 +88,7 @@ class LoadedPair:
 
     @property
     def draft_kind(self) -> str:
-        """The sort of model beside the target, loaded or not: a key of MODELS, or ""."""
+        """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
         return self.files.kind.sort if self.files.kind else ""
 
     @property
@@ -103,7 +103,7 @@ class LoadedPair:
 
     @property
     def num_threads(self) -> int:
-        """The threads that decode: with all layers on GPUs, one waits for them."""
+        """The number of threads that decode: with all layers on GPUs, one waits for them."""
         return 1 if self.plan.is_on_gpus else num_threads(self.loading.target, self.loading.threads)
 
     @property

@@ -34,7 +34,7 @@ def load_pair(
     """Load a pair onto the devices of this machine and of workers; `stack` closes what is loaded.
 
     A head that this build of llama.cpp cannot run is left out with a notice, even if the user named
-    it. A draft that does not fit in memory is treated alike: the text is the same without it.
+    it. A draft that does not fit in memory is treated likewise: the text is the same without it.
     `on_lost` is called if a worker stops answering, from then on until the pair is closed. Raises
     as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
@@ -84,8 +84,8 @@ def _load_models(
 ) -> tuple[TreeContext, DraftContext | None]:
     """Load the models of a plan; return the contexts of the target and of its draft, if any.
 
-    All is freed before an error is raised. What was loaded is closed in reverse: a draft's context
-    may read its target's, and each context needs its model's weights.
+    Before an error is raised, everything is freed, in reverse order: a draft's context may read its
+    target's, and each context needs its model's weights.
     """
     (target_sizes, target_options), *drafts = models
     with ExitStack() as attempt:

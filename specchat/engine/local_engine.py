@@ -43,10 +43,10 @@ from specchat.workers.worker_watch import LostCallback, end_process
 MIB = 2**20
 NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
 REASON_INTERVAL = 8
-"""While nothing is drafted, the reason is updated every this many chunks, which also makes pacing
-learn from plain passes before the end of the answer."""
+"""While nothing is drafted, the reason is updated once in this many chunks; this also lets pacing
+learn from plain passes before the answer ends."""
 MEASURED_CONTEXT = DEPTHS[-1] + 2 * COMPARED_LENGTHS[-1]
-"""The tokens of a context to measure in, where the pair's own holds a text."""
+"""The size of a context to measure in, where the pair's own holds a text."""
 
 
 class LocalEngine(Engine):
@@ -60,8 +60,9 @@ class LocalEngine(Engine):
     ) -> None:
         """Load the pair; free everything if that fails.
 
-        `on_lost` is called from another thread if a worker stops answering: llama.cpp cannot go on
-        then, so it must end the process: `Engine.load` uses another process with workers.
+        `on_lost` is called from another thread if a worker stops answering. It must end the
+        process, because llama.cpp cannot continue; `Engine.load` therefore uses a process of its
+        own with workers.
         """
         self._statistics = Statistics()  # of the answer in progress
         self._abort = AbortFlag()
@@ -196,7 +197,7 @@ class LocalEngine(Engine):
         self._resources.close()
 
     def _switch_memory(self, prompt: Prompt) -> None:
-        """Restore what the memory should hold for a prompt, and set aside what it holds."""
+        """Restore the memory that suits a prompt best, and set aside the present one."""
         began = perf_counter()
         drafters = self.parked.switch(
             prompt.text, dict(self._drafters), is_unfinished=self._is_unfinished
@@ -208,7 +209,7 @@ class LocalEngine(Engine):
     def _protect_memory(self, prompt: Prompt, after_aside: Sequence[int]) -> None:
         """Save the state of the memory before an aside.
 
-        Raises InvalidOption if the next prompt would share less with the memory afterwards.
+        Raises InvalidOption if the next prompt would share less with the memory after the aside.
         """
         kind = self.context.rollback_kind
         held = self.context.count_known(after_aside)
@@ -218,7 +219,7 @@ class LocalEngine(Engine):
         kind.keep(self.context.num_evaluated)
 
     def _describe(self, name: str, options: AnswerRequest) -> None:
-        """Record in the statistics what drafts, and why nothing else does."""
+        """Record the drafter in the statistics, and why nothing better drafts."""
         self._statistics.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
         self._statistics.draft_length = options.draft_length if origins else 0
@@ -277,7 +278,7 @@ class LocalEngine(Engine):
         report("measuring", 1.0)
 
     def _apply_exactness(self) -> None:
-        """Take over what is known of exact drafts."""
+        """Apply what is known about exact drafts to the pair and the facts."""
         self._close_drafters()  # what they are made from may change
         self.facts = self._exact_drafts.apply(self._pair, self._plain_facts)
         self._materials = self._make_materials(self._pair)
@@ -293,7 +294,7 @@ class LocalEngine(Engine):
         return self._drafters[name]
 
     def _with_prediction(self, prompt: Prompt, drafter: Drafter) -> Drafter:
-        """Return a drafter that drafts what the request predicts first, if it predicts a text.
+        """Return a drafter that first drafts the text that the request predicts, if there is one.
 
         Plain decoding stays plain.
         """
@@ -329,7 +330,7 @@ class LocalEngine(Engine):
         )
 
     def _tree_notices(self, request: AnswerRequest) -> Iterator[str]:
-        """Yield what cannot be followed of a size of draft trees that was asked for."""
+        """Yield why draft trees of the size asked for are not possible."""
         size, facts = request.draft_tree, self.facts
         if not isinstance(size, int) or facts.speculation_off_reason or not request.num_to_draft:
             return
@@ -350,7 +351,7 @@ class LocalEngine(Engine):
         )
 
     def _longest_pass(self, request: AnswerRequest) -> int | None:
-        """Return the longest pass that is exact, if the answer must be; None for any length."""
+        """Return the longest exact pass if the answer must be exact, else None: any length."""
         if not (request.is_exact or self._pair.loading.exact == "on"):
             return None
         return 1 + min(self._longest_draft(request), self.facts.exact_draft or 0)

@@ -1,7 +1,7 @@
 """Texts kept on disk: copies of a pair's memory that outlive its process.
 
 A file belongs to one pair, loaded in one way, and this build of llama.cpp; its name is a hash of
-these and of the text. It begins with a line of JSON that describes the arrays behind it. Each array
+these and of the text. It begins with a line of JSON that describes the arrays after it. Each array
 has a checksum, so a damaged file is deleted and its text is read again.
 """
 
@@ -37,7 +37,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A file's description: its text, and where its memory can be returned to."""
+    """A file's description: its text, and the lengths that its memory can be rolled back to."""
 
     path: Path
     tokens: Sequence[int]
@@ -45,7 +45,7 @@ class StoredMemory:
 
     @property
     def outline(self) -> MemoryImage:
-        """An image without data, which says what restoring the file would save."""
+        """An image without its data, to tell how much restoring the file would save."""
         empty = np.empty(0, np.uint8)
         return MemoryImage(
             self.tokens,
@@ -74,10 +74,10 @@ class MemoryFiles:
         *,
         may_displace: bool = True,
     ) -> bool:
-        """Write a text that was last used at a time; return True unless it was stopped.
+        """Write a text that was last used at this time; return True unless it was stopped.
 
-        Nothing is written of what was deleted since then, nor what would displace other files
-        unless it may. A file that holds a beginning of the text is replaced. Raises OSError.
+        A text is not written if its files were deleted since then, nor, unless it may, if it would
+        displace other files. A file that holds a beginning of the text is replaced. Raises OSError.
         """
         tokens = np.asarray(target.tokens, np.int32)
         name = f"{self._subject}-{hashlib.sha256(tokens.tobytes()).hexdigest()[:16]}{SUFFIX}"
@@ -105,7 +105,7 @@ class MemoryFiles:
         return True
 
     def load(self, stored: StoredMemory) -> tuple[MemoryImage, MemoryImage | None] | None:
-        """Return a file's images; None, and delete it, if it is damaged."""
+        """Return a file's images; delete it and return None if it is damaged."""
         try:
             arrays = _read(stored.path)
             target = _image(arrays["target"])
@@ -155,7 +155,7 @@ def _all_files() -> list[tuple[float, int, Path]]:
 
 
 def _subject(pair: LoadedPair) -> str:
-    """Return a hash of all that a memory depends on beside its text."""
+    """Return a hash of everything that a memory depends on besides its text."""
     loading, shape = pair.loading, pair.context.shape
     files = []
     for path in filter(None, (loading.target, loading.draft)):
@@ -205,7 +205,7 @@ def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
 
 
 def _write(file: Any, arrays: Mapping[str, Arrays], is_stopped: Callable[[], bool]) -> bool:
-    """Write arrays behind a line that describes them; return False if stopped."""
+    """Write arrays after a line that describes them; return False if stopped."""
     described = [
         [role, name, array.dtype.str, list(array.shape), zlib.crc32(_bytes(array))]
         for role, parts in arrays.items()

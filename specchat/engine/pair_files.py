@@ -1,4 +1,4 @@
-"""What the files of a pair say, read before anything is loaded."""
+"""The headers of a pair's files, read before anything is loaded."""
 
 from dataclasses import dataclass
 

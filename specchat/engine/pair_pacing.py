@@ -1,4 +1,4 @@
-"""The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
+"""The pacing of a loaded pair: costs of passes and acceptance, kept from answer to answer."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,19 +29,19 @@ from specchat.passes.pass_measurement import (
 from specchat.requests.progress import ProgressReport
 
 CHANGE_ON_GPU = 0.15
-"""The share of a pass on a GPU that a change of its length costs: llama.cpp builds its graph anew,
-and CUDA launches it kernel by kernel and records it again. On an H200, `auto` was 9 % faster with
-this than without, and slower with 0.4 and 0.8: those pad too much."""
+"""The share of a pass on a GPU that a change of its length costs: llama.cpp then rebuilds its
+graph, and CUDA launches it kernel by kernel while recording it again. On an H200, `auto` was 9 %
+faster with this than without, and slower with 0.4 and 0.8: those pad too much."""
 MILLISECOND = 1e-3
 MOST_SECONDS = 2.5
 """How long the passes of a new model may be measured."""
 
 
 class PairPacing:
-    """What is known of a pair, read from the cache or measured, and the pacers that use it."""
+    """The figures of a pair, read from the cache or measured, and the pacers that use them."""
 
     def __init__(self, pair: LoadedPair) -> None:
-        """Read what is known of a pair."""
+        """Read what the cache has on a pair."""
         self._pair = pair
         self.cache = LearnedCache(pair.loading.target, build()) if pair.loading.learn else None
         self._longest_draft = pair.context.longest_draft
@@ -50,7 +50,7 @@ class PairPacing:
         self._begin_with(self.cache.pair(self.subject) if self.cache else LearnedPair())
 
     def follow_kernels(self) -> None:
-        """Go on with what is known of the kernels in use, or else measure them anew."""
+        """Continue with the figures of the kernels in use, or else measure them."""
         subject = _subject(self._pair)
         if subject == self.subject:
             return
@@ -86,8 +86,8 @@ class PairPacing:
     def padding(self, pacer: LearningPacer | None) -> PaddingCosts | None:
         """Return the costs by which an answer's passes are padded; None if they must not be.
 
-        Not for a fixed draft length, and not to be exact: how a pass is rounded must not depend on
-        the clock.
+        Passes are not padded with a fixed draft length, nor where answers must be exact: rounding
+        must not depend on the clock.
         """
         costs = self.knowledge.target
         return costs if pacer and costs.longest_padded else None
@@ -117,7 +117,7 @@ class PairPacing:
         return drafter_registry.pass_origin(self._pair.draft_kind)
 
     def measure(self, pair: LoadedPair, report: ProgressReport) -> None:
-        """Measure what passes cost with a pair whose memory is empty, unless it is known.
+        """Measure the costs of passes, unless they are known, with a pair whose memory is empty.
 
         `report` may stop that, and the next call goes on from there.
         """
@@ -152,20 +152,20 @@ class PairPacing:
 
 
 def _longest_padded(pair: LoadedPair) -> int:
-    """Return the most tokens of a padded pass: removing the padding must take no pass.
+    """Return the most tokens of a padded pass, 0 if padding costs a pass to remove or exactness.
 
-    Exact drafts are as short as they are because longer passes round differently.
+    Exact drafts must not be padded: they are short because longer passes round differently.
     """
     can_pad = pair.context.rollback_kind.is_free and pair.loading.exact != "on"
     return pair.context.longest_draft + 1 if can_pad else 0
 
 
 def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> None:
-    """Give a head what it finds in an answer before a pass over some tokens.
+    """Prepare a head for a pass over some tokens, as it would be within an answer.
 
-    A single one mostly follows a token just drafted, with the head's own state, and the head's
-    weights are in the processor's caches again; several were accepted, and the target's states
-    for them wait.
+    A single token mostly follows one that was just drafted: it is read with the head's own state,
+    while the head's weights are still in the processor's caches. Several tokens were accepted
+    together, and the target's states for them are waiting.
     """
     tokens = [index % target.model.vocabulary.size for index in range(num_tokens + 1)]
     target.prefill([])
@@ -178,7 +178,7 @@ def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> N
 def _round_trip_class(seconds: float) -> int:
     """Return how slow the network to the workers is, in powers of two of a millisecond.
 
-    A pass waits for it, so what passes cost is measured anew on another network.
+    Every pass waits for the network, so costs are measured again on another one.
     """
     return round(math.log2(max(seconds, MILLISECOND) / MILLISECOND))
 

@@ -1,7 +1,7 @@
 """Texts set aside: copies of a pair's memory, so that a text is not read twice.
 
-Before a prompt is read, the copy that shares most of it is restored, and what the memory held
-before is set aside if it is worth it. All copies together take a limited amount of the host's
+Before a prompt is read, the copy that shares most of it is restored, and the previous content of
+the memory is set aside if it is worth it. All copies together take a limited amount of the host's
 memory; the one that was used least recently goes first.
 """
 
@@ -30,7 +30,7 @@ SPARE_SHARE = 0.5
 class ParkedMemory:
     """A text set aside: the memories of the target and the draft, and the drafters that know it.
 
-    Once it is restored the copy stays if `least_lost` of its tokens are not wanted then.
+    Once it is restored, the copy is kept if `least_lost` of its tokens are not wanted then.
     """
 
     target: MemoryImage
@@ -49,7 +49,7 @@ class ParkedMemories:
     """The texts that a pair set aside, within a limit of bytes; 0 sets nothing aside."""
 
     def __init__(self, pair: LoadedPair, limit: int | None, disk_limit: int = 0) -> None:
-        """Set nothing aside yet; a limit of None follows from the free memory.
+        """Begin with no copies; a limit of None follows from the free memory.
 
         Texts are also kept on disk, in `disk_limit` bytes; 0 keeps none.
         """
@@ -64,7 +64,7 @@ class ParkedMemories:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether a text that was interrupted goes on with the same bits."""
+        """Whether an interrupted text continues with the same bits."""
         return bool(self.limit) and self._pair.context.rollback_kind.restores_bits
 
     @property
@@ -84,8 +84,9 @@ class ParkedMemories:
     ) -> Mapping[str, Drafter] | None:
         """Prepare the memory for a text; return the drafters of a text that was restored, if any.
 
-        `drafters` know the text that is in the memory now. If its answer `is_unfinished` it may go
-        on, and then nothing of it may be read again: other passes may round differently.
+        `drafters` know the text that is in the memory now. If its answer `is_unfinished` it may
+        continue later, and then none of it may be read again, as other passes may round
+        differently.
         """
         context = self._pair.context
         self._before, self._used = self._used, time()
@@ -110,11 +111,11 @@ class ParkedMemories:
         return best.drafters if is_restored else {}
 
     def clear(self) -> None:
-        """Forget every text, but for those on disk."""
+        """Forget every text, except those on disk."""
         self._parked.clear()
 
     def save(self, is_stopped: Callable[[], bool]) -> None:
-        """Keep long texts on disk, that in the memory first, until stopped or the disk is full."""
+        """Save long texts on disk, the present one first, until stopped or the disk is full."""
         context, draft, files = self._pair.context, self._pair.draft_context, self._files
         if files is None:
             return
@@ -143,11 +144,11 @@ class ParkedMemories:
             self._parked.append(ParkedMemory(*images, {}, LEAST_LOST))
 
     def _saves(self, parked: ParkedMemory, tokens: Sequence[int]) -> int:
-        """Return how many tokens of a text need not be read with a copy."""
+        """Return how many tokens of a text a copy saves reading."""
         return self._pair.context.reachable_in(parked.target, tokens)
 
     def _park(self, drafters: Mapping[str, Drafter], least_lost: int) -> None:
-        """Set the text in the memory aside, in place of copies of its beginning."""
+        """Set the present text aside, replacing copies of its beginning."""
         context, draft = self._pair.context, self._pair.draft_context
         free = available_bytes()
         try:

@@ -1,4 +1,4 @@
-"""What a model thinks of a given text: its likely tokens in the place of each one."""
+"""Scores a given text: the tokens that the model finds likely at each position."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from specchat.llama.context import Context
 
 
 def scored(context: Context, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
-    """Return up to `count` likely tokens and the token itself, for each of the given tokens.
+    """Return up to `count` likely tokens, and the given token itself, for each given token.
 
-    The first one has none. The memory is read anew, in passes of as many tokens as give logits.
+    The first one has none. The text is read from the beginning, in passes of as many tokens as a
+    pass can give logits for.
     """
     if len(tokens) > context.capacity:
         raise ContextFull(

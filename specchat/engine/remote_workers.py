@@ -17,7 +17,8 @@ from specchat.workers.worker_watch import LostCallback, WorkerWatch
 class RemoteWorkers:
     """The workers of a pair, with what each reported before the pair was loaded.
 
-    Those in `unused` were named in vain, because no layers may leave the CPU: they are not asked.
+    Those in `unused` were named to no effect, because no layers may leave the CPU; they are not
+    asked.
     """
 
     reports: tuple[WorkerReport, ...] = ()

@@ -1,4 +1,4 @@
-"""Which workers may be asked at all: in offline mode those of this machine alone."""
+"""Which workers may be asked: in offline mode only those of this machine."""
 
 from collections.abc import Sequence
 

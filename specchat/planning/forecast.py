@@ -1,4 +1,4 @@
-"""What a pair will take on this machine, read from its files before it is loaded."""
+"""The memory and context of a pair on this machine, forecast from its files before it is loaded."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 
 UNKNOWN = 2**60
-"""At least as many bytes are free where the system does not report how many."""
+"""Stands for the free bytes where the system does not report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Room:
 class Forecast:
     """The context and the memory that a pair will get.
 
-    `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what it would need of
-    all memory. `notice` says what is given up for memory, None for nothing. `draft` is the header
-    of what drafts: a draft model or a head; None for neither.
+    `gpus` is None if no layer goes onto a GPU. Unless it `fits`, `host` is what the pair would need
+    in all. `notice` says what is given up for memory, None for nothing. `draft` is the header of
+    the draft model or head, None without one.
     """
 
     target: Header
@@ -48,8 +48,8 @@ def foresee(
 ) -> Forecast:
     """Return what a pair will take on a machine, of which a loaded pair holds `held` bytes.
 
-    GPUs count as free but for what is left to other programs: what they use is known only to
-    llama.cpp. Raises as `read_pair` does, and InvalidOption as `Planner` does.
+    GPUs count as free except for what is left to other programs; only llama.cpp knows how much
+    those use. Raises as `read_pair` does, and InvalidOption as `Planner` does.
     """
     headers = model, of_draft = read_pair(target, draft, with_head=options.head)
     sizes, draft_sizes = Sizes(model), Sizes(of_draft) if of_draft else None

@@ -1,4 +1,4 @@
-"""Notices about a pair's files that load and work, but not as well as they could."""
+"""Notices about a pair's files that work, but not as well as they could."""
 
 from collections.abc import Iterator
 

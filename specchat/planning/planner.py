@@ -255,7 +255,7 @@ class Planner:
 
     @property
     def _place(self) -> str:
-        """What is not the CPU."""
+        """The name for the devices other than the CPU."""
         if not self._num_remote:
             return "GPU"
         workers = "worker" if self._num_remote == 1 else "workers"

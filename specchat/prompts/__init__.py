@@ -1,1 +1,1 @@
-"""From a request to a prompt: tokens, what the answer may be, and how its text is read."""
+"""From a request to a prompt: its tokens, the answer's constraint, and the reader of its text."""

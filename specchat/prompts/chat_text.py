@@ -19,7 +19,7 @@ from specchat.structured.structure_prompt import description_of
 
 Request = TypeVar("Request", bound=AnswerRequest)
 QUESTION: ChatMessage = {"role": "user", "content": "."}
-"""Stands for what the user asks next."""
+"""A placeholder for the user's next question."""
 
 
 class PromptText(NamedTuple):
@@ -44,7 +44,7 @@ def chat_format(model: Model) -> ChatFormat:
 
 
 def described(request: Request) -> Request:
-    """Return a request whose system prompt tells the model what its answer must look like."""
+    """Return a request whose system prompt describes the structure of the answer to the model."""
     structure = request.structure
     if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):
         return request
@@ -107,12 +107,12 @@ def num_shared(model: Model, request: ChatRequest, text: PromptText) -> int:
 
 
 def after_aside(model: Model, request: ChatRequest) -> list[int]:
-    """Return a prompt with which a conversation goes on after an aside, its last message."""
+    """Return the prompt of a conversation that continues after an aside, its last message."""
     return _text_of(model, request, [*request.messages[:-1], QUESTION]).tokens
 
 
 def _text_of(model: Model, request: ChatRequest, messages: Sequence[ChatMessage]) -> PromptText:
-    """Return a conversation as tokens, with all else as a request has it."""
+    """Return a conversation as tokens, with the other fields of a request."""
     return _rendered(
         model,
         messages,

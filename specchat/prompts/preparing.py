@@ -1,4 +1,4 @@
-"""Prepares requests: messages to tokens, the room they have, and what the answer may be."""
+"""Prepares requests: their tokens, the room for them, and the answer's constraint and reader."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -30,20 +30,20 @@ LEAST_ROOM = 512
 
 
 class Preparation:
-    """Makes the prompts of one model, whose context holds `capacity` tokens."""
+    """Prepares the prompts of one model, whose context holds `capacity` tokens."""
 
     def __init__(self, model: Model, capacity: int, *, foresees_next: bool) -> None:
         """Prepare nothing yet.
 
-        With `foresees_next`, prompts say what the next turn's has in common with them: a memory
-        that cannot drop any tail must know where to save its state.
+        With `foresees_next`, prompts state how much the next turn's prompt shares with them: a
+        memory that cannot drop any tail must know where to save its state.
         """
         self._model = model
         self._capacity = capacity
         self._foresees_next = foresees_next
 
     def prepare(self, request: AnswerRequest) -> Prompt:
-        """Return a request's prompt, with all that decoding and reading its answer takes.
+        """Return a request's prompt, with everything needed to decode and read its answer.
 
         Raises InvalidOption for what cannot be followed, TemplateError if rendering fails.
         """
@@ -101,7 +101,7 @@ class Preparation:
         return AnswerConstraints(self._model.vocabulary)
 
     def _text(self, request: AnswerRequest, num_begun: int) -> PromptText:
-        """Return a request as tokens; without its oldest turns, if room is to be made.
+        """Return a request as tokens, without its oldest turns if it asks to make room.
 
         Room is also left for the `num_begun` tokens that the answer begins with.
         """
@@ -146,10 +146,9 @@ class Preparation:
         return frozenset(ends), stops
 
     def _predicted(self, prediction: str | Sequence[int], text: PromptText) -> Sequence[int]:
-        """Return the tokens of a text that an answer may be, without the marks around it.
+        """Return the tokens of a predicted answer, without the template's marks around it.
 
-        What follows an answer's first word does not depend on what is before it. Unknown tokens are
-        never right, so they do no harm.
+        Unknown tokens are never right, so they do no harm.
         """
         vocabulary = self._model.vocabulary
         if not isinstance(prediction, str):
@@ -184,7 +183,7 @@ def _begun_tokens(vocabulary: Vocabulary, begun: Sequence[Chunk]) -> list[int]:
 
 
 def _reader(request: AnswerRequest, start: AnswerStart | None) -> AnswerReader | None:
-    """Return what splits a chat's answer into parts; calls count if the answer may hold some."""
+    """Return the reader that splits a chat's answer into parts; calls count if it may make any."""
     if not isinstance(request, ChatRequest) or start is None:
         return None
     calls_none = request.structure is not None and not request.may_call

@@ -12,13 +12,13 @@ from specchat.prompts.answer_reading import checked, read_parts
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The tokens of a request, what may follow them, and how the answer is read.
+    """The tokens of a request, the constraint of its answer, and the reader of its text.
 
-    The answer begins with the tokens `begun` and is expected to go on with `predicted`. It is what
-    the `constraint` allows, any text if that is None, until one of `end_tokens` or `stop_strings`.
-    `num_left_out` messages did not fit. The prompt of the next turn is expected to start with the
-    same `num_shared` tokens; 0 if unknown. After an aside the conversation goes on as `after_aside`
-    does. `notices` say what of the request is not followed.
+    The answer begins with the tokens `begun` and is expected to continue with `predicted`. The
+    `constraint` limits it, unless that is None, and it ends at one of `end_tokens` or
+    `stop_strings`. `num_left_out` messages did not fit. The prompt of the next turn is expected to
+    start with the same `num_shared` tokens; 0 if unknown. After an aside the conversation continues
+    as `after_aside` does. `notices` say which parts of the request are not followed.
     """
 
     tokens: list[int]
