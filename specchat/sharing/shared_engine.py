@@ -7,21 +7,21 @@ the same as without the others. The engine keeps what it read of each, so nothin
 While nothing is asked for, the thread measures the pair and keeps what was read on disk.
 """
 
-import gc
 import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 from specchat.decoding.chunk import Finish
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.requests.answer_request import ChatRequest
-from specchat.requests.progress import Progress, ProgressCallback, Stage
+from specchat.requests.progress import Progress, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.sharing.answer_turn import Turn
 from specchat.sharing.engine_events import EngineEvents, NoEvents
+from specchat.sharing.owned_engine import OpenEngine, OwnedEngine
 from specchat.sharing.owner_tasks import IdleTime, OwnerCall, SizeQuestion
 from specchat.sharing.ticket_line import TicketLine
 from specchat.sharing.tickets import Ticket
@@ -42,8 +42,6 @@ SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
 Result = TypeVar("Result")
-OpenEngine: TypeAlias = Callable[[Callable[[Stage, float], bool]], Engine]
-"""Loads the engine; it gives up when the callback returns False."""
 
 
 class SharedEngine:
@@ -68,8 +66,8 @@ class SharedEngine:
 
         Loading begins once the engine that was there `before` has freed its memory.
         """
-        self._load, self._engine = load, engine
         self._events: EngineEvents = events or NoEvents()
+        self._owned = OwnedEngine(load, engine, self._events, lambda: not self._is_closing)
         self._before, self._log = before, log
         self.reloads = reloads
         self.before_end: Callable[[], object] = lambda: None
@@ -79,13 +77,10 @@ class SharedEngine:
         self._sizing: SizeQuestion | None = None
         self._calls: deque[OwnerCall] = deque()
         self._number = 0
-        self.num_restarts = 0
-        """How often the engine died and was loaded again."""
         self.last_error: SpecchatError | None = None
         """What the last answer that failed has failed with."""
         self._current: Ticket | None = None
         self._is_closing = False
-        self._facts = engine.facts if engine else None
         self._lost: SpecchatError | None = None
         self._is_settled = threading.Event()  # it is loaded, or never will be
         self._thread = threading.Thread(target=self._run, name="engine owner", daemon=True)
@@ -96,21 +91,21 @@ class SharedEngine:
     @property
     def facts(self) -> EngineFacts:
         """The facts about the engine, once it is loaded. Raises EngineFailed before."""
-        if self._facts is None:
+        if (facts := self._owned.facts) is None:
             raise EngineFailed("the engine is not loaded")
-        return self._facts
+        return facts
 
     @property
     def is_loaded(self) -> bool:
         """Whether the engine has been loaded."""
-        return self._facts is not None
+        return self._owned.facts is not None
 
     def wait_until_loaded(self) -> EngineFacts:
         """Return the facts once the engine is loaded. Raises the error that loading failed with."""
         self._is_settled.wait()
-        if self._facts is None:
+        if (facts := self._owned.facts) is None:
             raise self._lost or Cancelled("the engine is shutting down")
-        return self._facts
+        return facts
 
     def submit(self, ticket: Ticket) -> None:
         """Queue a request. Raises QueueFull, or EngineFailed once closed."""
@@ -161,6 +156,11 @@ class SharedEngine:
         return cast(Result, made.result())
 
     @property
+    def num_restarts(self) -> int:
+        """How often the engine died and was loaded again."""
+        return self._owned.num_restarts
+
+    @property
     def num_waiting(self) -> int:
         """The requests that have not begun."""
         return len(self._line.waiting)
@@ -177,23 +177,18 @@ class SharedEngine:
 
     def held_bytes(self) -> int:
         """Return the bytes of the host's memory that closing frees at once, 0 if unknown."""
-        engine = self._engine  # the owner may let go of it meanwhile
-        return engine.held_bytes() if engine is not None else 0
+        return self._owned.held_bytes()
 
     def has_ended(self) -> bool:
         """Return True if the engine has ended, or its process has and is not started again."""
-        if self._is_closing:
-            return True
-        engine = self._engine  # the owner may let go of it meanwhile
-        return engine is not None and not self.reloads and engine.has_ended()
+        return self._is_closing or (not self.reloads and self._owned.has_ended())
 
     def cancel_all(self) -> None:
         """End all answers."""
         with self._lock:
             for ticket in self._line:
                 ticket.is_cancelled = True
-            if self._engine is not None:
-                self._engine.stop()
+            self._owned.stop()
             self._lock.notify_all()
 
     def end(self) -> None:
@@ -216,8 +211,7 @@ class SharedEngine:
     def kill(self) -> None:
         """End all answers and kill the engine's own process."""
         self._is_closing = True
-        if (engine := self._engine) is not None:
-            engine.kill()
+        self._owned.kill()
 
     def _take_over(self, ticket: Ticket) -> None:
         self._number += 1
@@ -237,8 +231,8 @@ class SharedEngine:
             aside.is_cancelled = True
             if self._current is not aside:
                 aside.end("cancelled")
-            elif self._engine is not None:
-                self._engine.stop()
+            else:
+                self._owned.stop()
         self._lock.notify_all()
 
     def _require_open(self) -> None:
@@ -250,8 +244,8 @@ class SharedEngine:
         with self._lock:
             if self._current is not ticket:
                 self._line.drop_cancelled(in_turn=self._current)
-            elif self._engine is not None:
-                self._engine.stop()
+            else:
+                self._owned.stop()
             self._lock.notify_all()
 
     # --- the owning thread
@@ -262,7 +256,9 @@ class SharedEngine:
             if self._before is not None:
                 self._before.wait(SECONDS_TO_END)
                 self._before = None
-            self._open()
+            facts = self._owned.open()
+            self._is_settled.set()
+            self._events.loaded(facts)
             self._serve()
         except Cancelled:
             pass
@@ -274,7 +270,7 @@ class SharedEngine:
             self._lost = error if is_lost else None
         self._is_settled.set()
         self._fail_calls(error)  # those that wait for them may hold what `before_end` closes
-        for end in (self.before_end, self._close_engine):
+        for end in (self.before_end, self._owned.close):
             try:
                 end()
             except Exception as raised:  # noqa: BLE001  # what waits must end all the same
@@ -282,13 +278,6 @@ class SharedEngine:
         self._end_all(error, is_lost=is_lost)
         if is_lost:
             self._events.lost(error)
-
-    def _close_engine(self) -> None:
-        try:
-            if self._engine is not None:
-                self._engine.close()
-        finally:
-            self._engine = None  # its descriptors go now, not with the cycles it is held in
 
     def _end_all(self, error: SpecchatError, *, is_lost: bool) -> None:
         """End what is asked for; under the lock, so that nothing is added beside it."""
@@ -304,18 +293,6 @@ class SharedEngine:
             while self._calls:
                 self._calls.popleft().fail(error)
 
-    def _open(self) -> None:
-        """Load the engine, unless there is one."""
-        if self._engine is None:
-            self._engine = self._load(self._on_loading)
-        self._facts = self._engine.facts
-        self._is_settled.set()
-        self._events.loaded(self._engine.facts)
-
-    def _on_loading(self, stage: Stage, share: float) -> bool:
-        self._events.progressed(stage, share)
-        return not self._is_closing
-
     def _serve(self) -> None:
         """Do what is asked for until the engine is closed. Raises EngineFailed if it is lost."""
         idle = IdleTime()
@@ -326,7 +303,7 @@ class SharedEngine:
                 idle = IdleTime()
                 continue
             try:
-                self._while_idle(self._loaded(), idle)
+                self._while_idle(self._owned.alive(reloads=self.reloads), idle)
             except EngineFailed:
                 if not self.reloads:
                     raise
@@ -341,7 +318,7 @@ class SharedEngine:
     ) -> None:
         """Do one thing that is asked for. Raises EngineFailed if the engine is lost."""
         try:
-            engine = self._loaded()
+            engine = self._owned.alive(reloads=self.reloads)
         except Exception as error:
             if made is not None:
                 made.fail(self._readable(error))
@@ -364,10 +341,10 @@ class SharedEngine:
         seconds = monotonic() - idle.since
         if not idle.is_measured and seconds >= SECONDS_TO_MEASURE:
             idle.is_measured = True  # what did not work now may after the next answer
-            self._measure(engine, lambda *_: not self._is_wanted_now())
+            self._owned.measure(engine, lambda *_: not self._is_wanted_now())
         if not idle.is_kept and seconds >= SECONDS_TO_KEEP:
             idle.is_kept = True
-            self._keep(engine)
+            self._owned.keep(engine, self._is_wanted_now)
 
     def _next(self, seconds: float) -> tuple[OwnerCall | None, Ticket | None, SizeQuestion | None]:
         """Return what to do next: a call first, then the answer whose turn it is."""
@@ -411,7 +388,6 @@ class SharedEngine:
         finally:
             with self._lock:
                 self._current = None
-        self._facts = engine.facts
 
     def _is_wanted(self) -> bool:
         """Return True if another request waits for the engine, and an answer may be interrupted."""
@@ -426,24 +402,6 @@ class SharedEngine:
             self.last_error = error
         ticket.end(finish, error)
 
-    def _loaded(self) -> Engine:
-        """Return the engine, loaded again if its process has died. Raises EngineFailed if lost."""
-        if self._engine is not None:
-            try:
-                self._engine.check()
-            except EngineFailed:
-                if not self.reloads:
-                    raise
-                self._engine.close()
-                self._engine = None
-        if self._engine is None:
-            self._engine = self._load(lambda *_: not self._is_closing)
-            gc.collect()  # errors hold the dead engine in cycles, and it holds descriptors
-            self.num_restarts += 1
-            self._facts = self._engine.facts
-            self._events.measured(self._engine.facts)  # its plan may be another one
-        return self._engine
-
     def _measure_for(self, engine: Engine, ticket: Ticket) -> bool:
         """Measure the pair before an answer; return False if that is given up meanwhile."""
 
@@ -451,25 +409,8 @@ class SharedEngine:
             ticket.report(Progress(stage, share))
             return not ticket.is_cancelled
 
-        self._measure(engine, report)
+        self._owned.measure(engine, report)
         return not ticket.is_cancelled
-
-    def _measure(self, engine: Engine, on_progress: ProgressCallback) -> None:
-        """Let the engine measure the pair while the callback allows it; report what it found."""
-        before = engine.facts
-        engine.prepare(on_progress)
-        if engine.facts != before:
-            self._facts = engine.facts
-            self._events.measured(engine.facts)
-
-    def _keep(self, engine: Engine) -> None:
-        """Keep what was read on disk, unless something is asked for."""
-        try:
-            engine.keep(self._is_wanted_now)
-        except EngineFailed:
-            raise
-        except SpecchatError as error:  # the conversation is only read again
-            self._readable(error)
 
     def _readable(self, error: Exception) -> SpecchatError:
         """Return an error of this package for any error; others are bugs, and are logged."""

@@ -340,7 +340,7 @@ def test_a_dead_engine_is_one_error_and_the_next_request_works(mortal: Running) 
         with watching(mortal) as watch:
             connections = [sent(mortal, stream=is_stream) for _ in range(2)]
             until(lambda: any(each.statistics.steps for each in watch.tickets), "a step")
-            engine: Any = mortal.service.engine._engine
+            engine: Any = mortal.service.engine._owned._engine
             engine.kill()
             until(lambda: any(each.is_over for each in watch.tickets), "the end of an answer")
             steps = watch.steps()

@@ -36,7 +36,7 @@ def demo_chat() -> ChatApp:
 def engine_of(app: ChatApp) -> ProcessEngine:
     """Return the engine that is loaded."""
     assert app.pair_controller.session is not None
-    engine = app.pair_controller.session.engine._engine
+    engine = app.pair_controller.session.engine._owned._engine
     assert isinstance(engine, ProcessEngine)
     return engine
 

@@ -280,7 +280,7 @@ async def test_an_engine_that_dies_is_loaded_again_with_the_port_open() -> None:
         session = app.pair_controller.session
         assert session is not None
         engine = session.engine
-        os.kill(engine._engine._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        os.kill(engine._owned._engine._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
         await until(pilot, lambda: engine.num_restarts == 1)
         await say(pilot, "Hello?")
         assert app.conversations.branch[-1].finish in {"stop", "length"}
