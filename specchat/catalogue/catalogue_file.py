@@ -95,7 +95,7 @@ def find_entry(name: str) -> Entry:
 
 
 def known(reference: Reference) -> Reference:
-    """Return the catalogue's reference, perhaps pinned, to the same file on the main branch."""
+    """Return the catalogue's own reference to a file of a main branch, which may be pinned."""
     listed = (other for entry in read_catalogue().entries.values() for other in entry.references)
     is_open = reference.revision == MAIN
     return next((other for other in listed if is_open and str(other) == str(reference)), reference)

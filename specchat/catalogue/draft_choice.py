@@ -38,14 +38,15 @@ from specchat.wording import percent, speedup_text
 LARGEST_SHARE = 1 / 2
 """A draft model larger than this share of its target costs more time than it saves."""
 GOOD_SHARES = (1 / 20, 1 / 6)
-"""The second is also the limit for drafts with another vocabulary, which are accepted less."""
+"""The range of good shares. Its end is also the limit for drafts with another vocabulary, which are
+accepted less often."""
 OTHER_VOCABULARY = "another vocabulary"
 PERCENT_SHARE = 0.4
 """Shares above this are shown in percent, smaller ones as fractions."""
 
 FAMILY, NAMES = 0.5, 2.0
-"""Points for the same architecture, and for the same words in both names; a size that is off by a
-factor of two costs one point."""
+"""Points for the same architecture, and for names with the same words. A size outside the good
+range by a factor of two costs one point."""
 
 HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
 """Points for a head in a file beside its target, more than for any draft model but the catalogue's;

@@ -30,7 +30,7 @@ from specchat.planning.device import Machine
 from specchat.wording import percent, size_text, speedup_text
 
 USUAL_ACCEPTANCE = 0.7
-"""Of drafts of the same family with a tenth of the target's size, on ordinary questions."""
+"""The usual rate for drafts of the same family and a tenth of the target's size."""
 LONGEST_DRAFT = 16
 SEARCH_SECONDS = 20.0
 MOST_REPOSITORIES, MOST_LISTED, MOST_CANDIDATES = 40, 3, 3

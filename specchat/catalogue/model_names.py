@@ -1,4 +1,4 @@
-"""What the name of a model's file says: the model and its quantization."""
+"""Reads the name of a model's file: the model and its quantization."""
 
 import re
 

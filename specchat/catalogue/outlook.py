@@ -1,4 +1,4 @@
-"""What a pair is and takes on this machine, before it is loaded, in the words of a list."""
+"""Describes a pair before it is loaded: its drafter, its context, and the memory it needs here."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,15 +25,15 @@ WITH_HEAD = {
     "dflash": HEAD,
     "eagle": HEAD,
 }
-"""What drafts in the catalogue's kinds of pairs that have no draft model."""
+"""The drafters of the catalogue's kinds of pairs without a draft model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a pair is and takes on this machine, in words, as far as it is known.
+    """A pair and its needs on this machine in words, as far as they are known.
 
-    `drafts` is what drafts for it; `context` is in tokens, 0 if unknown. `memory` says what it
-    needs of which memory, "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
+    `drafts` names its drafter; `context` is in tokens, 0 if unknown. `memory` is what it needs of
+    what there is, such as "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
     what is given up for memory, or why the files cannot be loaded.
     """
 
@@ -57,7 +57,7 @@ def listed_outlook(entry: Entry) -> Outlook:
 
 
 def outlook_of_entry(entry: Entry, held_bytes: int) -> Outlook:
-    """Return what a pair of the catalogue that is not here would take on this machine.
+    """Return the outlook of a pair of the catalogue that is not installed.
 
     `held_bytes` is the memory that the loaded pair frees.
     """
@@ -75,7 +75,7 @@ def outlook_of_entry(entry: Entry, held_bytes: int) -> Outlook:
 def outlook_of_files(
     target: Path, draft: Path | None, options: LoadOptions, drafter: str, held_bytes: int
 ) -> Outlook:
-    """Return what an installed pair takes, read from its files.
+    """Return the outlook of an installed pair, read from its files.
 
     `held_bytes` is the memory that the loaded pair frees.
     """
@@ -98,7 +98,7 @@ def outlook_of_files(
 
 
 def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:
-    """Return what drafts for a pair with this choice of a drafter."""
+    """Return the drafter of a pair in words, for this choice of a drafter."""
     if drafter == PLAIN:
         return NO_DRAFTS
     if forecast.draft is None:

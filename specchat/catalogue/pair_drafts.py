@@ -1,4 +1,4 @@
-"""Which draft model a pair gets that names none: a tuned, an installed or a derived one."""
+"""The draft model of a pair that names none: a tuned, an installed or a derived one."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -44,5 +44,5 @@ def recent_pairs_path() -> Path:
 
 
 def _oldest(pairs: Sequence[RecentPair]) -> Sequence[RecentPair]:
-    """Return the pairs that are too many."""
+    """Return the pairs beyond the limit, which are the oldest."""
     return sorted(pairs, key=lambda pair: -pair.loaded)[MAX_PAIRS:]

@@ -1,7 +1,7 @@
 """The models in a repository of the hub: its quantizations, and which of them to take.
 
-On a GPU the best is the largest one that fits it, up to 8 bits a weight: more gain nothing that
-readers notice. On a CPU decoding takes as long as reading the weights, so 4 bits come first.
+On a GPU the best is the largest that fits, up to 8 bits a weight: readers notice no gain from more.
+On a CPU decoding takes as long as reading the weights, so 4 bits come first.
 """
 
 import re
@@ -149,8 +149,8 @@ def list_models(
 def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
     """Return the models among a repository's files, in their order.
 
-    Left out are what cannot be used alone (projectors, adapters, heads, parts but the first), and
-    what is outside the folder of the name.
+    Files that cannot be used alone (projectors, adapters, heads, later parts) are left out, and so
+    are files outside the folder that the name gives.
     """
     sizes = {file.path: file.num_bytes for file in files}
     models = []

@@ -12,9 +12,9 @@ from specchat.docs import topics
 from specchat.settings.schema import SETTINGS
 
 VALUES = {option.flag: option.words for option in SETTINGS if option.words}
-"""The values of flags that also take others, which argparse therefore does not know."""
+"""The suggested values of flags that accept other values, too, and so are unknown to argparse."""
 NAMES = {"--pair": "pairs", "--target": "models", "--draft": "models"}
-"""What has names that are listed when Tab is pressed, and which: a key of LISTS."""
+"""The arguments whose names are listed when Tab is pressed, each with a key of LISTS."""
 COMMANDS_WITH_NAMES = ("show", "rm", "pull", "derive")
 LISTS = ("pairs", "models")
 SAFE_NAME = re.compile(r"[\w./@+:-]+", re.ASCII)
@@ -44,7 +44,7 @@ def _has_commands(action: argparse.Action) -> bool:
 
 
 def _describe(parser: argparse.ArgumentParser, *, has_names: bool = False) -> None:
-    """Tell shtab what may follow each flag, and what stands in the place of a name."""
+    """Tell shtab what may follow each flag, and what completes a name."""
     import shtab
 
     for action in parser._actions:  # noqa: SLF001  # argparse has no public access

@@ -145,7 +145,7 @@ def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -
     draft = pair.draft
     if draft and drafter != AUTO:
         kind = kind_of_file(read_header(draft))
-        draft = draft if may_use(drafter, kind.sort) else None
+        draft = draft if may_use(drafter, kind.model_kind) else None
     of_pair: dict[str, Any] = {"head": may_use(drafter, "head")}
     if "workers" not in arguments.settings.given_values(LoadOptions):
         of_pair["workers"] = pair.workers
@@ -195,8 +195,8 @@ _clock = StageClock()
 def show_loading(stage: Stage, share: float) -> None:
     """Show the progress of loading a model, measuring it or reading a prompt.
 
-    The line is cleared at the end. The engine reports progress again while it stands still: then
-    the seconds move. While an answer is printed nothing may be drawn over it.
+    The line is cleared at the end. The engine repeats its progress while it stands still, so that
+    the seconds move on. Nothing may be drawn over an answer that is being printed.
     """
     if stage == "worker" and not _clock.is_running:
         return
@@ -210,7 +210,7 @@ def show_loading(stage: Stage, share: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """What is to answer: a pair on this machine, or a server's model.
+    """The source of answers: a pair on this machine, or a server's model.
 
     `options` are those of its answers for `Engine.generate`.
     """
@@ -222,7 +222,7 @@ class Answerer:
 
 
 def chosen_answerer(arguments: argparse.Namespace) -> Answerer:
-    """Return what the arguments name to answer, with its options. Raises as `chosen_pair` does."""
+    """Return the source of answers that the arguments name. Raises as `chosen_pair` does."""
     if not is_connected(arguments):
         if arguments.settings.source("model.served_model") == "command line":
             raise InvalidOption("--served-model names a model of a server: add --connect URL")
@@ -265,7 +265,7 @@ def open_answerer(
 
 
 def show_connecting(stage: Stage, share: float) -> bool:
-    """Show that a server is waited for, which has no progress."""
+    """Show that specchat waits for a server, which reports no progress."""
     del stage
     show_line("" if share >= 1 else f"waiting for the server{waited(_clock.seconds('target'))}")
     return True

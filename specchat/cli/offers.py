@@ -1,4 +1,4 @@
-"""The pairs that the chat's models screen lists, and what each takes on this machine."""
+"""The pairs that the chat's models screen lists, with the memory that each needs here."""
 
 import argparse
 from collections.abc import Collection, Iterable, Iterator
@@ -47,8 +47,8 @@ CHAT_DISK_MIB = 4096
 def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     """Return the pairs of the catalogue, installed or not, and other local models.
 
-    Those that were loaded before say when. Invalid pairs in the user's own models.toml are left
-    out.
+    Pairs that were loaded before come with the time of that. Invalid pairs in the user's own
+    models.toml are left out.
     """
     here, entries = load_pairs(), read_catalogue().entries
     best = recommend(entries.values(), find_machine())
@@ -131,7 +131,7 @@ def _server_offers(arguments: argparse.Namespace) -> Iterator[Offer]:
 
 
 def foresee_offer(offer: Offer, held_bytes: int) -> Outlook:
-    """Return what a pair takes on this machine: read from its files, or as the catalogue says.
+    """Return a pair's needs on this machine, from its files or else from the catalogue.
 
     `held_bytes` is the memory that the loaded pair frees.
     """

@@ -1,4 +1,4 @@
-"""What the names given to `specchat pull` stand for: files of the hub, or models that are here."""
+"""Resolves the names given to `specchat pull`: files on the hub, or models on this machine."""
 
 import re
 import shlex
@@ -40,7 +40,7 @@ class NothingPulled(Exception):
 
 
 def local_path(name: str) -> Path | None:
-    """Return the file or folder of this machine that a name is the path of, None if it is a name.
+    """Return the file or folder at the path that an argument is, None if it is a name.
 
     Raises ModelNotFound for what can only be a path and is not there.
     """

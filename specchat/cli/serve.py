@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _reporter(
     arguments: argparse.Namespace, service: "Service", port: "Port"
 ) -> JsonLog | PlainLog | ServeScreen:
-    """Return what says that the server is ready, and reports its requests from then on."""
+    """Return the reporter that announces the ready server and then reports its requests."""
     served = Served(port.address, port.key, service.name, service.facts.context)
     setup = setup_text(arguments.client, served) if arguments.client else ""
     if arguments.json:
@@ -79,7 +79,7 @@ def _reporter(
 
 
 def _ready(served: Served, service: "Service", setup: str) -> dict[str, Any]:
-    """Return what a program must know that has started the server."""
+    """Return what a program that started the server must know."""
     facts = service.facts
     return {
         "address": served.address,
@@ -119,7 +119,7 @@ def _header(served: Served, service: "Service") -> list[Line]:
 
 
 def _drafts(service: "Service") -> str:
-    """Return what drafts for the target."""
+    """Return the target's drafter in words."""
     facts, drafter = service.facts, service.defaults.get("drafter", drafter_registry.AUTO)
     if drafter == drafter_registry.PLAIN or facts.speculation_off_reason:
         return "plain decoding"

@@ -16,9 +16,9 @@ GAP = "  "
 BAR_WIDTH = 6
 FULL, EMPTY = "▰", "▱"
 LIVE, CANCELLED = ">", "x"
-"""Stand before an answer that is being written, and before one that was given up."""
+"""The marks before an answer in progress, and before one that was cancelled."""
 REQUESTS = {"chat": "chat", "text": "text", "responses": "respond", "messages": "message"}
-"""What requests are called by their API, in a table."""
+"""The names of requests in a table, by their API."""
 FAILED = "failed"
 
 
@@ -35,7 +35,7 @@ class Style(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the screen, and shorter forms of it for where it does not fit."""
+    """A line of the screen, with shorter forms for when it does not fit."""
 
     text: str
     style: Style = Style.PLAIN
@@ -93,7 +93,7 @@ def head_line(columns: Sequence[Column]) -> Line:
 
 
 def request_line(request: "ServedRequest", columns: Sequence[Column], rank: int = 0) -> Line:
-    """Return the row of a request; `rank` is its place among those that wait, from 1."""
+    """Return the row of a request; `rank` is its position in the queue, counted from 1."""
     if request.state in {"waiting", "reading"}:
         return _early_line(request, columns, rank)
     if request.finish == FAILED:
@@ -108,7 +108,7 @@ def request_line(request: "ServedRequest", columns: Sequence[Column], rank: int 
 
 
 def _early_line(request: "ServedRequest", columns: Sequence[Column], rank: int) -> Line:
-    """Return the row of a request without tokens: how long it waits, or how far it is read."""
+    """Return the row of a request without tokens yet: its wait, or how much of it is read."""
     waited = duration_text(max(0.0, time() - request.began))
     if request.state == "waiting":
         status = "next" if rank == 1 else f"place {rank}"
@@ -124,7 +124,7 @@ def _names(request: "ServedRequest", columns: Sequence[Column]) -> str:
 
 
 def totals_line(totals: "Totals") -> Line:
-    """Return what all requests that are over add up to."""
+    """Return the totals of all finished requests."""
     if not totals.num_requests:
         return Line("no requests yet", Style.DIM)
     noun = "request" if totals.num_requests == 1 else "requests"
@@ -152,7 +152,7 @@ def _saved(totals: "Totals") -> str:
 
 
 def log_line(request: "ServedRequest") -> str:
-    """Return one line about a request that is over, for a log: no text of anyone's."""
+    """Return a log's line about a finished request, without any text of prompt or answer."""
     statistics = request.statistics
     parts = [
         f"{request.number} {request.client} {request.api}: {_tokens(request)} tokens",
@@ -211,7 +211,7 @@ COLUMNS = (
     Column("speedup", 7, 3, _speedup),
 )
 NARROWER = {"accepted": Column("accepted", 8, 5, _accepted)}
-"""What takes a column's place where there is little room."""
+"""The columns that replace wider ones where there is little room."""
 
 
 def _width(columns: Sequence[Column]) -> int:

@@ -1,4 +1,4 @@
-"""The live screen of `specchat serve`: what is asked, how it goes, and what it adds up to.
+"""The live screen of `specchat serve`: the requests, their progress, and the totals.
 
 It draws below the shell's prompt and redraws its last lines in place; rows that no longer fit
 become part of what the terminal keeps.
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from specchat.server.service import Service
 
 SECONDS = 0.25
-"""Between two pictures."""
+"""Seconds between two pictures."""
 TWICE_SECONDS = 3.0
-"""Between two presses of q, where answers are in progress."""
+"""Seconds within which a second q ends the server while answers are in progress."""
 FEW_LINES = 4
-"""Rows that a table has on the lowest screen."""
+"""The rows that a table has on the lowest screen."""
 MOST_ROWS = 200
-"""Requests that are kept to be shown, once the shell's prompt gives way again."""
+"""The most finished requests kept for display while the shell's prompt has the terminal."""
 SMALLEST = (40, 10)
 """The size that a terminal has at least, in columns and rows; some say 0."""
 NO_DRAWING = frozenset({"", "dumb", "unknown"})

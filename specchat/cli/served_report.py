@@ -1,4 +1,4 @@
-"""What `specchat bench` prints of a server that cannot decode plainly for comparison."""
+"""The report of `specchat bench` on a server that cannot decode plainly for comparison."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -84,7 +84,7 @@ def _allowed(address: ServerAddress) -> ServerAddress:
 
 
 def ignored_options(arguments: Namespace) -> list[str]:
-    """Return the flags on the command line that say how to load models, which a server does."""
+    """Return the flags on the command line about loading models, which the server ignores."""
     settings = arguments.settings
     names = [field for field in LoadOptions.fields() if field.table]
     names += [option for option in PairOptions.fields() if option.key == "draft"]

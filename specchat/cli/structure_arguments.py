@@ -57,7 +57,7 @@ def structure_of(arguments: argparse.Namespace) -> Structure | None:
 
 
 def data_of(structure: Structure, answer: str) -> Any:
-    """Return an answer's value: of JSON what it says, else its text; None if it is not whole."""
+    """Return an answer's value: parsed JSON, else its text; None if it is incomplete."""
     if structure.kind != "json_schema":
         return answer
     try:

@@ -29,7 +29,7 @@ from specchat.workers.tcp_relay import Relay
 T = TypeVar("T")
 
 SHORT_SECONDS = 0.5
-"""A client that stays shorter only looked at what is offered, and is not reported."""
+"""A client that stays shorter only looked at the offer, and is not reported."""
 POLL_SECONDS = 0.5
 OPEN = (
     "warning: anyone who can reach {address} can use these devices, read what is computed and crash"
@@ -39,7 +39,7 @@ OPEN = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl+C; return the exit code of what goes wrong before."""
+    """Serve until Ctrl+C; return the exit code of an earlier failure."""
     given = {field.key: getattr(arguments, field.key) for field in WorkerOptions.fields()}
     options = WorkerOptions(**{key: value for key, value in given.items() if value is not None})
     try:

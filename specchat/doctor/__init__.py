@@ -1,4 +1,4 @@
-"""Checks of this machine, each with the commands that fix what it finds."""
+"""Checks of this machine; each finding comes with the commands that fix it."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -91,7 +91,7 @@ def _install_command() -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """Return the record of what was installed if not from an index; empty for one from there."""
+    """Return pip's record of an installation from elsewhere than an index; empty without one."""
     try:
         text = importlib.metadata.distribution(NAME).read_text("direct_url.json")
         record = json.loads(text or "{}")

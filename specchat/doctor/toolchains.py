@@ -67,7 +67,7 @@ def distribution() -> list[str]:
 def command_for(families: Iterable[str], commands: Mapping[str, str]) -> str:
     """Return the command for the first family that has one; "" if none has.
 
-    In a container, whose user is root and which has no sudo, it goes without.
+    The command leaves out sudo for root where there is none, as in a container.
     """
     command = next((commands[family] for family in families if family in commands), "")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0

@@ -17,10 +17,10 @@ NAME = "worker"
 NUM_ROUND_TRIPS = 20
 TRANSFER_BYTES, TRANSFER_SECONDS = 32 << 20, 2.0
 LEAST_BYTES = 1 << 20
-"""The rate of fewer bytes says nothing."""
+"""The rate is only meaningful for at least this many bytes."""
 SLOW_SECONDS = 2e-3
 SLOW_TRANSFER = 100e6
-"""Bytes per second of a fast network's tenth: at this rate 10 GB of weights take 100 s."""
+"""Bytes per second: at this rate 10 GB of weights take 100 s."""
 MILLISECONDS = 1e3
 
 
@@ -55,7 +55,7 @@ def check_worker(address: WorkerAddress, build: ChildResult[BuildReport], versio
 def _warnings(
     report: WorkerReport, moved: NetworkTransfer, build: ChildResult[BuildReport], version: str
 ) -> Iterator[str]:
-    """Yield what is worth knowing of a worker that can be used."""
+    """Yield warnings about a worker that can be used."""
     health = report.health
     if not report.has_health:
         yield (

@@ -89,7 +89,7 @@ class LoadedPair:
     @property
     def draft_kind(self) -> str:
         """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
-        return self.files.kind.sort if self.files.kind else ""
+        return self.files.kind.model_kind if self.files.kind else ""
 
     @property
     def is_repacked(self) -> bool:

@@ -91,7 +91,7 @@ class CommonVocabulary:
 
 
 def common_vocabulary(target: Header, draft: Header) -> CommonVocabulary | None:
-    """Return what two vocabularies have in common, None if the draft's fits as it is.
+    """Return the common part of two vocabularies, None if the draft's fits as it is.
 
     Raises IncompatibleDraft, with the rule of `mismatch` that failed, if they have too little in
     common.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 LARGEST_HEADER = 2**26
-"""In bytes; a vocabulary of 262 144 tokens with its merges takes about 2**24."""
+"""Bytes of the largest header; a vocabulary of 262,144 tokens with its merges takes about 2**24."""
 MOST_KEPT = 2**17
 """The most array values kept from one header; models with hundreds of layers have about 2**12."""
 MOST_TEXTS = 2**22

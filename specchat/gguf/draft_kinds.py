@@ -1,7 +1,7 @@
 """The kinds of models that draft for a target: one row each, which all other code consults.
 
-A new kind of prediction head takes three files: a reader of what its GGUF files say, a class that
-runs it beside its target's context, and a row, here or in a call of `register`.
+A new kind of prediction head takes three files: one that reads its GGUF metadata, one with a class
+that runs it beside its target's context, and one with its row, here or in a call of `register`.
 """
 
 import re
@@ -14,7 +14,7 @@ from specchat.gguf import assistant_head, block_draft, eagle_draft, prediction_h
 from specchat.gguf.header import Header
 
 Input: TypeAlias = Literal["hidden states", "layer inputs"]
-"""What a head reads of its target: its last layer's output, or the inputs of some layers."""
+"""What a head reads from its target: the last layer's output, or the inputs of some layers."""
 
 
 def _never(_: Header) -> bool:
@@ -33,14 +33,14 @@ def _no_reason(*_: Header) -> None:
 class DraftKind:
     """The properties of one kind of draft, known before a file is loaded.
 
-    `runs` names, as "module:attribute", what makes the context from a model, its options, its
-    target's context, and a flag that stops it. The context has the methods of
+    `runs` names, as "module:attribute", the function or class that makes the context from a model,
+    its options, its target's context, and a flag that stops it. The context has the methods of
     `specchat.llama.draft_context`.
     """
 
     name: str
-    sort: str = "head"
-    """The sort of model that drafters see: a key of `drafter_registry.MODELS`."""
+    model_kind: str = "head"
+    """The kind of model as drafters see it: a key of `drafter_registry.MODELS`."""
     description: str
     """A description of the file's content for users."""
     runs: str
@@ -61,7 +61,7 @@ class DraftKind:
     """Returns the header of the draft in a file as that of a model with its own context."""
 
     reads: frozenset[Input] = frozenset()
-    """What it reads of its target besides the tokens; empty for a whole model."""
+    """What it reads from its target besides the tokens; empty for a whole model."""
     drafts_blocks: bool = False
     """Whether one pass gives all tokens of a draft. Chains make a pass for each token."""
     rereads_accepted: bool = False
@@ -92,7 +92,7 @@ class DraftKind:
     @property
     def noun(self) -> str:
         """The name that messages use, without an article."""
-        return MODELS[self.sort].removeprefix("a ")
+        return MODELS[self.model_kind].removeprefix("a ")
 
     def header(self, of_file: Header) -> Header:
         """Return the header of the draft in a file as that of a model of this kind."""
@@ -182,7 +182,7 @@ def _kind_inside(header: Header) -> DraftKind | None:
 HEAD_BATCH = 64
 MODEL = DraftKind(
     name="model",
-    sort="model",
+    model_kind="model",
     description="a model",
     runs="specchat.llama.draft_context:of_draft_model",
 )

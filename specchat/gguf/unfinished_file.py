@@ -19,7 +19,7 @@ PIECE = re.compile(
     r"(?:(?:part|split|chunk|piece)[._-]?(?:\d+(?:[._-]?of[._-]?\d+)?|[a-z]{1,2})|\d{2,3}|a[a-z])",
     re.IGNORECASE | re.DOTALL,
 )
-"""Names of what `split` and the like make of a file, which llama.cpp's own tool does not."""
+"""Names of the pieces that `split` and similar programs make, unlike llama.cpp's own tool."""
 LEAST_CHECKED = 2**20
 """In bytes: smaller files arrive at once."""
 LAST_SHARE, NUM_SAMPLES, SAMPLE_BYTES = 16, 16, 512

@@ -45,7 +45,7 @@ ON = {"1", "on", "yes", "true"}
 """Values that huggingface_hub reads as true."""
 
 UNCHECKED = "unchecked-"
-"""How the name of the blob begins that holds a file whose checksum is not known."""
+"""The prefix of a blob's name whose file has no known checksum."""
 
 OF_A_FILE = ("X-Repo-Commit", "X-Linked-Size", "X-Linked-ETag")
 """The headers of a redirect that describe the file; its others describe the redirect."""

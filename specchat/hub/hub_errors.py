@@ -50,16 +50,16 @@ PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress."""
 
 LONGEST_WAIT = 300.0
-"""Seconds; the hub counts requests over so long. If it asks for more, the user decides."""
+"""Seconds over which the hub counts requests. If it asks to wait longer, the user decides."""
 
 MOST_DIGITS = 9
-"""Of a number of seconds to wait; more are taken for 30 years."""
+"""The most digits of a number of seconds to wait; a longer number counts as 30 years."""
 
 MOST_MINUTES = 24 * 60
 """The longest wait to show as a number."""
 
 REFUSED = "refused"
-"""The extension of a response that names the place of a token which was refused before it."""
+"""The extension of a response that names where a token came from that was refused before."""
 
 HTML = "text/html"
 

@@ -1,4 +1,4 @@
-"""A request to the hub: with the user's token where that belongs, and without if it is refused."""
+"""A request to the hub, with the user's token where it belongs, and without it after a refusal."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ PROGRAM = "specchat"
 
 UNAUTHORIZED = 401
 BAD_TOKEN = re.compile(r"credential|token|expired|password", re.IGNORECASE)
-"""What the hub says of a token that it refuses; for a repository that is not there it says 401
-too."""
+"""The hub's words for a token that it refuses; it also answers 401 for missing repositories."""
 
 NoticeCallback: TypeAlias = Callable[[str], None]
-"""Gets what the user should know although the download goes on."""
+"""Called with what the user should know while the download continues."""
 
 
 Result = TypeVar("Result")

@@ -1,4 +1,4 @@
-"""What the hub lists: the GGUF files of a repository, and an organization's repositories.
+"""The hub's lists: the GGUF files of a repository, and the repositories of an organization.
 
 Lists are untrusted and bounded: in bytes, in seconds, and in pages.
 """
@@ -25,7 +25,7 @@ LISTING_SECONDS, LARGEST_LISTING, MOST_PAGES = 20.0, 1 << 23, 20
 HINT_SECONDS = 5.0
 """For a list that only improves an error message."""
 CONNECT_SHARE = 4
-"""A host may have several addresses, of which some do not answer."""
+"""The part of the time for one connection: a host may have several addresses, not all answering."""
 NEXT_PAGE = re.compile(r'<([^<>\s]+)>;\s*rel="next"')
 CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """A file's SHA-256; for a small file, git's SHA-1."""
@@ -50,7 +50,7 @@ def list_files(
 ) -> list[ListedFile]:
     """Return a repository's GGUF files in the hub's order; raises as a request does.
 
-    A list that goes on where it is not followed is cut there, with a notice.
+    A list whose next page is not followed is cut there, with a notice.
     """
     return _files(repository, revision, LISTING_SECONDS, on_notice)
 

@@ -36,13 +36,13 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 LATEST = "latest"
 """Ollama's word for the usual quantization."""
 AROUND = " \t\r\n\"'<>"
-"""What comes along when a name is copied from a page or a message."""
+"""Characters that come along when a name is copied from a page or a message."""
 OLLAMA_HOSTS = {"ollama.com", "www.ollama.com", "registry.ollama.ai"}
 
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """What a name says: a repository, and perhaps a file, or a quantization, or a folder in it."""
+    """The parts of a name: a repository, and perhaps a file, a quantization, or a folder in it."""
 
     repository: str
     file: str = ""
@@ -111,7 +111,7 @@ def parse(text: str) -> Reference:
 
 
 def parse_name(text: str) -> HubName:
-    """Return what a name says of a repository. Raises InvalidOption."""
+    """Return the repository that a name stands for, with its other parts. Raises InvalidOption."""
     wanted = unicodedata.normalize("NFC", text.strip(AROUND))
     try:
         names, shown = _parts(wanted)

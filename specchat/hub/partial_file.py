@@ -15,7 +15,7 @@ SHA1_DIGITS = 40
 class Checksums:
     """Running checksums of a file from the hub; small files have git's SHA-1.
 
-    Some mirrors state the SHA-1 of the bytes alone instead, and some nothing.
+    Some mirrors state the SHA-1 of the bytes alone instead, and some state none.
     """
 
     def __init__(self, file: HubFile) -> None:
@@ -34,7 +34,7 @@ class Checksums:
     def are_right(self) -> bool:
         """Return True if the whole file matches the checksums of the hub and of the pin.
 
-        Where neither is known it is taken as it is.
+        If neither is known, the file is accepted as it is.
         """
         sha256, expected = self._sha256.hexdigest(), self._hub_file.reference.sha256
         computed = [checksum.hexdigest() for checksum in self._sha1] if self._is_sha1 else [sha256]

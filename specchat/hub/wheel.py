@@ -109,7 +109,7 @@ def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
 
 
 def _explain(wheel: Wheel, log: str) -> DownloadFailed:
-    """Return the error that pip's log amounts to."""
+    """Return the error to show for pip's log."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it gave no reason"]
     marks = ("ERROR: ", "\u00d7 ")  # pip 25 draws a cross, and ends with a hint
     errors = [line.partition(" ")[2] for line in lines if line.startswith(marks)]
@@ -133,7 +133,7 @@ def _explain(wheel: Wheel, log: str) -> DownloadFailed:
 def _largest(folder: Path) -> int:
     """Return the size of the largest wheel in a folder; pip's first copy of it is another.
 
-    What else pip writes, such as its log, is nothing of the file.
+    Other files that pip writes, such as its log, do not count.
     """
     sizes = [0]
     for parent, _, names in os.walk(folder):  # ignores files that pip deletes meanwhile

@@ -1,4 +1,4 @@
-"""The certificates that TLS connections trust: the system's, or what a variable names instead."""
+"""The certificates that TLS connections trust: the system's, or those that a variable names."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from specchat.network.proxies import NetworkMisconfigured
 
 OPENSSL = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""What other programs are set up with; they count where none of OpenSSL's is set."""
+"""Variables of other programs, which count where none of OpenSSL's is set."""
 
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 """The names under which OpenSSL finds certificates in a folder."""

@@ -4,7 +4,7 @@ import socket
 from contextlib import suppress
 
 IDLE_SECONDS, INTERVAL_SECONDS, NUM_PROBES = 15, 5, 3
-"""After how many seconds a silent peer is asked, how often, and how many times in vain."""
+"""Seconds of silence before the first probe, seconds between probes, and unanswered probes."""
 LIMIT_SECONDS = IDLE_SECONDS + INTERVAL_SECONDS * NUM_PROBES
 USER_TIMEOUT = "TCP_USER_TIMEOUT"
 VALUES = {
@@ -19,7 +19,7 @@ VALUES = {
 def keep_alive_options(*, may_read_late: bool = False) -> list[tuple[int, int, int]]:
     """Return the level, name and value of each socket option that this system has.
 
-    A peer that `may_read_late` what it is sent is not given up for that.
+    A peer that `may_read_late` is not given up for leaving sent data unacknowledged.
     """
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in VALUES.items():

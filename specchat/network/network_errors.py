@@ -16,7 +16,7 @@ from specchat.network.proxies import SYSTEM, Proxy, find_proxy
 from specchat.safe_text import in_one_line
 
 WEB_PAGE = re.compile(rb"\s*<(!doctype|html|head|\?xml)", re.IGNORECASE)
-"""The beginning of a page that a login or a proxy sends in place of what was asked for."""
+"""The beginning of a web page that a login or a proxy sends in place of the answer."""
 NO_TLS = re.compile("WRONG_VERSION_NUMBER|wrong version number|record layer failure|HTTP_REQUEST")
 PROXY_LOGIN = 407
 LONGEST_REASON = 160

@@ -1,7 +1,7 @@
 """The proxy that the environment names for a request, checked before it is used.
 
 Requests to this machine take none. The names of the variables are kept, because a message that
-names one can be acted on. What a proxy itself refuses, `network_errors` puts into words.
+names one can be acted on. `network_errors` words what a proxy itself refuses.
 """
 
 import importlib.util

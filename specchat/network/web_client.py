@@ -126,6 +126,6 @@ def _context(_: tuple[tuple[str, str], ...]) -> SSLContext:
 
 
 def _shut_down(opened: socket.socket) -> None:
-    """End what is sent and received on a socket, below TLS if it has that."""
+    """Shut a socket down in both directions, below TLS if it has that."""
     with suppress(OSError):  # it is closed
         socket.socket.shutdown(opened, socket.SHUT_RDWR)

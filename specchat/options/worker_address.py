@@ -17,7 +17,7 @@ BRACKETED = re.compile(r"\[([^\[\]]+)\](?::(\d{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class WorkerAddress:
-    """Where a worker listens; `host` has no brackets."""
+    """The address where a worker listens; `host` has no brackets."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class WorkerAddress:
 
     @property
     def health_port(self) -> int:
-        """The port on which a worker of specchat says how it is."""
+        """The port on which a worker of specchat reports its health."""
         return self.port + 1
 
 

@@ -1,1 +1,1 @@
-"""What a client asks an engine for, and how it hears how far the work is."""
+"""The requests of clients to engines, and the updates and progress that come back."""

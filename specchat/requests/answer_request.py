@@ -21,10 +21,10 @@ class GenerateRequest(GenerateOptions):
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
-    answer begins with their tokens, which are yielded first. `prediction` is a text, or its
-    tokens, that the answer is expected to be like: what it has in common with it is drafted. The
-    answer is what `structure` allows, if one is given. With `is_exact` no draft is longer than
-    those that are verified with the bits of plain decoding.
+    answer begins with their tokens, which are yielded first. `prediction` is a text, or its tokens,
+    that the answer is expected to resemble: what they have in common is drafted. The answer is what
+    `structure` allows, if one is given. With `is_exact` no draft is longer than those that are
+    verified with the bits of plain decoding.
     """
 
     prompt: str | Sequence[int]

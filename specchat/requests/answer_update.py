@@ -1,4 +1,4 @@
-"""The one message of an answer, from the process that decodes it to whoever shows it."""
+"""The one kind of message about an answer, from the process that decodes it to its reader."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from specchat.requests.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What is new of an answer since the last update.
+    """The progress of an answer since the last update.
 
     `chunks` are the new steps, `statistics` those of all steps so far. Before the first step
     `place` counts the answers that come first, 0 once it is this one's turn, and `progress` says

@@ -1,4 +1,4 @@
-"""Progress: the stages of an engine's work, and who is called with them."""
+"""The stages of an engine's work, and the callbacks that report them."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -23,7 +23,7 @@ STAGES: dict[Stage, str] = {
 
 
 class Progress(NamedTuple):
-    """How far a stage of work is, as a share from 0 to 1."""
+    """The share of a stage of work that is done, from 0 to 1."""
 
     stage: Stage
     share: float

@@ -44,7 +44,7 @@ name begins with specchat."""
 TARGETS = ("model.pair", "model.target", "model.connect")
 """The ways to name a target; each also determines the draft model."""
 OF_TARGETS = ("model.draft", "model.served_model")
-"""What belongs to a target that is named beside it."""
+"""Settings that belong to the target named at the same level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class Settings:
     def over(self, values: Mapping[str, Any], source: Source) -> Self:
         """Return these settings, overridden by others.
 
-        What names a target also overrides that from a lower level, with its draft model.
+        A setting that names a target also overrides a target from a lower level, with its draft
+        model.
         """
         names_target = any(name in values for name in TARGETS)
         hidden = {*TARGETS, *OF_TARGETS} if names_target else set()

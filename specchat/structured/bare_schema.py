@@ -1,4 +1,4 @@
-"""A JSON Schema with what says which values fit it, and nothing else."""
+"""A JSON Schema reduced to the keywords that decide which values fit it."""
 
 from typing import Any
 
@@ -6,15 +6,16 @@ from specchat.structured.schema_walk import Schema, rewritten, stray_reference, 
 
 ANNOTATIONS = ("title", "description", "default", "examples", "$comment",
                "deprecated", "readOnly", "writeOnly")  # fmt: skip
-"""Keywords that no value breaks."""
+"""Keywords that no value can violate."""
 DEFINITIONS = ("$defs", "definitions")
 
 
 def bare_schema(schema: Schema) -> Schema:
     """Return an equal schema without annotations, whose references lead to its own `$defs` only.
 
-    So any part of it can be used elsewhere with these. What no reference leads to is left out of
-    them. Where a reference is no path within the schema, all of them stay as they are.
+    Any part of it can therefore be used elsewhere together with these. Definitions that no
+    reference leads to are left out. If a reference is not a path within the schema, all definitions
+    stay as they are.
     """
     if stray_reference(schema):
         plain: Schema = rewritten(schema, _without_annotations)

@@ -1,4 +1,4 @@
-"""How much work it is to check a value by a JSON Schema, which nothing else bounds."""
+"""The cost of checking a value by a JSON Schema, which nothing else limits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from specchat.structured.schema_walk import IN_PLACE, Schema, target
 
 MOST_CHECKS = 50_000
-"""Of a value by schemas; alternatives within alternatives double their number."""
+"""The most checks of a value by schemas; nested alternatives double their number."""
 DEEPEST = 1000
-"""How many schemas may be in use within each other: the validator's stack is not endless."""
+"""How deep schemas may be nested while in use: the validator's stack is limited."""
 EXPRESSION_CHECKS = 25
-"""What finding an expression in a text counts as, and each hundred characters of the text."""
+"""How many checks a search for an expression counts as; each hundred characters count as much."""
 OF_ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
 OF_OTHERS = ("additionalProperties", "unevaluatedProperties")
 """Keywords whose schemas check the properties that no other keyword describes."""
@@ -33,7 +33,7 @@ def takes_too_long(root: Schema, value: Any) -> bool:
 
 
 def _own_cost(schema: Any, value: Any) -> int:
-    """Return how much a schema costs without those that it consists of."""
+    """Return the cost of a schema by itself, without the schemas that it consists of."""
     if not isinstance(schema, dict):
         return 1
     lists = sum(len(held) for held in schema.values() if isinstance(held, list | dict))

@@ -1,4 +1,4 @@
-"""Closing the objects of a JSON Schema: where it lists properties, no others are written."""
+"""Closes the objects of a JSON Schema: where properties are listed, no others may be written."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ def close_objects(schema: Schema) -> None:
 
     That may only take values away, and must leave some: an object that several schemas describe
     together stays open unless one of them lists everything. In a `oneOf`, at most one alternative
-    may hold anyway. A schema whose references are no paths within it stays as it is.
+    may apply anyway. A schema whose references are no paths within it stays as it is.
     """
     if stray_reference(schema):
         return

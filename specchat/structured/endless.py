@@ -1,4 +1,4 @@
-"""Finding schemas that no finite text fits, because each value needs another one within it."""
+"""Finds schemas that no finite text fits, because each value must contain another one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from specchat.structured.schema_walk import Schema, subschemas, target
 
 MOST_ROUNDS = 50
-"""How often to look again; a schema that would need more is not refused."""
+"""How many rounds to make; a schema that would need more is not refused."""
 SCALARS = ("string", "number", "integer", "boolean", "null")
 
 
 def endless_pointer(root: Schema) -> str | None:
     """Return the JSON pointer to a schema that no finite value fits; None if there is none.
 
-    Only endlessness is looked for: a schema that nothing fits at all counts as finite.
+    Only endless nesting counts: a schema that no value fits at all counts as finite.
     """
     schemas = list(reversed([*subschemas(root)]))
     finite: set[int] = set()

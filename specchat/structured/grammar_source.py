@@ -1,4 +1,4 @@
-"""From what a user asks for to a grammar in llguidance's own form."""
+"""Turns the structure a user asks for into a grammar in llguidance's own form."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def grammar_of(structure: Structure) -> Grammar:
 
 
 def lark_grammar(text: str, name: str) -> Grammar:
-    """Return a grammar that was made for something with a name, and not written by a client.
+    """Return a grammar of specchat's own making; `name` stands for it in messages.
 
     Raises InvalidOption, which does not quote it, if it cannot be enforced.
     """

@@ -25,7 +25,7 @@ class GrammarVocabulary:
         end_tokens: Collection[int],
         tokenize: Callable[[str], Sequence[int]],
     ) -> None:
-        """Keep what is known of `size` tokens.
+        """Keep the functions that describe `size` tokens.
 
         `piece` returns the bytes of a token in a text, and the name of a special one. Special
         tokens (control tokens, and marks such as `<tool_call>`) are never part of a text: only a
@@ -93,7 +93,7 @@ class GrammarVocabulary:
 
 
 class _Tokens:
-    """What llguidance asks of a tokenizer, by its names."""
+    """The tokenizer interface that llguidance expects, with its names."""
 
     bos_token_id = None
 

@@ -1,4 +1,4 @@
-"""From a JSON Schema to a grammar of JSON in one line."""
+"""Turns a JSON Schema into a grammar of JSON on one line."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -137,7 +137,7 @@ def _notice(keyword: str, pointer: str) -> str:
 def _ignored(schema: Schema, warnings: Sequence[str]) -> Iterator[str]:
     """Yield a notice for each keyword and format that llguidance ignores, wherever they are.
 
-    Numbers of properties are taken out: it would count the wrong ones.
+    Limits on the number of properties are taken out, because llguidance would count the wrong ones.
     """
     keywords: set[str] = set()
     formats: set[str] = set()

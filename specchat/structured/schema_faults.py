@@ -44,7 +44,7 @@ DROPPED_FOR = (
 
 
 class Complaint(NamedTuple):
-    """What llguidance says of a schema, which it does in words only (1.9).
+    """A complaint of llguidance (1.9) about a schema, parsed from the text that it comes as.
 
     `names` are the keywords that it cannot enforce, a format that it does not know, the address
     of another schema, or the keywords without which it may accept the schema.
@@ -55,7 +55,7 @@ class Complaint(NamedTuple):
 
     @classmethod
     def read(cls, reason: str) -> "Complaint":
-        """Return what a reason for refusing a schema, or a warning, says."""
+        """Return the complaint in a warning, or in a reason for refusing a schema."""
         if unsupported := UNSUPPORTED.search(reason):
             return cls("keywords", tuple(QUOTED.findall(unsupported[1])))
         if unknown := UNKNOWN_FORMAT.search(reason):
@@ -109,7 +109,8 @@ def _bare(reason: str) -> str:
 def pointer_of(schema: Schema, reason: str) -> str:
     """Return the JSON pointer to the innermost part that llguidance refuses for this reason.
 
-    Each part is tried on its own, for a while; what is not found is at "#", the whole.
+    Each part is tried by itself, within a time limit; if none is found, that is "#", the whole
+    schema.
     """
     began, pointer, inner = perf_counter(), "#", [("#", schema)]
     root = moved(schema, "#/$defs/root")

@@ -1,4 +1,4 @@
-"""Checking whole answers by a JSON Schema that a grammar enforces in part."""
+"""Checks whole answers by a JSON Schema that a grammar enforces only in part."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ LIMITS = jsonschema_rs.FancyRegexOptions(
 )
 """For regular expressions: a millisecond for each text, a megabyte for each expression."""
 KEPT_WHOLE = ("not", "if", "oneOf", "patternProperties")
-"""Keywords that may make a schema allow less where a part of them allows more, or is gone."""
+"""Keywords under which a schema may allow less when a part of them allows more or is removed."""
 UNKNOWN_DIALECT = "Unknown meta-schema"
 LONGEST_NUMBER = 4000
 """Digits of an integer; Python reads no more than 4,300."""
@@ -62,7 +62,7 @@ class AnswerCheck:
 
 
 def _without_costly_expressions(schema: Schema) -> Iterator[str]:
-    """Take out of a schema the expressions that are too many; yield a notice for each place."""
+    """Remove from a schema the expressions beyond the limit; yield a notice for each."""
     for pointer, keyword, _ in list(excesses(schema, EXPRESSIONS)):
         yield from _dropped(schema, [*steps_of(pointer), keyword])
 

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 Schema: TypeAlias = dict[str, Any]
 
 IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
-"""Keywords whose schemas apply to the same value as the schema that they are in."""
+"""Keywords whose schemas apply to the same value as the schema around them."""
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 """Keywords that hold schemas by name."""
 NAMED = (*MAPS, "dependencies", "dependentRequired")
@@ -18,7 +18,7 @@ PARTS = ("items", "prefixItems", "additionalItems", "additionalProperties", "con
 DATA = ("const", "enum", "default", "examples")
 """Keywords whose values are no schemas."""
 NAMES_FOR_REFERENCES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
-"""Keywords with which a reference may lead elsewhere than its path says."""
+"""Keywords by which a reference may lead elsewhere than its path says."""
 DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
 
 
@@ -57,7 +57,7 @@ def children(schema: Schema, pointer: str = "#") -> Iterator[tuple[str, Any]]:
 
 
 def target(root: Schema, reference: object) -> Any:
-    """Return what a reference leads to; None if it is no path from the root to a schema."""
+    """Return the schema that a reference leads to; None if it is not a path from the root."""
     if not isinstance(reference, str) or not (reference + "/").startswith("#/"):
         return None
     value: Any = root
@@ -110,7 +110,7 @@ def steps_of(pointer: str) -> list[str]:
 def rewritten(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     """Return a copy of a schema that `change` was applied to, and then to each schema in it.
 
-    It is given copies. Names of properties are no keywords, whatever they are.
+    It receives copies. A property's name is never taken for a keyword.
     """
     if isinstance(schema, list):
         return [rewritten(part, change) for part in schema]

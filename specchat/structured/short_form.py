@@ -20,8 +20,8 @@ LIST_MARK = "[]"
 def schema_of_short_form(text: str) -> dict[str, Any]:
     """Return the JSON Schema of fields separated by commas or on lines of their own.
 
-    A field is its name, its type if it is not `str`, and after a colon what it means. `tags str[]`
-    is a list. Raises InvalidOption for anything else.
+    A field consists of its name, its type unless that is `str`, and its meaning after a colon.
+    `tags str[]` is a list. Raises InvalidOption for anything else.
     """
     separator = "\n" if "\n" in text.strip() else ","
     fields = [field.strip() for field in text.split(separator) if field.strip()]

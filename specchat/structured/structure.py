@@ -1,4 +1,4 @@
-"""What a user asks an answer to look like."""
+"""The structure that a user asks of an answer."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -25,8 +25,8 @@ class Structure:
     """What an answer must look like.
 
     `source` is a JSON Schema as JSON text, a regular expression, the choices as a JSON array of
-    strings, or a grammar. With a relaxed `check`, the whole answer is checked by what a grammar
-    cannot enforce of a schema. With `is_shown` the prompt describes it to the model.
+    strings, or a grammar. With a relaxed `check`, the parts of a schema that a grammar cannot
+    enforce are checked on the whole answer. With `is_shown` the prompt describes it to the model.
     """
 
     kind: Kind

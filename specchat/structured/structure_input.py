@@ -1,4 +1,4 @@
-"""What users type or send to say what an answer must look like."""
+"""Reads the structures that users type or send."""
 
 import json
 import re

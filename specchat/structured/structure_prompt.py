@@ -1,4 +1,4 @@
-"""The line of the prompt that describes to a model what its answer must look like."""
+"""The line of the prompt that describes the answer's structure to the model."""
 
 import json
 from typing import Any

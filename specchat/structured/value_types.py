@@ -11,13 +11,13 @@ from specchat.errors import InvalidAnswer, InvalidOption
 from specchat.structured.structure import Structure
 
 PYDANTIC = (("model_json_schema", "model_validate_json"), ("json_schema", "validate_json"))
-"""By which methods a model and a TypeAdapter of pydantic are known: of their schema, and to read
+"""The methods that identify a model and a TypeAdapter of pydantic: for their schema, and to read
 JSON."""
 PATTERNS = {
     ("format", "decimal"): r"^-?[0-9]+(\.[0-9]+)?$",
     ("contentEncoding", "base64"): ("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"),
 }
-"""Expressions for what JSON Schema can only name."""
+"""Regular expressions for formats that JSON Schema only names."""
 
 
 def structure_of_type(kind: Any) -> Structure:
@@ -25,8 +25,8 @@ def structure_of_type(kind: Any) -> Structure:
 
     The type is a msgspec Struct, dataclass, TypedDict, Enum, or anything else that msgspec knows,
     such as `list[Person]`; or a pydantic model or TypeAdapter; or a JSON Schema as a dictionary.
-    What cannot be enforced is checked afterwards, unless it is a dictionary. Raises InvalidOption
-    for other types.
+    Except for a dictionary, what cannot be enforced is checked afterwards. Raises InvalidOption for
+    other types.
     """
     if isinstance(kind, dict):
         return Structure("json_schema", json.dumps(kind, ensure_ascii=False))
@@ -37,8 +37,9 @@ def structure_of_type(kind: Any) -> Structure:
 def value_of(kind: Any, text: str, invalid_reason: str = "") -> Any:
     """Return an answer as a value of the type that it was asked for.
 
-    For a JSON Schema, that is the parsed JSON. Raises InvalidAnswer if the text is no such value,
-    as when it was cut off, or if there is a reason why it does not fit the type's schema.
+    For a JSON Schema, that is the parsed JSON. Raises InvalidAnswer if the text is not such a
+    value, for example because it was cut off, or if there is a reason why it does not fit the
+    type's schema.
     """
     if invalid_reason:
         raise InvalidAnswer(invalid_reason)
@@ -71,9 +72,10 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _in_order(kind: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with the keys of each TypedDict as it lists them, for they are written so.
+    """Return a schema with the keys of each TypedDict in the order of its definition.
 
-    A model that explains before it judges judges better, and msgspec sorts the keys by name.
+    msgspec sorts the keys by name, but a model writes them in order, and one that explains before
+    it judges judges better.
     """
     for typed_dict in _typed_dicts(kind):
         keys = list(get_type_hints(typed_dict))
@@ -118,9 +120,9 @@ def _validated(kind: Any, value: Any) -> Any:
 
 
 def _enforceable(schema: Any) -> Any:
-    """Return a schema with expressions in place of names that can only be checked afterwards.
+    """Return a schema with expressions in place of formats that could only be checked afterwards.
 
-    A set's items may be repeated: it holds each of them once.
+    A set's items may be repeated, since the set holds each of them once.
     """
     if isinstance(schema, list):
         return [_enforceable(part) for part in schema]

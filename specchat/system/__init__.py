@@ -1,1 +1,1 @@
-"""What the operating system has and wants: private files, logs, limits, editors."""
+"""The operating system's side: private files, logs, limits, editors."""

@@ -1,4 +1,4 @@
-"""What Linux's control groups leave to this process: the limits of a container.
+"""The limits that Linux's control groups set for this process, as in a container.
 
 The set-up script imports this before any package is installed: standard library only.
 """

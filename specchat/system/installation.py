@@ -1,4 +1,4 @@
-"""What a user's account or a damaged installation lacks.
+"""Finds what a user's account or a damaged installation lacks.
 
 This is needed where packages are missing, and by the set-up script: standard library only.
 """

@@ -55,9 +55,9 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Leave Ctrl+C to the editor, which the terminal sends to both.
+    """Leave Ctrl+C, which the terminal sends to both programs, to the editor.
 
-    A handler that does nothing, because a program that is started inherits ignored signals.
+    The handler does nothing. Ignoring the signal would not do: the editor would inherit that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -47,7 +47,8 @@ class ToyLanguageModel:
     """A LanguageModel made of a logits function, strict about how its memory is used.
 
     `ledger` lists every evaluation and rollback as ("evaluate" | "rollback", length afterwards).
-    `branches` has the text behind each branch of the last pass, until `keep` is called.
+    `branches` has the text up to each branch of the last pass, that token included, until `keep` is
+    called.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ToyLanguageModel:
     def evaluate_tree(
         self, tokens: Sequence[int], branches: Sequence[tuple[int, int]], num_rows: int
     ) -> Rows:
-        """Append tokens, and branches beside them; return the logits behind each."""
+        """Append tokens, and branches beside them; return the logits after each."""
         if not 0 < len(branches) <= self.most_branches:
             raise ValueError(f"{len(branches)} branches")
         if len(self.tokens) + len(tokens) + len(branches) > self.capacity:
@@ -178,7 +179,7 @@ class ToyGrammar:
         return self._masks[self.state]
 
     def forced(self) -> Sequence[int]:
-        """Return the tokens that must come next: no run may go round in a circle."""
+        """Return the tokens that must come next; the rules must not force an endless run."""
         tokens, state = [], self.state
         while len(self._rules[state]) == 1 and state not in self._final:
             ((token, state),) = self._rules[state].items()

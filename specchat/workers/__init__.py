@@ -1,4 +1,5 @@
 """Workers: other machines that lend their devices over llama.cpp's RPC backend.
 
-What specchat asks them without llama.cpp: whether they are there, what they offer, how they are.
+This package asks them, without llama.cpp, whether they are there, what they offer, and how they
+are.
 """

@@ -1,8 +1,8 @@
 """The health of workers, which a specchat worker reports on the port after its own.
 
-JSON over HTTP. llama.cpp's RPC protocol cannot ask whether a busy server is still alive, so a
-worker that is stopped, or whose machine is gone, could only be waited for. What a worker says is
-checked: it may be anything.
+JSON over HTTP. llama.cpp's RPC protocol cannot ask a busy server whether it is still alive, so
+without this, a client would wait forever for a worker that hangs or whose machine is gone. A
+worker's report is validated, because anything may answer.
 """
 
 import json
@@ -14,7 +14,7 @@ from specchat.options.worker_address import WorkerAddress
 from specchat.workers.timed_socket import TimedSocket
 
 ALIVE, REPORT, BYTES = "/alive", "/", "/bytes"
-"""What is asked for: an id alone, a whole `HealthReport`, or bytes to measure the network with."""
+"""The paths: for the id alone, a whole `HealthReport`, or bytes to measure the network with."""
 LARGEST_ANSWER = 1 << 16
 LONGEST_NAME = 100
 
@@ -38,8 +38,8 @@ class OfferedDevice:
 class HealthReport:
     """A worker's own report.
 
-    `id` is another for each process. `rpc` is its version of the RPC protocol. `clients` are the
-    addresses of those that use its devices.
+    `id` differs from process to process. `rpc` is its version of the RPC protocol. `clients` are
+    the addresses of those that use its devices.
     """
 
     id: str = ""

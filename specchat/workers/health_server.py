@@ -24,7 +24,7 @@ MOST_BLOCKS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A connection that was accepted at a moment of `monotonic`."""
+    """A connection and the time of `monotonic` at which it was accepted."""
 
     connection: socket.socket
     began: float
@@ -45,7 +45,7 @@ class HealthServer(ThreadingHTTPServer):
     def __init__(
         self, family: int, address: tuple[Any, ...], report: Callable[[], HealthReport]
     ) -> None:
-        """Bind a place of an address family; raises OSError."""
+        """Bind an address of an address family. Raises OSError."""
         self.address_family = family
         self.id, self.report = secrets.token_hex(ID_BYTES), report
         self._begun: list[_Request] = []

@@ -17,7 +17,7 @@ from specchat.workers.timed_socket import TimedSocket
 
 GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
 CAPABILITIES = bytes(24)
-"""What a client can do beside TCP: nothing."""
+"""The client's transports besides TCP: none."""
 VERSION_SIZE = 4 + len(CAPABILITIES)
 MOST_DEVICES = 16
 SPOKEN = (7, 0, 0)

@@ -57,7 +57,7 @@ class Relay:
                 self._close(far)
 
     def _connect(self, near: socket.socket) -> socket.socket:
-        """Connect to the place; whom that is for is known before it is accepted there.
+        """Connect to the other address; the client behind the connection is recorded before that.
 
         Raises OSError.
         """

@@ -20,13 +20,13 @@ from specchat.workers.rpc_protocol import SPOKEN, NotRpc, RpcMemory, RpcVersion,
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 3.0
 BUSY_SECONDS = 6.0
-"""How long a worker may be busy with a client that is going, beside the time of a last try."""
+"""How long a worker may be busy with a client that is leaving, plus the time of a last try."""
 RETRY_SECONDS = 0.2
 NUM_TRIES = 3
 MOST_CLIENTS = 3
 NUM_ROUND_TRIPS = 5
 MOST_BYTES = 2**50
-"""More memory than a device has: a worker may say anything."""
+"""More memory than any device has, since a worker may report anything."""
 
 
 @dataclass(frozen=True, slots=True)

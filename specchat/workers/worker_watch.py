@@ -14,10 +14,10 @@ from specchat.workers.worker_probe import WorkerReport
 
 INTERVAL_SECONDS = 2.0
 SILENCE_SECONDS = 3.0
-"""How long a worker may take to say that it is alive; twice that is too long."""
+"""How long a worker may take to answer; one that takes twice as long is considered lost."""
 RETRY_SECONDS = 0.2
 LEAST_SECONDS = 0.1
-"""The least time that a worker has for an answer, however late the ones before were."""
+"""The least time that a worker gets for an answer, however late the earlier ones were."""
 LOAD_SECONDS = 10.0
 """How long a worker may take to answer llama.cpp's first request."""
 REACH_SECONDS = 1.0
@@ -30,7 +30,7 @@ LostCallback = Callable[[str], None]
 """Called once, with one line, from another thread; it should end the process."""
 
 LOST = 1
-"""The exit code of a process that cannot go on without a worker."""
+"""The exit code of a process that ends because it lost a worker."""
 
 
 def end_process(line: str) -> None:
@@ -43,7 +43,7 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
     """Asks each worker with a health port every two seconds whether it is alive."""
 
     def __init__(self, reports: Sequence[WorkerReport], on_lost: LostCallback) -> None:
-        """Start the threads: one for each worker with a health port, one for what has a limit."""
+        """Start the threads: one per worker with a health port, and one for the time limit."""
         self._all = [report.address for report in reports]
         self._on_lost = on_lost
         self._is_over = threading.Event()
@@ -72,7 +72,8 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
     def connection_lost(self) -> None:
         """Report that llama.cpp has lost its connection to one of the workers.
 
-        Where another thread reports that already, wait for it to end the process: ggml would.
+        If another thread is already reporting it, wait for that thread to end the process: after a
+        return, ggml would.
         """
         dead = list[WorkerAddress]()
         deadline = monotonic() + REACH_SECONDS  # a port is closed a little later
@@ -88,7 +89,7 @@ class WorkerWatch(AbstractContextManager["WorkerWatch"]):
             sleep(END_SECONDS)
 
     def _watch(self, address: WorkerAddress) -> None:
-        """Ask in a loop; a worker that accepts a connection but stays silent may be overloaded."""
+        """Ask in a loop. A worker that accepts a connection but stays silent may be overloaded."""
         last_id, is_closed = "", False
         silent_since: float | None = None
         while not self._is_over.wait(INTERVAL_SECONDS if silent_since is None else RETRY_SECONDS):
