@@ -1,4 +1,4 @@
-"""What the chat's commands do, in groups. Each group acts on the view and on some controllers.
+"""What the chat's commands and keys do, in groups, each of which acts on the view and the state.
 
-The app passes them in when it composes the chat; a group knows neither the app nor Textual.
+`chat_actions.py` makes the groups, and has the table that says which method runs a command.
 """
