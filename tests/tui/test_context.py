@@ -176,7 +176,7 @@ async def test_what_drops_out_next_is_said() -> None:
         await say(pilot, "/context", wait=False)
         await until(pilot, lambda: "The oldest 2 messages are left out." in notices(app))
         assert "Next to drop: “Two?” and what follows it." in notices(app)
-        app.conversations.pin(app.conversations.branch[2].id)
+        app.state.changes.pin(app.conversations.branch[2].id)
         await say(pilot, "/context", wait=False)
         await until(pilot, lambda: "1 turn stays whatever happens." in notices(app))
         assert "Nothing can drop out of it." in notices(app)

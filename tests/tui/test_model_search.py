@@ -217,7 +217,7 @@ async def test_an_answer_of_another_chat_is_not_called_interrupted(
         await pilot.press("ctrl+g")
         await until(pilot, lambda: "Another chat is still writing" in screen_text(app))
         assert script.asked == []
-        monkeypatch.setattr("specchat.tui.texts.figures.WRITTEN_SECONDS", 0.0)
+        monkeypatch.setattr("specchat.tui.texts.line_below.WRITTEN_SECONDS", 0.0)
         await app.view.show_branch()
         await until(pilot, lambda: "interrupted · Ctrl+G continues" in screen_text(app))
         await pilot.press("ctrl+g")

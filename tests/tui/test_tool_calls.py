@@ -184,7 +184,7 @@ async def test_a_call_in_progress_is_stored_as_text() -> None:
     """If the chat ends there, nothing is lost; the answer replaces it when it is complete."""
     with Store(None) as store:
         conversations = Conversations(store, "pair")
-        number = conversations.answer(conversations.ask("Hi", [], None).id).id
+        number = conversations.answer(conversations.ask("Hi", []).id).id
         parts = AnswerParts()
         parts.go_on()
         parts.add(written_chunks("One: ", WEATHER, "two: "), Statistics())

@@ -35,7 +35,7 @@ class ContextActions:
         elif chat.tree[message].mark == "summary":
             self.view.notify(f"A summary always stays. {self.state.key_of('undo')} takes it away.")
         else:
-            is_pinned = chat.pin(message)
+            is_pinned = self.state.changes.pin(message)
             if view := self.view.transcript.view_of(message):
                 view.say_mark(chat.tree[message].mark)
             what = "stays in the context" if is_pinned else "may drop out of the context again"
@@ -47,7 +47,7 @@ class ContextActions:
         if len(chat.tree.sent(chat.leaf)) < LEAST_MESSAGES:
             self.view.notify("There is too little to summarise yet.")
             return
-        question = chat.ask_for_summary(SUMMARY_REQUEST)
+        question = self.state.changes.ask_for_summary(SUMMARY_REQUEST)
         await self.state.questions.answer_again(question.id)
         self._say("The summary replaces what is above it once it is written.")
 

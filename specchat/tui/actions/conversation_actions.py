@@ -73,7 +73,7 @@ class ConversationActions:
         is_open = number == self.state.conversations.number
         if not is_wanted or (is_open and self.state.answers.is_busy()):
             return
-        self.state.conversations.delete_conversation(number)
+        self.state.changes.delete_conversation(number)
         if is_open:
             await self.new()
         self.view.show_conversations()
@@ -83,7 +83,7 @@ class ConversationActions:
     async def undo(self) -> None:
         """Restore what was deleted last."""
         before = self.state.conversations.number
-        if not self.state.conversations.undo():
+        if not self.state.changes.undo():
             self.view.notify("There is nothing to restore.")
             return
         is_same = before == self.state.conversations.number

@@ -165,7 +165,7 @@ class MessageActions:
         undo = f"{self.state.key_of('undo')} brings it back, for a day."
         if not await self.view.app.push_screen_wait(deletion(title, view.text, undo)):
             return
-        self.state.conversations.delete(view.message_id)
+        self.state.changes.delete(view.message_id)
         self.state.answers.recall()
         await self.view.show_branch()
         self.view.composer.focus()

@@ -18,6 +18,7 @@ from specchat.tui.controllers.races import Races
 from specchat.tui.controllers.serving import Serving
 from specchat.tui.controllers.session import Post
 from specchat.tui.controllers.titles import Titles
+from specchat.tui.controllers.undoable_changes import UndoableChanges
 from specchat.tui.setup import Remember, Setup, forget
 
 BLOCKED_SECONDS = 0.05
@@ -39,6 +40,7 @@ class ChatState:
         self.setup, self.key_of = setup, setup.key_of
         store, key_of = Store(setup.history, BLOCKED_SECONDS), setup.key_of
         self.conversations = chat = Conversations(store, setup.pair.name, setup.system_prompt)
+        self.changes = UndoableChanges(chat)
         self.pair_controller = pair = PairController(view, setup.pair, post, load, key_of, remember)
         self.options = options = AnswerOptions(chat, pair)
         self.answers = answers = Answers(view, chat, pair, options, key_of)

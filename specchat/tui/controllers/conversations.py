@@ -1,6 +1,6 @@
 """The open conversation: its branches, its preset, and storing it; no Textual here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,6 @@ class Conversations:
         self.conversation: Conversation | None = None
         self.tree = Tree()
         self.leaf: int | None = None
-        self._undo: list[Callable[[], None]] = []
 
     @property
     def branch(self) -> list[Message]:
@@ -96,53 +95,19 @@ class Conversations:
         self.leaf = conversation.leaf if conversation.leaf in tree else tree.newest_leaf(None)
         if message in tree and all(each.id != message for each in self.branch):
             with suppress(StoreBusy):  # the branch is shown even if the switch is not stored
-                self._set_leaf(tree.newest_leaf(message))
+                self.set_leaf(tree.newest_leaf(message))
 
-    def ask(self, text: str, files: Sequence[Attachment], instead_of: Message | None) -> Message:
+    def ask(
+        self,
+        text: str,
+        files: Sequence[Attachment] = (),
+        *,
+        instead_of: Message | None = None,
+        mark: Mark = "",
+    ) -> Message:
         """Add a question at the end, or as another version of an earlier one."""
         parent = instead_of.parent if instead_of else self.leaf
-        return self._add("user", text, parent, files)
-
-    def ask_for_summary(self, text: str) -> Message:
-        """Add the question for a summary, which replaces what is before it once it is answered.
-
-        `undo` takes the summary away again, or makes it an ordinary message if others follow.
-        """
-        before = self.leaf
-        question = self._add("user", text, before, mark="summary")
-        number = self._stored_number()
-
-        def restore() -> None:
-            if number != self.number:
-                self.open(number)
-            if len(self.tree.below(question.id)) > 2:
-                self.set_mark(question.id, "")
-                return
-            self.store.delete_messages(self.tree.below(question.id))
-            self.tree.remove(question.id)
-            self._set_leaf(before)
-
-        self._undo.append(restore)
-        return question
-
-    def pin(self, message: int) -> bool:
-        """Pin a message, or unpin it; return True if it is pinned now. `undo` reverts that."""
-        before, number = self.tree[message].mark, self._stored_number()
-        self.set_mark(message, "" if before else "pinned")
-
-        def restore() -> None:
-            if number != self.number:
-                self.open(number)
-            self.set_mark(message, before)
-
-        self._undo.append(restore)
-        return not before
-
-    def set_mark(self, message: int, mark: Mark) -> None:
-        """Mark a message, or take its mark away."""
-        if message in self.tree:  # it may have been deleted since
-            self.store.mark(message, mark)
-            self.tree.put(replace(self.tree[message], mark=mark))
+        return self._add("user", text, parent, files, mark=mark)
 
     def answer(self, question: int, schema: str = "") -> Message:
         """Add an empty answer to a question, which follows a JSON Schema unless that is empty."""
@@ -182,36 +147,8 @@ class Conversations:
         place = versions.index(message) + step
         if not 0 <= place < len(versions):
             return None
-        self._set_leaf(self.tree.newest_leaf(versions[place]))
+        self.set_leaf(self.tree.newest_leaf(versions[place]))
         return versions[place]
-
-    def delete(self, message: int) -> None:
-        """Delete a message and what follows it; `undo` restores them."""
-        parent, before = self.tree[message].parent, self.leaf
-        number = self._stored_number()
-        below = self.tree.below(message)
-        self.store.delete_messages(below)
-        self.tree.remove(message)
-        self._set_leaf(self.tree.newest_leaf(parent))
-
-        def restore() -> None:
-            self.store.delete_messages(below, undo=True)
-            self.store.change(number, leaf=before)
-            self.open(number)
-
-        self._undo.append(restore)
-
-    def delete_conversation(self, number: int) -> None:
-        """Delete a conversation; `undo` restores it, and opens it if it was open."""
-        self.store.delete(number)
-        is_open = self.number == number
-
-        def restore() -> None:
-            self.store.restore(number)
-            if is_open:
-                self.open(number)
-
-        self._undo.append(restore)
 
     def rename(self, number: int, title: str, titled_by: str = "user") -> None:
         """Give a conversation a title."""
@@ -245,24 +182,18 @@ class Conversations:
             self.store.change(self.conversation.id, preset=preset.name)
         self.preset = preset
 
-    def undo(self) -> bool:
-        """Undo the last change that can be undone; False if there is nothing to restore."""
-        if not self._undo:
-            return False
-        restore = self._undo.pop()
-        try:
-            restore()
-        except StoreBusy:
-            self._undo.append(restore)
-            raise
-        return True
-
-    def _stored_number(self) -> int:
+    def stored_number(self) -> int:
         """Return the conversation's number, storing it first if it is new."""
         if self.conversation is None:
             preset = self.preset.name if self.preset else ""
             self.conversation = self.store.begin(self.system_prompt, self.pair, preset, self.schema)
         return self.conversation.id
+
+    def set_leaf(self, leaf: int | None) -> None:
+        """Show the branch that ends with a message."""
+        self.leaf = leaf
+        if self.conversation is not None:
+            self.store.change(self.conversation.id, leaf=leaf)
 
     def _add(
         self,
@@ -274,15 +205,10 @@ class Conversations:
         mark: Mark = "",
         schema: str = "",
     ) -> Message:
-        number = self._stored_number()
+        number = self.stored_number()
         message = self.store.add(number, role, text, parent, attachments, mark=mark, schema=schema)
         self.tree.put(message)
         self.leaf = message.id
         if self.conversation is not None and not self.conversation.title:
             self.conversation = self.store.conversation(self.conversation.id)
         return message
-
-    def _set_leaf(self, leaf: int | None) -> None:
-        self.leaf = leaf
-        if self.conversation is not None:
-            self.store.change(self.conversation.id, leaf=leaf)

@@ -1,0 +1,103 @@
+"""Changes of conversations that can be undone: pins, summaries, deletions; no Textual here."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from specchat.chat.conversation import Mark, Message
+from specchat.errors import StoreBusy
+from specchat.tui.controllers.conversations import Conversations
+
+
+class UndoableChanges:
+    """Makes changes, and undoes them, the last one first."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        """Begin with nothing to undo."""
+        self._chat = conversations
+        self._undo: list[Callable[[], None]] = []
+
+    def pin(self, message: int) -> bool:
+        """Pin a message, or unpin it; return True if it is pinned now. `undo` reverts that."""
+        chat = self._chat
+        before, number = chat.tree[message].mark, chat.stored_number()
+        self._set_mark(message, "" if before else "pinned")
+
+        def restore() -> None:
+            if number != chat.number:
+                chat.open(number)
+            self._set_mark(message, before)
+
+        self._undo.append(restore)
+        return not before
+
+    def ask_for_summary(self, text: str) -> Message:
+        """Add the question for a summary, which replaces what is before it once it is answered.
+
+        `undo` takes the summary away again, or makes it an ordinary message if others follow.
+        """
+        chat = self._chat
+        before = chat.leaf
+        question = chat.ask(text, mark="summary")
+        number = chat.stored_number()
+
+        def restore() -> None:
+            if number != chat.number:
+                chat.open(number)
+            if len(chat.tree.below(question.id)) > 2:
+                self._set_mark(question.id, "")
+                return
+            chat.store.delete_messages(chat.tree.below(question.id))
+            chat.tree.remove(question.id)
+            chat.set_leaf(before)
+
+        self._undo.append(restore)
+        return question
+
+    def delete(self, message: int) -> None:
+        """Delete a message and what follows it; `undo` restores them."""
+        chat = self._chat
+        parent, before = chat.tree[message].parent, chat.leaf
+        number = chat.stored_number()
+        below = chat.tree.below(message)
+        chat.store.delete_messages(below)
+        chat.tree.remove(message)
+        chat.set_leaf(chat.tree.newest_leaf(parent))
+
+        def restore() -> None:
+            chat.store.delete_messages(below, undo=True)
+            chat.store.change(number, leaf=before)
+            chat.open(number)
+
+        self._undo.append(restore)
+
+    def delete_conversation(self, number: int) -> None:
+        """Delete a conversation; `undo` restores it, and opens it if it was open."""
+        chat = self._chat
+        chat.store.delete(number)
+        is_open = chat.number == number
+
+        def restore() -> None:
+            chat.store.restore(number)
+            if is_open:
+                chat.open(number)
+
+        self._undo.append(restore)
+
+    def undo(self) -> bool:
+        """Undo the last change that can be undone; False if there is nothing to restore."""
+        if not self._undo:
+            return False
+        restore = self._undo.pop()
+        try:
+            restore()
+        except StoreBusy:
+            self._undo.append(restore)
+            raise
+        return True
+
+    def _set_mark(self, message: int, mark: Mark) -> None:
+        """Mark a message, or take its mark away."""
+        chat = self._chat
+        if message in chat.tree:  # it may have been deleted since
+            chat.store.mark(message, mark)
+            chat.tree.put(replace(chat.tree[message], mark=mark))
