@@ -139,9 +139,8 @@ async def test_an_answer_cut_by_a_crash_is_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store has no word of how it ended; Ctrl+G continues it."""
-    monkeypatch.setattr(
-        "specchat.tui.texts.line_below.WRITTEN_SECONDS", 0.0
-    )  # it was some time ago
+    # it was some time ago
+    monkeypatch.setattr("specchat.tui.texts.line_below.WRITTEN_SECONDS", 0.0)
     with Store(tmp_path / "history.db") as store:
         number = store.begin().id
         question = store.add(number, "user", "Count")
