@@ -193,14 +193,14 @@ class _Search:
             return self._reason_against_derived(facts.origin)
         if facts.kind not in {"chat", "damaged"}:
             return f"not a model to draft with: {facts.kind}"
-        mine, other = self._facts.vocabulary, facts.vocabulary
-        if mine is None or other is None:
+        own, other = self._facts.vocabulary, facts.vocabulary
+        if own is None or other is None:
             return "its file is damaged"
         if not other.size or other.kind == "none":
             return "it has no vocabulary"
-        if mine == other:
+        if own == other:
             return None
-        if mine.size != other.size and not mismatch(mine, other, ()):
+        if own.size != other.size and not mismatch(own, other, ()):
             with suppress(SpecchatError):
                 headers = read_header(self._target.path), read_header(model.path)
                 if common_vocabulary(*headers) is None:
@@ -241,8 +241,8 @@ class _Search:
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)
-        mine, others = _words(self._target, self._facts), _words(model, facts)
-        shared = len(mine & others) / max(1, len(mine | others))
+        own, others = _words(self._target, self._facts), _words(model, facts)
+        shared = len(own & others) / max(1, len(own | others))
         is_kin = facts.architecture != "" and facts.architecture == self._facts.architecture
         return FAMILY * is_kin + NAMES * shared
 

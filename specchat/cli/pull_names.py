@@ -152,7 +152,7 @@ def _models_at(path: Path) -> Sequence[LocalModel]:
     if path.is_file():
         read_whole_model(path)
         return [LocalModel(path.name, path.absolute(), None, path.stat().st_size)]
-    candidates = [model_at(each.absolute()) for _, each in files_below(path)]
+    candidates = [model_at(file.absolute()) for _, file in files_below(path)]
     with HeaderCache() as cache:
         models = [model for model in candidates if model and cache.of(model.path).kind == "chat"]
     if not models:

@@ -31,8 +31,10 @@ class Mask:
 
     def allowed(self, ids: Ids) -> npt.NDArray[np.bool_]:
         """Return for each token whether it may come next; same shape as `ids`."""
-        words = np.minimum(ids >> 5, self._bits.size - 1)  # ids beyond the bits are left out below
-        bits = (self._bits[words] >> (ids & 31).astype(np.uint32)) & np.uint32(1)
+        indices = np.minimum(
+            ids >> 5, self._bits.size - 1
+        )  # ids beyond the bits are left out below
+        bits = (self._bits[indices] >> (ids & 31).astype(np.uint32)) & np.uint32(1)
         flags: npt.NDArray[np.bool_] = (bits != 0) & (ids < 32 * self._bits.size)
         return flags
 

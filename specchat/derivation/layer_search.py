@@ -52,7 +52,7 @@ class LayerSearch:
         """Search among the sets of these layers; at most `num_singles` are measured alone first."""
         self._layers, self._measure, self._promise = layers, measure, promise
         self._singles = _spread(layers, num_singles)
-        self.found: dict[Layers, Measured] = {}
+        self.results: dict[Layers, Measured] = {}
         self._logs: dict[Layers, float] = {frozenset(): 0.0}
         self._weights: dict[int, float] = {}
         self._scale = 1.0
@@ -61,7 +61,7 @@ class LayerSearch:
     @property
     def best(self) -> Measured | None:
         """The best set measured so far, None before the first."""
-        return max(self.found.values(), key=lambda measured: measured.rate, default=None)
+        return max(self.results.values(), key=lambda measured: measured.rate, default=None)
 
     def __iter__(self) -> Iterator[Measured]:
         """Measure one set after another; end when as many in a row as there are layers fail."""
@@ -70,7 +70,7 @@ class LayerSearch:
         self._guess_importance()
         for share in SHARES:
             layers = frozenset(self._unimportant[: round(share * len(self._layers))])
-            if layers not in self.found:
+            if layers not in self.results:
                 yield self._try(layers)
         self._since_best = 0
         while self._since_best < len(self._layers) and (promising := self._most_promising()):
@@ -81,7 +81,7 @@ class LayerSearch:
         measured = self._measure(layers)
         expected, reached = self._expected(layers), log(max(measured.accepted, LEAST))
         self._correct(layers, reached - expected)
-        self.found[layers], self._logs[layers] = measured, reached
+        self.results[layers], self._logs[layers] = measured, reached
         is_better = before is None or measured.rate > before.rate
         self._since_best = 0 if is_better else self._since_best + 1
         return measured
@@ -98,7 +98,7 @@ class LayerSearch:
         candidates = {
             candidate
             for candidate in self._candidates()
-            if candidate and candidate not in self.found
+            if candidate and candidate not in self.results
         }
         return max(
             candidates,
@@ -110,7 +110,7 @@ class LayerSearch:
         )
 
     def _candidates(self) -> Iterator[Layers]:
-        ranked = sorted(self.found.values(), key=lambda result: -result.rate)
+        ranked = sorted(self.results.values(), key=lambda result: -result.rate)
         for result in ranked[:BEAM]:
             yield from (result.layers ^ {layer} for layer in self._layers)
         unimportant = self._unimportant

@@ -138,7 +138,7 @@ class SkipDerivation:
                 method = f"{METHOD}: {layers} kept"
                 origin = Origin(sha256, self._header.name, method, "the target's answers")
                 keep_draft(measured, path, origin, f"{self._header.name}, {layers}")
-        return Derived(count, left_out, len(search.found), measured, path if is_kept else None)
+        return Derived(count, left_out, len(search.results), measured, path if is_kept else None)
 
     def _search(self) -> tuple[LayerSearch, list[Text]]:
         """Return the finished search, and the texts held out from it."""
@@ -174,7 +174,7 @@ class SkipDerivation:
         for _ in search:
             if search.best:
                 left = self._seconds_left
-                self._report(_search_line(search.best, len(search.found), costs, left))
+                self._report(_search_line(search.best, len(search.results), costs, left))
             if self._seconds_left <= 0:
                 break
 

@@ -72,7 +72,7 @@ class PredictionCursor:
             was_sure = self.at != LOST and self.length >= SURE_MATCH
             if self.at != LOST:
                 self._last = self.at
-            self.at, self.length = self._found() or (self.at + 1 if was_sure else LOST, 1)
+            self.at, self.length = self._match() or (self.at + 1 if was_sure else LOST, 1)
         if self.at >= len(self._tokens):
             self._last, self.at = len(self._tokens), LOST
 
@@ -81,7 +81,7 @@ class PredictionCursor:
         self._num_right = MEMORY * self._num_right + is_right
         self._num_wrong = MEMORY * self._num_wrong + (not is_right)
 
-    def _found(self) -> tuple[int, int] | None:
+    def _match(self) -> tuple[int, int] | None:
         """Return the position after the answer's last tokens, and how many match, or None.
 
         A position near the cursor needs fewer matching tokens. Of several positions the nearest

@@ -206,7 +206,7 @@ class SuffixDrafter(Drafter):
     def __init__(self) -> None:
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
-        self._found: list[NextToken] = []
+        self._hinted: list[NextToken] = []
         self._next: Iterator[NextToken] = iter(())
         self._left_at = NOWHERE
         self._num_taken = self._num_siblings = 0
@@ -226,12 +226,14 @@ class SuffixDrafter(Drafter):
 
         `rival` is the origin of a drafter that makes draft passes.
         """
-        self._found, self._next = [], self._continuation(pacer.room)
+        self._hinted, self._next = [], self._continuation(pacer.room)
         self._num_taken = pacer.take(ORIGIN, self._hints(), rival)
-        self._num_siblings = pacer.num_siblings(ORIGIN) if self._has_branches and self._found else 0
+        self._num_siblings = (
+            pacer.num_siblings(ORIGIN) if self._has_branches and self._hinted else 0
+        )
         return [
             DraftToken(next_token.token, Distribution.certain(next_token.token), ORIGIN)
-            for next_token in self._found[: self._num_taken]
+            for next_token in self._hinted[: self._num_taken]
         ]
 
     def branches(self) -> list[Branch]:
@@ -239,7 +241,7 @@ class SuffixDrafter(Drafter):
         branches: list[Branch] = []
         if not self._num_siblings:
             return branches
-        for fork, next_token in enumerate(self._found[: self._num_taken + 1]):
+        for fork, next_token in enumerate(self._hinted[: self._num_taken + 1]):
             for line in self._automaton.others(next_token, self._num_siblings):
                 behind = -1
                 for token, confidence in line:
@@ -251,19 +253,19 @@ class SuffixDrafter(Drafter):
         """Append the emitted tokens to the text."""
         del num_accepted
         self._left_at = NOWHERE
-        followed, last = chain(self._found, self._next), len(emitted) - 1
+        followed, last = chain(self._hinted, self._next), len(emitted) - 1
         for at, (next_token, token) in enumerate(zip(followed, emitted, strict=False)):
             if next_token.token != token:
                 if at == last and next_token.length >= SURE_MATCH:
                     self._left_at = next_token.position + 1
                 break
-        self._found, self._next = [], iter(())  # the next step may be another drafter's
+        self._hinted, self._next = [], iter(())  # the next step may be another drafter's
         self._extend(emitted)
 
     def _hints(self) -> Iterator[Hint]:
         """Yield a hint for each token found; the pacer mostly asks for one only."""
         for next_token in self._next:
-            self._found.append(next_token)
+            self._hinted.append(next_token)
             yield Hint(next_token.confidence, Distribution.certain(next_token.token))
 
     def _continuation(self, limit: int) -> Iterator[NextToken]:

@@ -36,29 +36,29 @@ class ExactDrafts:
         self._is_wanted &= not pair.facts.speculation_off_reason
         self._exact, self._way = loading.exact, f"--exact {loading.exact}, {_way(pair)}"
         self._cache = LearnedCache(loading.target, build()) if loading.learn else None
-        self.found = self._cache.exactness().get(self._way) if self._cache else None
-        self.is_settled = not self._is_wanted or bool(self.found and self.found.is_final)
+        self.exactness = self._cache.exactness().get(self._way) if self._cache else None
+        self.is_settled = not self._is_wanted or bool(self.exactness and self.exactness.is_final)
         self._measurement: ExactnessMeasurement | None = None
 
     @property
     def is_awaited(self) -> bool:
         """Whether nothing may be drafted until it is known which drafts are exact."""
-        return self._is_wanted and self._exact == "on" and self.found is None
+        return self._is_wanted and self._exact == "on" and self.exactness is None
 
     def measure(self, pair: LoadedPair, on_share: Callable[[float], None]) -> None:
         """Measure with a pair whose memory is empty; an exception from `on_share` stops this."""
         if self._measurement is None:
-            self._measurement = ExactnessMeasurement(self._exact, self.found)
-        self.found = self._measurement.run(pair.context, tinyblas, on_share)
+            self._measurement = ExactnessMeasurement(self._exact, self.exactness)
+        self.exactness = self._measurement.run(pair.context, tinyblas, on_share)
         self.is_settled = True
         if self._cache:
-            self._cache.keep_exactness(self._way, self.found)
+            self._cache.keep_exactness(self._way, self.exactness)
 
     def apply(self, pair: LoadedPair, facts: EngineFacts) -> EngineFacts:
         """Choose the kernels by what is known, and return the facts with the exact drafts."""
         if not self._is_wanted:
             return facts
-        is_on, passes = self._exact == "on", self.found
+        is_on, passes = self._exact == "on", self.exactness
         if is_on:
             tinyblas.leave_out(LONGEST_PASS)
         elif passes:

@@ -132,7 +132,7 @@ class PairPacing:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             costs = self.knowledge.costs_of(self._origin)
             measured.append((self._origin, draft, costs, lengths, 1, prepare))
-        unknown = [each for each in measured if each[0] not in self.knowledge.measured]
+        unknown = [entry for entry in measured if entry[0] not in self.knowledge.measured]
         for number, (name, context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:

@@ -129,8 +129,8 @@ class SharedHead(HeadContext):
         context.rollback_kind = Rollback(context.handle, "tail", lambda *_: True)
         self._target = target
         self._own: HiddenStates | None = None
-        for each in (target, context):
-            each.keep_hidden_states()
+        for reader in (target, context):
+            reader.keep_hidden_states()
         feed.begin(self)
         target.listener = self
 

@@ -135,9 +135,9 @@ def _places(address: WorkerAddress) -> set[tuple[object, ...]]:
 
 def other_version(address: WorkerAddress, version: Sequence[int]) -> str:
     """Return the line about a worker of another version of the RPC protocol."""
-    theirs, ours = (".".join(map(str, parts)) for parts in (version, SPOKEN))
+    remote, local = (".".join(map(str, parts)) for parts in (version, SPOKEN))
     return (
-        f"the worker {address} speaks version {theirs} of llama.cpp's RPC protocol, not {ours}:"
+        f"the worker {address} speaks version {remote} of llama.cpp's RPC protocol, not {local}:"
         " install the same version of specchat on both machines"
     )
 

@@ -58,11 +58,15 @@ def test_a_search_finds_nearly_the_best_set_in_a_tenth_of_the_evaluations(judge:
     rates = {frozenset(each): judge.measure(frozenset(each)).rate for each in sets}
     ranked = sorted(rates.values())
     print(
-        search.best, len(search.found), max(rates, key=rates.__getitem__), ranked[-3:], ranked[127]
+        search.best,
+        len(search.results),
+        max(rates, key=rates.__getitem__),
+        ranked[-3:],
+        ranked[127],
     )
 
     assert len(rates) == 255
-    assert len(search.found) <= 25
+    assert len(search.results) <= 25
     assert search.best is not None
     assert search.best.rate >= 0.95 * ranked[-1]
     assert ranked[127] < 0.9 * ranked[-1]  # which sets are left out matters
