@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import specchat
-from specchat.gguf.origin import Origin
+from specchat.gguf.origin import DraftOrigin
 from specchat.wording import (
     answer_line,
     drafting_text,
@@ -57,7 +57,7 @@ def test_a_range_of_speedups_says_what_both_ends_share_once(
 @table("text", ["nan", "inf", "-inf", "-2", "0", "", "fast", "1e999"])
 def test_a_file_that_predicts_no_real_speedup_predicts_none(text: str) -> None:
     """Anyone may have written it, and it is shown and sorted by."""
-    assert Origin("", "", "", "", text).speedup == 0.0
+    assert DraftOrigin("", "", "", "", text).speedup == 0.0
 
 
 def test_speedups_are_written_in_one_place() -> None:

@@ -29,7 +29,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import Origin, fingerprint, require_origin
+from specchat.gguf.origin import DraftOrigin, fingerprint, require_origin
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
@@ -229,7 +229,7 @@ class _Search:
         too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
         return self._likeness(model) - too_far
 
-    def _reason_against_derived(self, origin: Origin) -> str | None:
+    def _reason_against_derived(self, origin: DraftOrigin) -> str | None:
         if origin.target_sha256 != self._fingerprint:
             return f"derived from another target, {origin.target}"
         return None if origin.is_predicted_to_gain else "no speedup was predicted for it"

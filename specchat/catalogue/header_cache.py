@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import is_head_only, why_no_head
-from specchat.gguf.origin import Origin, origin_of
+from specchat.gguf.origin import DraftOrigin, origin_of
 from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_header
 from specchat.gguf.unfinished_file import why_unwritten
@@ -40,7 +40,7 @@ class HeaderFacts:
     name: str = ""
     active_share: float = 1.0
     has_head: bool = False
-    origin: Origin | None = None
+    origin: DraftOrigin | None = None
     vocabulary: VocabularyFacts | None = None
 
 

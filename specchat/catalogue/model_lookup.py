@@ -94,8 +94,8 @@ def _reference_of(model: LocalModel, wanted: HubName) -> Reference:
     usual = Reference(repository, file, wanted.revision)
     if find_present(usual) == model.path:
         return usual
-    places = model.path.parts
-    return replace(usual, revision=places[len(places) - places[::-1].index(SNAPSHOTS)])
+    parts = model.path.parts
+    return replace(usual, revision=parts[len(parts) - parts[::-1].index(SNAPSHOTS)])
 
 
 def _prefix(name: str) -> str:

@@ -200,7 +200,7 @@ def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | No
     if quick:
         return max(quick, key=lambda model: (model.num_bytes or 0, model.quantisation == USUAL))
     usable = [model for model in models if fits[model] != "too large"]
-    return min(usable, key=_place_on_cpu, default=None)
+    return min(usable, key=_rank_on_cpu, default=None)
 
 
 def rows(models: Sequence[RemoteModel], machine: Machine) -> list[str]:
@@ -219,7 +219,7 @@ def _fit_text(fit: Fit) -> str:
     return "" if fit == "unknown" else fit
 
 
-def _place_on_cpu(model: RemoteModel) -> tuple[int, bool, int]:
+def _rank_on_cpu(model: RemoteModel) -> tuple[int, bool, int]:
     bits = _bits(model)
     rank = ORDER_ON_CPU.index(bits) if bits in ORDER_ON_CPU else len(ORDER_ON_CPU)
     return rank, model.quantisation != USUAL, -(model.num_bytes or 0)

@@ -172,7 +172,9 @@ class ServeScreen:
     def _live_lines(self, columns: Sequence[Column], most: int) -> list[Line]:
         """Return the rows of requests in progress, those that wait last."""
         live = self._service.activity.live()
-        waiting = sorted((request for request in live if request.state == "waiting"), key=_place)
+        waiting = sorted(
+            (request for request in live if request.state == "waiting"), key=_queue_position
+        )
         begun = [request for request in live if request.state != "waiting"]
         lines = [request_line(request, columns) for request in begun]
         lines += [request_line(request, columns, rank) for rank, request in enumerate(waiting, 1)]
@@ -214,5 +216,5 @@ def terminal_size() -> tuple[int, int]:
     return max(SMALLEST[0], size.columns), max(SMALLEST[1], size.lines)
 
 
-def _place(request: "ServedRequest") -> int:
+def _queue_position(request: "ServedRequest") -> int:
     return request.place

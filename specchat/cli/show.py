@@ -19,7 +19,7 @@ from specchat.formats.families import format_of
 from specchat.gguf.draft_kinds import KINDS, has_head, kind_of, kind_of_file, why_no_head
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import Origin, origin_of
+from specchat.gguf.origin import DraftOrigin, origin_of
 from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -263,7 +263,7 @@ def _facts(model: About) -> Lines:
         yield "notice", notice
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
-        speedup = Origin(**origin).speedup
+        speedup = DraftOrigin(**origin).speedup
         gain = f"predicted {speedup_text(speedup, 2)}" if speedup else "no speedup is recorded"
         yield "", f"{gain}; made with {origin['data']}"
 

@@ -110,8 +110,8 @@ def _resolve(address: WorkerAddress) -> tuple[int, tuple[Any, ...]]:
         raise InvalidOption(
             f"--host {address.host}: not an address of this machine; use {LOOPBACK}, 0.0.0.0 or ::1"
         ) from None
-    places = sorted((family != socket.AF_INET, family, bound) for family, *_, bound in infos)
-    return places[0][1], places[0][2]
+    addresses = sorted((family != socket.AF_INET, family, bound) for family, *_, bound in infos)
+    return addresses[0][1], addresses[0][2]
 
 
 def _bound(port: int, bind: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from specchat.errors import InvalidOption
 from specchat.options.declarations import AUTO_THINK
-from specchat.structured.structure import NAMES, Kind, Structure
+from specchat.structured.structure import NAMES, Structure, StructureKind
 
 Fields: TypeAlias = Mapping[str, Any]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -61,7 +61,7 @@ def _in_gbnf(text: str) -> str:
     return '"' + CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", escaped) + '"'
 
 
-def _llama_structure(kind: Kind, source: str) -> Fields:
+def _llama_structure(kind: StructureKind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     if kind == "choices":
@@ -70,27 +70,27 @@ def _llama_structure(kind: Kind, source: str) -> Fields:
     return {"grammar": source} if kind == "gbnf" else NONE
 
 
-def _vllm_structure(kind: Kind, source: str) -> Fields:
+def _vllm_structure(kind: StructureKind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     name, value = _named(kind, source)
     return {"structured_outputs": {name: value}, f"guided_{name}": value}  # the latter until 0.11
 
 
-def _specchat_structure(kind: Kind, source: str) -> Fields:
+def _specchat_structure(kind: StructureKind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     name, value = _named(kind, source)
     return {"structured_outputs": {name: value}}
 
 
-def _named(kind: Kind, source: str) -> tuple[str, Any]:
+def _named(kind: StructureKind, source: str) -> tuple[str, Any]:
     """Return vLLM's name for a kind of structure, and its value."""
     names = {"regex": "regex", "choices": "choice", "lark": "grammar", "gbnf": "grammar"}
     return names[kind], json.loads(source) if kind == "choices" else source
 
 
-def _sglang_structure(kind: Kind, source: str) -> Fields:
+def _sglang_structure(kind: StructureKind, source: str) -> Fields:
     if kind == "json_schema":
         return _schema_format(source)
     if kind == "choices":
@@ -98,7 +98,7 @@ def _sglang_structure(kind: Kind, source: str) -> Fields:
     return {"regex": source} if kind == "regex" else NONE
 
 
-def _openai_structure(kind: Kind, source: str) -> Fields:
+def _openai_structure(kind: StructureKind, source: str) -> Fields:
     return _schema_format(source) if kind == "json_schema" else NONE
 
 
@@ -123,7 +123,7 @@ class Dialect:
     live: Fields = field(default_factory=dict)
     continuation: Fields | None = None
     thinking: Callable[[str], Fields] = _by_effort
-    structure: Callable[[Kind, str], Fields] = _openai_structure
+    structure: Callable[[StructureKind, str], Fields] = _openai_structure
     counting: Counting = ""
     counters: Counters | None = None
     takes_drafter: bool = False

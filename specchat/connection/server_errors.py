@@ -9,10 +9,10 @@ from specchat.connection.address import ServerAddress, proxy_for
 from specchat.errors import ContextFull, InvalidOption, ServerFailed, SpecchatError
 from specchat.network.network_errors import (
     WEB_PAGE,
-    Kind,
+    Failure,
     Peer,
     explain_failure,
-    kind_of,
+    failure_of,
     reason,
 )
 from specchat.safe_text import in_one_line
@@ -56,12 +56,12 @@ def unreachable(
     where, why, proxy = address.shown, reason(error), proxy_for(address)
     if isinstance(error, httpx2.SSEError):
         return ServerFailed(f"{where} sent an event that is too large: see the server's log")
-    match kind_of(error):
-        case Kind.SILENT:
+    match failure_of(error):
+        case Failure.SILENT:
             is_quiet = isinstance(error, httpx2.ReadTimeout)
             how = "sent nothing for" if is_quiet else "did not answer within"
             text = f"{where} {how} {seconds:.0f} s: it hangs, or is overloaded"
-        case Kind.LOST | Kind.NOT_HTTP | Kind.UNREACHABLE if has_begun:
+        case Failure.LOST | Failure.NOT_HTTP | Failure.UNREACHABLE if has_begun:
             text = f"{where} ended the answer early ({why}): its log may say why; try again"
         case _:
             peer = Peer(

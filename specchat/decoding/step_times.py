@@ -192,7 +192,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
     for (drafted, number), count in bins.items():
         if drafted in sure:
             differences[number - _bin(sure[drafted])] += count
-    quartiles = [_place(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
+    quartiles = [_quantile(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
     octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
     return typical, octaves * log(2) / QUARTILES_APART
 
@@ -200,7 +200,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
 def _median(bins: Bins, drafted: int) -> float:
     """Return the median seconds of the steps that drafted so many tokens."""
     own = Counter({number: count for (length, number), count in bins.items() if length == drafted})
-    return float(2 ** ((_place(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
+    return float(2 ** ((_quantile(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
 
 
 def _bound(drafted: int, sure: dict[int, float]) -> float:
@@ -216,7 +216,7 @@ def _bin(seconds: float) -> int:
     return int(BINS_PER_OCTAVE * log2(max(seconds, 1e-9)) // 1)
 
 
-def _place(counts: Counter[int], share: float) -> int:
+def _quantile(counts: Counter[int], share: float) -> int:
     """Return the bin at which the count reaches this share of all."""
     left = share * counts.total()
     for number in sorted(counts):

@@ -17,7 +17,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
-from specchat.gguf.origin import MIN_SPEEDUP, Origin
+from specchat.gguf.origin import MIN_SPEEDUP, DraftOrigin
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -127,7 +127,7 @@ def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     return Costs(target, draft, knowledge.reads_accepted)
 
 
-def keep_draft(draft: MeasuredDraft, path: Path, origin: Origin, name: str) -> None:
+def keep_draft(draft: MeasuredDraft, path: Path, origin: DraftOrigin, name: str) -> None:
     """Copy a measured draft to its path, with its origin, the prediction and a name recorded.
 
     Raises EngineFailed if it cannot be written.

@@ -33,7 +33,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
-from specchat.gguf.origin import Origin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
 from specchat.gguf.tensor_types import StoredType
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
@@ -136,7 +136,7 @@ class SkipDerivation:
             if is_kept:
                 layers = f"{count - len(left_out)} of {count} layers"
                 method = f"{METHOD}: {layers} kept"
-                origin = Origin(sha256, self._header.name, method, "the target's answers")
+                origin = DraftOrigin(sha256, self._header.name, method, "the target's answers")
                 keep_draft(measured, path, origin, f"{self._header.name}, {layers}")
         return Derived(count, left_out, len(search.results), measured, path if is_kept else None)
 

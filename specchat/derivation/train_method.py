@@ -31,7 +31,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
-from specchat.gguf.origin import Origin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
 from specchat.gguf.reader import raw_metadata
 from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.llama.library import keep_freed_memory
@@ -276,11 +276,11 @@ class TrainDerivation:
         with open_private(self.work / "training.log", "a") as log:
             print(line, file=log)
 
-    def _origin(self, store: AnswerStore, trainee: "Trainee") -> Origin:
+    def _origin(self, store: AnswerStore, trainee: "Trainee") -> DraftOrigin:
         own = ", and the user's texts" if (self.work / OWN).exists() else ""
         minutes = f"{trainee.training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
-        return Origin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
+        return DraftOrigin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
 
 
 def work_folder(header: Header, sha256: str) -> Path:

@@ -24,7 +24,7 @@ MIN_SPEEDUP = 1.02
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class DraftOrigin:
     """How a draft was derived: from which target, by which method, on which texts.
 
     `target_sha256` is the target's `fingerprint` and `target` its name. `predicted_speedup` is the
@@ -57,12 +57,12 @@ class Origin:
         return {f"{PREFIX}{key}": text for key, text in asdict(self).items()}
 
 
-def origin_of(header: Header) -> Origin | None:
+def origin_of(header: Header) -> DraftOrigin | None:
     """Return the record in a model's header, None for a model that was not derived."""
     if not header.text(f"{PREFIX}target_sha256"):
         return None
-    keys = Origin.__dataclass_fields__
-    return Origin(*(header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys))
+    keys = DraftOrigin.__dataclass_fields__
+    return DraftOrigin(*(header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys))
 
 
 def fingerprint(header: Header) -> str:

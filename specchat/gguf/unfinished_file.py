@@ -73,8 +73,8 @@ def why_unwritten(header: Header) -> str | None:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             first, step = size - size // LAST_SHARE, size // LAST_SHARE // NUM_SAMPLES
-            places = [first + number * step for number in range(1, NUM_SAMPLES)]
-            for offset in (size - SAMPLE_BYTES, *places):
+            offsets = [first + number * step for number in range(1, NUM_SAMPLES)]
+            for offset in (size - SAMPLE_BYTES, *offsets):
                 file.seek(max(0, offset))
                 if size < LEAST_CHECKED or any(file.read(SAMPLE_BYTES)):
                     break

@@ -70,9 +70,9 @@ def find_present(reference: Reference) -> Path | None:
 
     A pinned file must have the pin's size and sha256.
     """
-    places = [_present(pinned(part)) for part in reference.parts]
-    folders = {path and path.parent for path in places}
-    return places[0] if len(folders) == 1 else None  # all parts of one commit
+    paths = [_present(pinned(part)) for part in reference.parts]
+    folders = {path and path.parent for path in paths}
+    return paths[0] if len(folders) == 1 else None  # all parts of one commit
 
 
 def _present(reference: Reference) -> Path | None:

@@ -22,10 +22,10 @@ from specchat.hub.references import (
 )
 from specchat.network.network_errors import (
     PROXY_LOGIN,
-    Kind,
+    Failure,
     Peer,
     explain_failure,
-    kind_of,
+    failure_of,
     proxy_of,
     reason,
     refused_by_proxy,
@@ -139,7 +139,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return status in PASSING_STATUS or (status >= 500 and status not in LASTING_STATUS)
-    return kind_of(error) not in {None, Kind.PROXY, Kind.UNTRUSTED, Kind.NO_TLS}
+    return failure_of(error) not in {None, Failure.PROXY, Failure.UNTRUSTED, Failure.NO_TLS}
 
 
 def seconds_to_wait(error: Exception) -> float | None:
@@ -176,7 +176,7 @@ def _cause(error: Exception) -> str:
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return "the hub limits requests" if status == TOO_MANY else f"the hub answers {status}"
-    is_connected = kind_of(error) not in {Kind.UNREACHABLE, Kind.NO_TLS}
+    is_connected = failure_of(error) not in {Failure.UNREACHABLE, Failure.NO_TLS}
     return "the connection failed" if is_connected else "no connection"
 
 
@@ -198,11 +198,11 @@ def explain(
             f"{reference} {state} and HF_HUB_OFFLINE is set: unset it to download"
         )
     message = explain_failure(error, _peer(error), proxy_of(error))
-    match kind_of(error):
-        case Kind.UNREACHABLE | Kind.NO_TLS:
+    match failure_of(error):
+        case Failure.UNREACHABLE | Failure.NO_TLS:
             resumes = f"; {RESUMES}" if has_begun else ""
             return Unreachable(f"{message}{resumes}", reason(error))
-        case Kind.SILENT | Kind.NOT_HTTP | Kind.LOST:
+        case Failure.SILENT | Failure.NOT_HTTP | Failure.LOST:
             why = f"the connection failed repeatedly ({reason(error)})"
             message = f"{_shown(reference)}: {why}: {'try again later' if is_list else RESUMES}"
         case None if isinstance(error, OSError) and error.errno in FULL:

@@ -154,10 +154,10 @@ def _response(
     ) as response:
         if refusal is None or _is_token_wrong(refusal, response):
             _refused_tokens.add(token)
-            response.extensions[REFUSED] = _place_of_token()
+            response.extensions[REFUSED] = _source_of_token()
             if response.status_code < 400:
                 on_notice(
-                    f"{shown_endpoint()} refused the token in {_place_of_token()}, so the download"
+                    f"{shown_endpoint()} refused the token in {_source_of_token()}, so the download"
                     " goes on without it: `hf auth login` gets a new one"
                 )
         yield response
@@ -173,7 +173,7 @@ def _is_token_wrong(refusal: httpx2.Response, without: httpx2.Response) -> bool:
     return without.status_code != UNAUTHORIZED or bool(BAD_TOKEN.search(said))
 
 
-def _place_of_token() -> str:
+def _source_of_token() -> str:
     """Return where the user's token comes from, never the token."""
     from huggingface_hub import constants
 
@@ -196,7 +196,7 @@ def _headers(headers: Mapping[str, str] | None, *, with_token: bool) -> dict[str
     token = sent.get("authorization", "")
     if not (token.isascii() and token.isprintable()):
         raise DownloadFailed(
-            f"the token in {_place_of_token()} has characters that no token has: copy it again, or"
+            f"the token in {_source_of_token()} has characters that no token has: copy it again, or"
             " run `hf auth login`"
         )
     return sent

@@ -51,7 +51,7 @@ class PassListener(Protocol):
         """
 
 
-class Source(Protocol):
+class StateSource(Protocol):
     """A provider of the hidden states that a context reads together with its tokens."""
 
     def fill(self, position: int, count: int) -> None:
@@ -105,7 +105,7 @@ class Context(AbstractContextManager["Context"]):
         """
         self.tokens: list[int] = []
         self.listener: PassListener | None = None
-        self.source: Source | None = None
+        self.source: StateSource | None = None
         self.model = model
         self._abort = abort or AbortFlag()
         require_cache_type(model.sizes, options)

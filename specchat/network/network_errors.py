@@ -22,7 +22,7 @@ PROXY_LOGIN = 407
 LONGEST_REASON = 160
 
 
-class Kind(Enum):
+class Failure(Enum):
     """How a request failed on its way."""
 
     PROXY = auto()
@@ -51,48 +51,50 @@ class Peer:
     if_not_tls: str
 
 
-def kind_of(error: BaseException) -> Kind | None:
+def failure_of(error: BaseException) -> Failure | None:
     """Return how a request failed; None if something other than the network did."""
     import httpx2
 
     if isinstance(error, httpx2.ProxyError):
-        return Kind.PROXY
+        return Failure.PROXY
     if _untrusted(error) is not None:
-        return Kind.UNTRUSTED
+        return Failure.UNTRUSTED
     if any(
         isinstance(cause, ssl.SSLError) and NO_TLS.search(str(cause)) for cause in _chain(error)
     ):
-        return Kind.NO_TLS
-    kinds: tuple[tuple[Kind | None, tuple[type[BaseException], ...]], ...] = (
+        return Failure.NO_TLS
+    kinds: tuple[tuple[Failure | None, tuple[type[BaseException], ...]], ...] = (
         (None, (httpx2.UnsupportedProtocol,)),
-        (Kind.UNREACHABLE, (httpx2.ConnectError, httpx2.ConnectTimeout, ExceptionGroup)),
-        (Kind.SILENT, (httpx2.TimeoutException, TimeoutError)),
-        (Kind.LOST, (httpx2.TransportError,)),
+        (Failure.UNREACHABLE, (httpx2.ConnectError, httpx2.ConnectTimeout, ExceptionGroup)),
+        (Failure.SILENT, (httpx2.TimeoutException, TimeoutError)),
+        (Failure.LOST, (httpx2.TransportError,)),
     )
     kind = next((kind for kind, classes in kinds if isinstance(error, classes)), None)
     is_http = "disconnected" in str(error).lower() or "closed" in str(error).lower()
-    return Kind.NOT_HTTP if isinstance(error, httpx2.RemoteProtocolError) and not is_http else kind
+    return (
+        Failure.NOT_HTTP if isinstance(error, httpx2.RemoteProtocolError) and not is_http else kind
+    )
 
 
 def explain_failure(error: BaseException, peer: Peer, proxy: Proxy | None) -> str | None:
     """Return the message for a request that failed; None if the network was not the cause."""
-    kind, why = kind_of(error), reason(error)
+    kind, why = failure_of(error), reason(error)
     if kind is None:
         return None
-    if kind is Kind.PROXY:
+    if kind is Failure.PROXY:
         return refused_by_proxy(proxy, why)
-    if kind is Kind.UNREACHABLE and proxy is not None:
+    if kind is Failure.UNREACHABLE and proxy is not None:
         # the proxy itself: for a server that it cannot reach it sends an answer or refuses
         fix = f"correct or unset {proxy.variable}" if proxy.variable != SYSTEM else "correct it"
         return f"the proxy {in_one_line(proxy.shown)} cannot be reached ({why}): {fix}"
     return {
-        Kind.UNTRUSTED: f"the certificate of {peer.name} is not trusted ({why}):"
+        Failure.UNTRUSTED: f"the certificate of {peer.name} is not trusted ({why}):"
         f" {peer.if_untrusted}",
-        Kind.NO_TLS: f"{peer.name} does not speak TLS: {peer.if_not_tls}",
-        Kind.UNREACHABLE: f"{peer.name} cannot be reached ({why}): {peer.if_unreachable}",
-        Kind.SILENT: f"{peer.name} did not answer in time ({why}): it hangs, or is overloaded",
-        Kind.NOT_HTTP: f"{peer.name} does not speak HTTP ({why}): check its address",
-        Kind.LOST: f"the connection to {peer.name} was lost ({why}): {peer.if_unreachable}",
+        Failure.NO_TLS: f"{peer.name} does not speak TLS: {peer.if_not_tls}",
+        Failure.UNREACHABLE: f"{peer.name} cannot be reached ({why}): {peer.if_unreachable}",
+        Failure.SILENT: f"{peer.name} did not answer in time ({why}): it hangs, or is overloaded",
+        Failure.NOT_HTTP: f"{peer.name} does not speak HTTP ({why}): check its address",
+        Failure.LOST: f"the connection to {peer.name} was lost ({why}): {peer.if_unreachable}",
     }[kind]
 
 

@@ -44,15 +44,15 @@ class Device:
     @property
     def label(self) -> str:
         """The name to show, with the worker's address."""
-        return f"{self.description or self.name}{self._place}"
+        return f"{self.description or self.name}{self._suffix}"
 
     @property
     def short_label(self) -> str:
         """llama.cpp's name, with the worker's address."""
-        return f"{self.name}{self._place}"
+        return f"{self.name}{self._suffix}"
 
     @property
-    def _place(self) -> str:
+    def _suffix(self) -> str:
         return f" on {self.worker.removesuffix(USUAL_END)}" if self.worker else ""
 
     @property

@@ -239,9 +239,9 @@ class Planner:
     def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
         parts = ["all on the CPU"]
         if choice.gpu_layers and self.gpus:
-            parts = [_layers("target", self._target, choice.gpu_layers, self._place)]
+            parts = [_layers("target", self._target, choice.gpu_layers, self._gpus_name)]
             if self._draft and choice.draft_gpu_layers is not None:
-                where = self._place if self._draft_is_remote else "GPU"
+                where = self._gpus_name if self._draft_is_remote else "GPU"
                 parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, where))
         parts.append(f"context {choice.ctx}")
         if choice.cache_type != USUAL_TYPE:
@@ -254,7 +254,7 @@ class Planner:
         return ", ".join(parts)
 
     @property
-    def _place(self) -> str:
+    def _gpus_name(self) -> str:
         """The name for the devices other than the CPU."""
         if not self._num_remote:
             return "GPU"

@@ -101,8 +101,8 @@ class Settings:
 
     def _table(self, wanted: str) -> dict[str, Any]:
         """Return what is set in a table without fixed names."""
-        places = {name.partition(".")[::2]: value for name, value in self.given.items()}
-        return {key: value for (table, key), value in places.items() if table == wanted}
+        values = {name.partition(".")[::2]: value for name, value in self.given.items()}
+        return {key: value for (table, key), value in values.items() if table == wanted}
 
     def over(self, values: Mapping[str, Any], source: Source) -> Self:
         """Return these settings, overridden by others.

@@ -13,12 +13,12 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from specchat.errors import InvalidOption
 from specchat.structured.json_schema_grammar import json_schema_entry
 from specchat.structured.schema_faults import LIMITS, LONGEST_EXPRESSION
-from specchat.structured.structure import NAMES, Kind, Structure
+from specchat.structured.structure import NAMES, Structure, StructureKind
 
 Split: TypeAlias = Callable[[str], Sequence[str | int]]
 """Returns the parts of a text: special tokens that it names, and the texts between."""
 
-LONGEST: dict[Kind, int] = {
+LONGEST: dict[StructureKind, int] = {
     "json_schema": 1 << 18,
     "regex": LONGEST_EXPRESSION,
     "choices": 1 << 18,

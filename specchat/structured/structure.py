@@ -5,13 +5,13 @@ from typing import Literal, TypeAlias
 
 from specchat.errors import InvalidOption
 
-Kind: TypeAlias = Literal["json_schema", "regex", "choices", "lark", "gbnf"]
+StructureKind: TypeAlias = Literal["json_schema", "regex", "choices", "lark", "gbnf"]
 """The language that a structure is written in."""
 
 Check: TypeAlias = Literal["strict", "relaxed"]
 """Whether parts of a schema that cannot be enforced are refused, or checked afterwards."""
 
-NAMES: dict[Kind, str] = {
+NAMES: dict[StructureKind, str] = {
     "json_schema": "the JSON Schema",
     "regex": "the regular expression",
     "choices": "the choices",
@@ -29,7 +29,7 @@ class Structure:
     enforce are checked on the whole answer. With `is_shown` the prompt describes it to the model.
     """
 
-    kind: Kind
+    kind: StructureKind
     source: str
     check: Check = "strict"
     is_shown: bool = True

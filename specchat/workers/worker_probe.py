@@ -119,13 +119,13 @@ def require_different(reports: Sequence[WorkerReport]) -> None:
     for number, report in enumerate(reports):
         for other in reports[:number]:
             is_same = report.health.id and report.health.id == other.health.id
-            if is_same or _places(report.address) & _places(other.address):
+            if is_same or _numeric_addresses(report.address) & _numeric_addresses(other.address):
                 raise WorkerUnavailable(
                     f"{other.address} and {report.address} are one worker: leave out one of them"
                 )
 
 
-def _places(address: WorkerAddress) -> set[tuple[object, ...]]:
+def _numeric_addresses(address: WorkerAddress) -> set[tuple[object, ...]]:
     """Return the numeric addresses of a host name, with the port."""
     with suppress(OSError):
         infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)

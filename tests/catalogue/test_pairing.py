@@ -17,7 +17,7 @@ from scripts.support.tiny_gguf import write_model, write_with_head
 from scripts.support.tiny_gguf.vocabulary import Vocabulary
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
-from specchat.gguf.origin import Origin, fingerprint
+from specchat.gguf.origin import DraftOrigin, fingerprint
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
 
@@ -353,8 +353,8 @@ def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> N
     target = write_with_head(tmp_path / "target.gguf", "llama", part="trunk")
     (tmp_path / "heads").mkdir()
     head = write_with_head(tmp_path / "heads/head.gguf", "llama", part="head")
-    ours = Origin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
-    other = Origin("0" * 64, "another one", "train", "answers", "1.2")
+    ours = DraftOrigin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    other = DraftOrigin("0" * 64, "another one", "train", "answers", "1.2")
     write_copy(Copy(str(head), str(tmp_path / "my-eagle3.gguf"), metadata=other.metadata))
 
     found = find_drafts(target)

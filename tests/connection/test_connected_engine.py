@@ -29,7 +29,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ServerFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.requests.answer_request import ChatRequest
-from specchat.structured.structure import Kind, Structure
+from specchat.structured.structure import Structure, StructureKind
 from tables import table
 
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "What is the capital of France?"}]
@@ -361,7 +361,7 @@ def test_nothing_is_shown_behind_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_a_server_may_ignore_a_structure(
-    kind: Kind, source: str, answer: str, *, is_valid: bool
+    kind: StructureKind, source: str, answer: str, *, is_valid: bool
 ) -> None:
     """What can be checked here is; of the rest it is said that it was not."""
     text = {"choices": [{"delta": {"content": answer}}]}

@@ -13,14 +13,16 @@ from derivation.calm_layers import scale_layer, split_model
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat import Engine
 from specchat.errors import EngineFailed, IncompatibleDraft
-from specchat.gguf.origin import Origin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
 
 
-def derive(target: Path, draft: Path, **changes: str) -> Origin:
+def derive(target: Path, draft: Path, **changes: str) -> DraftOrigin:
     """Write a draft with its origin, and return that."""
-    origin = Origin(fingerprint(read_header(target)), "the target", "skip", "own answers", "1.2")
+    origin = DraftOrigin(
+        fingerprint(read_header(target)), "the target", "skip", "own answers", "1.2"
+    )
     write_copy(Copy(str(target), str(draft), (3,), {**origin.metadata, **changes}))
     return origin
 
@@ -41,7 +43,7 @@ def test_a_draft_records_its_origin(tiny: WriteModel, tmp_path: Path) -> None:
 
 def test_long_texts_are_cut_to_what_fits(tiny: WriteModel, tmp_path: Path) -> None:
     """llama.cpp takes up to 127 bytes; a letter is never cut in half, a number may be missing."""
-    origin, draft = Origin("0" * 64, "ö" * 100, "skip", "", "much"), tmp_path / "draft.gguf"
+    origin, draft = DraftOrigin("0" * 64, "ö" * 100, "skip", "", "much"), tmp_path / "draft.gguf"
     write_copy(Copy(str(tiny("llama")), str(draft), (1,), origin.metadata))
 
     assert origin_of(read_header(draft)) == replace(origin, target="ö" * 63)
@@ -83,7 +85,7 @@ def test_another_target_refuses_the_head(tmp_path: Path) -> None:
         write_with_head(path, "llama", part=part, is_eagle=True)
     tuned = Path(shutil.copy(target, tmp_path / "tuned.gguf"))
     scale_layer(tuned, 1, 1.5)
-    origin = Origin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    origin = DraftOrigin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
     write_copy(Copy(str(head), str(draft), metadata=origin.metadata))
 
     with Engine.load(target=target, draft=draft, learn=False) as engine:

@@ -13,7 +13,7 @@ import pytest
 from specchat.errors import InvalidOption
 from specchat.structured.grammar_constraint import NUM_KEPT, GrammarConstraint
 from specchat.structured.grammar_source import grammar_of, lark_grammar
-from specchat.structured.structure import Kind, Structure
+from specchat.structured.structure import Structure, StructureKind
 from structured.toy_vocabulary import CALL, END, END_OF_CALL, ENDS, PIECES, TOY, text_of, written
 from tables import table
 
@@ -92,7 +92,9 @@ def test_a_schema_allows_its_texts_and_no_others() -> None:
         ("gbnf", GBNF, ["yes!", "no \n!"], ["yes", "no?"]),
     ],
 )
-def test_each_kind_of_structure(kind: Kind, source: str, good: list[str], bad: list[str]) -> None:
+def test_each_kind_of_structure(
+    kind: StructureKind, source: str, good: list[str], bad: list[str]
+) -> None:
     """The grammar of each kind accepts what it should and nothing else."""
 
     def accepts(text: str) -> bool:

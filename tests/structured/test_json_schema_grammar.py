@@ -11,7 +11,7 @@ from specchat.errors import InvalidOption
 from specchat.structured.closing import close_objects
 from specchat.structured.grammar_constraint import GrammarConstraint
 from specchat.structured.grammar_source import LONGEST, grammar_of
-from specchat.structured.structure import Check, Kind, Structure
+from specchat.structured.structure import Check, Structure, StructureKind
 from structured.toy_vocabulary import TOY, written
 from tables import table
 
@@ -271,7 +271,9 @@ def test_a_schema_cannot_choose_how_json_is_written() -> None:
         ("gbnf", " " * 70_000, "longer than 65536 characters"),
     ],
 )
-def test_other_structures_are_refused_with_a_reason(kind: Kind, source: str, message: str) -> None:
+def test_other_structures_are_refused_with_a_reason(
+    kind: StructureKind, source: str, message: str
+) -> None:
     """In one line, before anything is decoded."""
     with pytest.raises(InvalidOption, match=message) as caught:
         GrammarConstraint(grammar_of(Structure(kind, source)), TOY)
