@@ -1,4 +1,4 @@
-"""Keys of the terminal, as they are pressed, while a program goes on with its work."""
+"""Reads the terminal's keys as they are pressed, while the program keeps working."""
 
 import os
 import sys

@@ -23,7 +23,7 @@ EXAMPLE = "such as http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """An OpenAI-compatible server, as `base` with `/v1` behind it.
+    """An OpenAI-compatible server, at `base` with `/v1` after it.
 
     `unix_path` is that of a Unix socket, "" for TCP. `model` is the model to ask for, "" for the
     server's first. `name` is what the settings call the server, "" for none. The `key` is never
@@ -100,7 +100,7 @@ def parse_address(text: str) -> ServerAddress:
 
 
 def _base(parts: SplitResult, port: int | None, *, has_scheme: bool) -> str:
-    """Return scheme, host, port and path without the version and the endpoints behind it."""
+    """Return scheme, host, port and path without the version and the endpoints after it."""
     path = BEHIND.sub("", re.sub("/+", "/", parts.path))
     if port is None and not has_scheme and is_loopback(parts.hostname or ""):
         port = ServerOptions().port  # where `specchat serve` listens

@@ -1,4 +1,4 @@
-"""The target's passes over the end of a transcript and the drafts behind it."""
+"""The target's passes over the end of a transcript and the drafts that follow it."""
 
 from collections.abc import Sequence
 
@@ -89,7 +89,7 @@ class DraftPasses:
             self._target.mark()
         if tree.branches and self._trees:
             count = self._num_padding(len(tokens) + len(tree.links), len(tokens))
-            # no token attends to padding behind the last node: each hangs behind the one before
+            # padding follows the last node in a chain of its own, so that no node attends to it
             padding = [(tokens[-1], node) for node in range(num_nodes, num_nodes + count)]
             rows = self._trees.evaluate_tree(tokens, [*tree.links, *padding], num_rows)
         else:

@@ -158,7 +158,8 @@ class _Answer:
     def _verify(self, tree: DraftTree, rows: Rows) -> tuple[list[int], int, Chances]:
         """Verify a tree by the target's logits after each of its nodes.
 
-        Returns the accepted nodes, the target's own token behind them, and probabilities.
+        Returns the accepted nodes, the target's own token after them, and the probabilities of both
+        models.
 
         The drafted tokens are verified as if there were no branches, which keeps the text the
         target's own. If the target's own token is one of the branches, the row after that branch

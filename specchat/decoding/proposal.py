@@ -26,7 +26,7 @@ class Branch(NamedTuple):
     It was chosen, not drawn: it takes nothing from the share of any token. It follows the first
     `fork` drafted tokens, or, if `behind` is not -1, the branch with that index among those that it
     is offered with, which must come before it. `confidence` is the drafter's own estimate of the
-    probability that the target goes on with it, if the target leaves the draft there.
+    probability that the target continues with it, if the target leaves the draft there.
     """
 
     token: int

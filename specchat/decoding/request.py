@@ -32,7 +32,7 @@ class Request:
     tokens are drawn with `random`. The next prompt is expected to share the first `num_shared`
     tokens, so the target can prepare to roll back to there; 0 if unknown.
 
-    The answer begins with the tokens of `begun`, steps of an earlier answer, and goes on as if it
+    The answer begins with the tokens of `begun`, steps of an earlier answer, and continues as if it
     had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
 
     The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with

@@ -198,7 +198,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
 
 
 def _median(bins: Bins, drafted: int) -> float:
-    """Return the median seconds of the steps that drafted so many tokens."""
+    """Return the median seconds of the steps that drafted this many tokens."""
     own = Counter({number: count for (length, number), count in bins.items() if length == drafted})
     return float(2 ** ((_quantile(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
 

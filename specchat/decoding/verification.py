@@ -92,12 +92,12 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
     which they are.
 
     Traversal verification, Weng et al. 2025 (arXiv 2505.12398), goes from the leaves up. The text
-    has P = 1, a token x behind a node with P has min(1, P p(x) / q(x)), and a leaf is accepted
-    with its P. A rejected one is removed: with S = sum max(0, P p - q), p becomes
-    norm(max(0, P p - q)) behind its parent, whose P becomes S / (S + 1 - P), and q loses x. Behind
-    a node without others, the target's own token is drawn from what is left of p. Without siblings
-    that is block verification; with them it accepts more than any other way that was tried (the
-    table in docs/benchmarks.md).
+    has P = 1, a token x after a node with P has min(1, P p(x) / q(x)), and a leaf is accepted with
+    its P. A rejected one is removed: with S = sum max(0, P p - q), p becomes norm(max(0, P p - q))
+    after its parent, whose P becomes S / (S + 1 - P), and q loses x. After a node with no
+    candidates left, the target's own token is drawn from what remains of p. Without siblings that
+    is block verification; with them it accepts more than any other way that was tried (the table in
+    docs/benchmarks.md).
     """
 
     def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:

@@ -25,7 +25,7 @@ class ExamplePrompts:
     """An endless stream of conversations that end with a question.
 
     Each is a random template filled with random words, one of the user's `questions`, or a question
-    given to `ask`, each of which is used once. Some quote a passage or go on with a conversation,
+    given to `ask`, each of which is used once. Some quote a passage or continue a conversation,
     both from earlier answers, which `learn` collects, and from the user's `texts`.
     """
 

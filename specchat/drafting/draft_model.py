@@ -154,7 +154,7 @@ class DraftModelDrafter(Drafter):
                 break
             token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
-            # what follows a branch with this token is what the draft itself goes on with
+            # the draft itself shows what follows this token, so such a branch need not be read
             self._beside.leave_out(token, len(named))
             named.append(token)
             run = self._add_forced(pacer, draft, named)
@@ -186,7 +186,7 @@ class DraftModelDrafter(Drafter):
             branch = branches[number]
             if branch.behind >= 0:  # row 0 is that of the text, and the branches' rows follow
                 row = 1 + numbers.index(branch.behind)
-            else:  # row 0 comes after all of `named`: the fork is so many tokens before it
+            else:  # row 0 comes after all of `named`, which is that many tokens after the fork
                 row = -len(self._map.read(named[branch.fork :]))
             links.append((self._map.read([branch.token])[0], row))
         rows = trees.evaluate_tree(pending, links, 1)

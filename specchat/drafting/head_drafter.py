@@ -56,6 +56,7 @@ class HeadDrafter(DraftModelDrafter):
         if after or self._is_forced or self.unfit_reason:
             return []
         draft = super().propose(pacer)
+        # a pacer that wants no drafts would never learn whether the head fits
         is_due = self._num_blind >= TRIAL_INTERVAL and not self._fit.is_known
         return draft if self._is_ahead or not is_due else super().propose(_TrialPacer(1))
 

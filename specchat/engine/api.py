@@ -68,7 +68,7 @@ class EngineFacts:
     vocabulary that a draft model has in common with the target, None if the vocabularies are the
     same. `thinking` lists the values of `think` besides "auto", empty if the chat template has no
     such switch. With `keeps_reasoning` the template also sends the reasoning of earlier answers. If
-    it `takes_turns`, an answer that was stopped goes on after others with the same bits, and
+    it `takes_turns`, an answer that was stopped continues after others with the same bits, and
     without reading anything again. If another program runs the model, `served_by` names it and its
     address, and facts known only to that program are missing here. Unless it `chooses_drafter`,
     requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
@@ -208,7 +208,7 @@ class Engine(ABC):
         It measures the costs of passes and which of them are exact; `facts` then include that.
         Without it, answers learn the costs of their own passes, and `exact="on"` drafts nothing. No
         text is forgotten. If the callback returns False, or on `stop`, this ends after a pass at
-        most, and the next call goes on from there. Raises EngineFailed.
+        most, and the next call continues from there. Raises EngineFailed.
         """
         del on_progress
         return True

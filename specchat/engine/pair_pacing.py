@@ -119,7 +119,7 @@ class PairPacing:
     def measure(self, pair: LoadedPair, report: ProgressReport) -> None:
         """Measure the costs of passes, unless they are known, with a pair whose memory is empty.
 
-        `report` may stop that, and the next call goes on from there.
+        `report` may stop that, and the next call continues from there.
         """
         most_rows = pair.context.longest_draft + 1
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]

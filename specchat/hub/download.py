@@ -52,8 +52,8 @@ def download(
 
     Pinned files in the cache need no request. An interrupted download resumes in the next run.
     `on_progress` is called from several threads, one call at a time, and so is `on_notice`, with
-    what the user should know although the download goes on. Raises DownloadFailed, or Cancelled
-    once `is_cancelled` returns True.
+    what the user should know while the download continues. Raises DownloadFailed, or Cancelled once
+    `is_cancelled` returns True.
     """
     missing = [reference for reference in dict.fromkeys(references) if not find_present(reference)]
     if missing and is_offline():

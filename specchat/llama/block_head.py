@@ -21,7 +21,7 @@ from specchat.planning.context_shape import ModelOptions
 
 
 class BlockHead(HeadContext):
-    """The memory of a DFlash draft beside its target's, holding the tokens that target evaluated.
+    """The memory of a DFlash draft beside its target's, for the tokens that the target evaluated.
 
     The tokens of the block drafted last come after those and are in no memory. A pass drafts up to
     `room` tokens, at most `longest_block`.

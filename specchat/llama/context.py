@@ -36,7 +36,7 @@ FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
 class PassListener(Protocol):
-    """Something that is told what happens to a context's memory: a prediction head's feed."""
+    """A listener to what happens to a context's memory, such as a prediction head's feed."""
 
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
         """Take note of a pass from `position` on; a prompt's tokens are never rejected."""
@@ -74,7 +74,7 @@ class Context(AbstractContextManager["Context"]):
     """The memory of one model, as the decoding loop wants it (specchat.decoding.ports).
 
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
-    after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
+    after a rollback to a checkpoint, the tokens after it are evaluated again with the next ones.
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
     roll back, `num_bytes` the size of the memory. A context that `is_longest` cannot be made
     larger. A replay after a rollback, whether by itself or as part of a verification pass, takes at
@@ -86,7 +86,7 @@ class Context(AbstractContextManager["Context"]):
     """
 
     prompt_seconds = 0.0
-    """What the context spends on prompts beside its own."""
+    """The seconds spent while a target read its prompts: none, for a context by itself."""
 
     def __init__(
         self,

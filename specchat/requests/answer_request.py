@@ -49,13 +49,13 @@ class ChatRequest(GenerateOptions):
     answer calls some, with "none" it calls none, and they are not offered. Of the tools only those
     in `tool_names` may be called, all if it is empty; with `parallel_tool_calls` several at once,
     where the chat template has that. With `enforces_tools` a call that begins can only become one
-    of a tool, with arguments that follow its schema. The chat template gets
-    `variables` beside its own, as llama-server's `chat_template_kwargs`. `begun` are steps of an
-    earlier answer with this target: the answer begins with their tokens, which are yielded first.
-    `prediction`, `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the
-    messages with the indices `pinned` stay, and the rest of their turns. With `is_aside` the
-    conversation will go on without the last message and the answer: the request is refused with
-    InvalidOption if the model would have to read the conversation again for that.
+    of a tool, with arguments that follow its schema. The chat template gets `variables` besides its
+    own, as llama-server's `chat_template_kwargs`. `begun` are steps of an earlier answer with this
+    target: the answer begins with their tokens, which are yielded first. `prediction`, `structure`
+    and `is_exact` are as in GenerateRequest. With `make_room`, the messages with the indices
+    `pinned` stay, and the rest of their turns. With `is_aside` the conversation will continue
+    without the last message and the answer: the request is refused with InvalidOption if the model
+    would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]

@@ -24,7 +24,7 @@ def close_objects(schema: Schema) -> None:
 
     That may only take values away, and must leave some: an object that several schemas describe
     together stays open unless one of them lists everything. In a `oneOf`, at most one alternative
-    may apply anyway. A schema whose references are no paths within it stays as it is.
+    may apply anyway. A schema whose references are not paths within it stays as it is.
     """
     if stray_reference(schema):
         return

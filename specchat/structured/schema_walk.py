@@ -16,7 +16,7 @@ PARTS = ("items", "prefixItems", "additionalItems", "additionalProperties", "con
          "propertyNames", "unevaluatedItems", "unevaluatedProperties")  # fmt: skip
 """Keywords whose schemas apply to parts of the value: one schema, or several in order."""
 DATA = ("const", "enum", "default", "examples")
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 NAMES_FOR_REFERENCES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
 """Keywords by which a reference may lead elsewhere than its path says."""
 DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
@@ -72,7 +72,7 @@ def target(root: Schema, reference: object) -> Any:
 
 
 def stray_reference(schema: Schema) -> str:
-    """Return why a reference in a schema is no path to another part of it; empty if all are."""
+    """Return why a reference in a schema is not a path to another part of it; empty if all are."""
     has_references, named_by = False, ""
     waiting: list[Any] = [schema]
     while waiting:

@@ -35,7 +35,7 @@ class Structure:
     is_shown: bool = True
 
     def __post_init__(self) -> None:
-        """Raise InvalidOption for a source that is no text."""
+        """Raise InvalidOption for a source that is not a text."""
         require_text(self.source, NAMES[self.kind])
 
 

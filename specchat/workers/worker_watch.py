@@ -34,7 +34,7 @@ LOST = 1
 
 
 def end_process(line: str) -> None:
-    """Print the reason and end this process: llama.cpp cannot go on without a worker."""
+    """Print the reason and end this process: llama.cpp cannot continue without a worker."""
     print(f"\nspecchat: {line}", file=sys.stderr, flush=True)
     os._exit(LOST)
 
