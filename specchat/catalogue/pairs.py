@@ -182,7 +182,7 @@ def _added(name: str, values: Mapping[str, object], text: str) -> str | None:
     """Return the text with a pair appended; None if all pairs are in one inline table."""
     end = "\r\n" if "\r\n" in text else "\n"
     key = name if BARE_KEY.fullmatch(name) else as_toml(name)
-    lines = [f"[{PAIR}.{key}]", *(f"{key} = {as_toml(value)}" for key, value in values.items())]
+    lines = [f"[{PAIR}.{key}]", *(f"{field} = {as_toml(value)}" for field, value in values.items())]
     start = end if text.endswith("\n") or not text else 2 * end
     added = text + start + end.join(lines) + end
     return None if parsed(added) is None else added

@@ -152,7 +152,7 @@ def models_of(name: HubName, files: Iterable[ListedFile]) -> list[RemoteModel]:
     Files that cannot be used alone (projectors, adapters, heads, later parts) are left out, and so
     are files outside the folder that the name gives.
     """
-    sizes = {file.path: file.num_bytes for file in files}
+    sizes = {listed.path: listed.num_bytes for listed in files}
     models = []
     for path in sizes:
         parent, _, file = path.rpartition("/")

@@ -124,7 +124,7 @@ class _Report:
         """Return the JSON object."""
         speedup, low, high = self.results.speedup(self.arm)
         speedups = self.results.task_speedups(self.arm)
-        tasks = {task: speedup._asdict() for task, speedup in speedups.items()}
+        tasks = {task: result._asdict() for task, result in speedups.items()}
         different, compared = self.results.differing_answers(self.arm)
         return {
             "machine": machine_record() | {"gpu": self.facts.gpu},

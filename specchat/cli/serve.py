@@ -73,7 +73,9 @@ def _reporter(
     if not can_draw():
         return PlainLog(service, header, setup)
     setups = (
-        {} if served.is_socket else {setup: partial(setup_text, setup, served) for setup in SETUPS}
+        {}
+        if served.is_socket
+        else {client: partial(setup_text, client, served) for client in SETUPS}
     )
     return ServeScreen(service, header, setup, setups, port.end)
 

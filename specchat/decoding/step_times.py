@@ -193,6 +193,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
         if drafted in sure:
             differences[number - _bin(sure[drafted])] += count
     quartiles = [_quantile(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
+    # quartiles in the same bin may still differ by the width of one
     octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
     return typical, octaves * log(2) / QUARTILES_APART
 

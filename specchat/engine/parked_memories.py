@@ -161,9 +161,9 @@ class ParkedMemories:
             return
         tokens = target.tokens
         self._parked = [
-            parked
-            for parked in self._parked
-            if count_common(parked.target.tokens, tokens) < parked.target.length
+            other
+            for other in self._parked
+            if count_common(other.target.tokens, tokens) < other.target.length
         ]
         self._parked.append(parked)
         self._make_room()

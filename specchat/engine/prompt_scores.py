@@ -31,8 +31,8 @@ def scored(context: Context, tokens: Sequence[int], count: int) -> list[tuple[Al
             scores.append(
                 tuple(
                     [
-                        (token, vocabulary.named_piece(token).decode("utf-8", "replace"), share)
-                        for token, share in pairs
+                        (other, vocabulary.named_piece(other).decode("utf-8", "replace"), share)
+                        for other, share in pairs
                     ]
                 )
             )

@@ -49,4 +49,4 @@ def _last_two(header: Header, key: str) -> tuple[int, ...]:
     """Return an attention value of the last two layers, zeros if the file lacks it."""
     value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
     last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
-    return tuple(value if isinstance(value, int) else 0 for value in last)
+    return tuple(number if isinstance(number, int) else 0 for number in last)

@@ -53,7 +53,7 @@ def _load(context: ssl.SSLContext, path: str, *, is_folder: bool) -> None:
         context.load_verify_locations(cafile=path)
         return
     folders = [Path(part) for part in path.split(os.pathsep) if part]
-    names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    names = [file.name for folder in folders if folder.is_dir() for file in folder.iterdir()]
     if not any(folder.is_dir() for folder in folders):
         raise ValueError("no such folder")
     if not any(HASHED.fullmatch(name) for name in names):

@@ -47,6 +47,7 @@ def _own_cost(schema: Any, value: Any) -> int:
 
 def _uses(root: Schema, schema: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the schemas that a schema consists of, each with a part of the value they may check."""
+    # the validator repeats these schemas to learn which parts of the value they cover
     times = 2 if any(name in schema for name in REPEATS) else 1
     for inner in _in_place(root, schema):
         yield from [(inner, value)] * times

@@ -29,6 +29,7 @@ def close_objects(schema: Schema) -> None:
     if stray_reference(schema):
         return
     uses = list(_uses(schema))
+    # a schema may be used in several ways, by references: one use that must stay open decides
     kept_open = {id(part) for part, closes in uses if not closes}
     for part, _ in uses:
         if id(part) not in kept_open and _can_close(part):
@@ -68,6 +69,7 @@ def _uses(root: Schema) -> Iterator[tuple[Schema, bool]]:
             continue
         seen.add((id(part), closes))
         yield part, closes
+        # where several keywords describe the value, closing one refuses what another one asks for
         is_alone = sum(name in part for name in DESCRIBES) == 1
         waiting.append((target(root, part.get("$ref")), closes and is_alone))
         for pointer, branch in children(part):

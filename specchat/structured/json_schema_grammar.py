@@ -110,6 +110,7 @@ def _relaxed(schema: Schema) -> Iterator[str]:
             raise _excessive(pointer, keyword)
         yield _dropped(part, pointer, keyword)
     is_refused, messages = _verdict(schema, RELAXED)
+    # llguidance names one fault at a time, so each is taken out before the next is known
     for _ in range(MOST_DROPPED if is_refused else 0):
         pointer = pointer_of(schema, messages[0])
         part = schema_at(schema, pointer)

@@ -58,7 +58,7 @@ def _groups(controller: str) -> Iterator[Path]:
         else:
             continue
         group = Path(path.lstrip("/"))
-        yield from dict.fromkeys(root / path for path in (group, *group.parents))
+        yield from dict.fromkeys(root / folder for folder in (group, *group.parents))
 
 
 def _text(path: Path) -> str:
