@@ -10,12 +10,6 @@ known of a pair when its first round begins. Decode rates exclude the prompt.
     python scripts/lab/make_pair.py FOLDER --agreement 0.7 --draft-layers 3 --layers 32 ...
     python scripts/lab/build_llama_tools.py
     python scripts/measure/compare_grid.py FOLDER... --tool PATH/llama-speculative-simple
-
-With --ablate it measures instead what each mechanism of pacing contributes: the speed of `auto`
-without the mechanism over its speed with all of them, all in turn in one process. The machine must
-be quiet: the row "nothing (noise)" compares all of pacing with itself.
-
-    OMP_WAIT_POLICY=passive python scripts/measure/compare_grid.py FOLDER... --ablate --rounds 4
 """
 
 from __future__ import annotations
@@ -26,17 +20,13 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from scripts.support import ablate_grid
 from scripts.support.counts import positive
 from scripts.support.machine_line import machine_line
-from scripts.support.pacing_ablations import ABLATIONS
 from specchat import Engine
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 11, 16)
@@ -175,24 +165,6 @@ def summary(cells: list[Cell], temperature: float) -> str:
     )
 
 
-def ablate(options: argparse.Namespace) -> None:
-    """Measure what each mechanism of pacing contributes, and print the table."""
-    cells = []
-    print(f"{machine_line()}; {options.tokens} tokens, {options.rounds} rounds\n")
-    prompts = [PROMPTS[turn % len(PROMPTS)] for turn in range(options.rounds)]
-    with tempfile.TemporaryDirectory() as state:
-        os.environ["XDG_STATE_HOME"] = state
-        for folder, temperature in product(options.folders, options.temperature):
-            cells.append(
-                ablate_grid.contest(
-                    folder, temperature, options.ablate or list(ABLATIONS),
-                    prompts, options.tokens, options.threads,
-                )
-            )  # fmt: skip
-            print(f"{folder.name}, temperature {temperature:g}: done", file=sys.stderr)
-    print(ablate_grid.table(cells))
-
-
 def main() -> None:
     """Measure all cells, printing each as it is done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -204,13 +176,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
-    parser.add_argument(
-        "--ablate", nargs="*", metavar="MECHANISM", help="switch these off in turn; default: all"
-    )
     options = parser.parse_args()
-    if options.ablate is not None:
-        ablate(options)
-        return
     cells: list[Cell] = []
     print(
         f"{machine_line()}; {options.tokens} tokens, {options.rounds} rounds\n\n"

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from specchat.decoding.draft_tree import DraftTree
 from specchat.decoding.ports import (
     LanguageModel,
-    PaddingCosts,
     PromptProgress,
     Rows,
     TreeModel,
@@ -26,16 +25,10 @@ class DraftPasses:
         target: LanguageModel,
         tokens: Sequence[int],
         request: Request,
-        padding: PaddingCosts | None = None,
     ) -> None:
-        """Read `tokens`, the transcript's own list, which grows from step to step.
-
-        With `padding`, passes over drafts are extended to the fastest length. Removing the padding
-        must then cost nothing: it is rolled back together with the rejected tokens.
-        """
+        """Read `tokens`, the transcript's own list, which grows from step to step."""
         self.depth = 0
         self._tokens, self._target, self._request = tokens, target, request
-        self._padding = padding
         self._tree_model = target if isinstance(target, TreeModel) else None
         self._trees = self._tree_model if request.most_nodes else None
         self._num_read_again = 0  # accepted branches of the last pass
@@ -84,19 +77,11 @@ class DraftPasses:
     def evaluate(self, tree: DraftTree) -> Rows:
         """Evaluate the unread tokens and a draft in one pass; return the row after each node."""
         tokens, num_rows = [*self._tokens[self.depth :], *tree.tokens], len(tree.tokens) + 1
-        num_nodes = tree.num_nodes
-        if num_nodes:
+        if tree.num_nodes:
             self._target.mark()
         if tree.branches and self._trees:
-            count = self._num_padding(len(tokens) + len(tree.links), len(tokens))
-            # padding follows the last node in a chain of its own, so that no node attends to it
-            padding = [(tokens[-1], node) for node in range(num_nodes, num_nodes + count)]
-            rows = self._trees.evaluate_tree(tokens, [*tree.links, *padding], num_rows)
-        else:
-            count = self._num_padding(len(tokens)) if num_nodes else 0
-            tokens += [tokens[-1]] * count
-            rows = self._target.evaluate(tokens, num_rows + count)
-        return rows[: num_nodes + 1] if count else rows
+            return self._trees.evaluate_tree(tokens, tree.links, num_rows)
+        return self._target.evaluate(tokens, num_rows)
 
     def keep(self, tree: DraftTree, path: Sequence[int]) -> None:
         """Keep the accepted nodes of a draft, which form a path, in the memory, and no others.
@@ -111,21 +96,6 @@ class DraftPasses:
             self._trees.keep(self.depth, branches)
         elif tree.draft:
             self._target.rollback(self.depth)
-
-    def _num_padding(self, num_tokens: int, num_in_text: int | None = None) -> int:
-        """Return how much padding to add to a pass over these tokens and the waiting ones.
-
-        Of these tokens, `num_in_text` are not branches; the number of branches in a pass is
-        limited.
-        """
-        if self._padding is None:
-            return 0
-        target, waiting = self._target, self._tree_model.num_waiting if self._tree_model else 0
-        depth, room = target.length, target.capacity - target.length
-        if num_in_text is not None:
-            room = min(room, num_in_text + self.most_branches)
-        longest = self._padding.padded(num_tokens + waiting, depth, room + waiting)
-        return max(0, longest - num_tokens - waiting)
 
     def _read(self, count: int) -> None:
         """Read unread tokens whose logits are not needed."""

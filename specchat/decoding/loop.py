@@ -17,7 +17,6 @@ from specchat.decoding.ports import (
     Drafter,
     LanguageModel,
     Pacer,
-    PaddingCosts,
     PromptProgress,
     Rows,
 )
@@ -39,13 +38,11 @@ def decode(
     statistics: Statistics,
     on_progress: PromptProgress | None = None,
     pacer: Pacer | None = None,
-    padding: PaddingCosts | None = None,
 ) -> Iterator[Chunk]:
     """Decode one answer, yielding a chunk per step and updating the statistics.
 
     The steps that the answer begins with come first and do not count in the statistics. The pacer
-    decides how much of the request's draft length is used; without one, all of it is. With
-    `padding`, the target's passes over drafts are lengthened where that takes less time.
+    decides how much of the request's draft length is used; without one, all of it is.
 
     Whenever a new chunk is yielded, the target's memory holds the prompt and all emitted tokens but
     the last one that was not forced and those after it, so the generator may be closed at any
@@ -53,7 +50,7 @@ def decode(
     prompt does not fit.
     """
     transcript = AnswerTranscript(request, target.capacity)
-    passes = DraftPasses(target, transcript.tokens, request, padding)
+    passes = DraftPasses(target, transcript.tokens, request)
     answer = _Answer(passes, drafter, request, statistics, pacer or FixedPacer(), transcript)
     for chunk in answer.chunks(on_progress):
         if chunk.finish:  # the caller may ask for no more after the last chunk

@@ -130,13 +130,6 @@ class BlockModel(LanguageModel, Protocol):
     longest_block: int
 
 
-class PaddingCosts(Protocol):
-    """The costs of passes, by which those of verification are lengthened where that saves time."""
-
-    def padded(self, num_tokens: int, depth: int, most: int) -> int:
-        """Return the fastest length, up to `most`, for a pass that must read this many tokens."""
-
-
 class Pacer(Protocol):
     """Decides how many tokens to draft, for each token before it is drawn.
 

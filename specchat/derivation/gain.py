@@ -9,7 +9,7 @@ would accept.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from specchat.derivation.simulated_pair import (
 )
 from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
-from specchat.pacing.draft_economics import best_rate
 from specchat.pacing.knowledge import LONGEST_KNOWN, draft_costs
 from specchat.pacing.pacer import LearningPacer
 
@@ -140,9 +139,13 @@ def chances_by_position(accepted: Numbers) -> list[float]:
 
 def drafting_rate(costs: Costs, accepted: Numbers) -> float:
     """Return the tokens per second of the best draft length of at least 1."""
-    passes = [0.0, inf, *costs.target[2:]]
-    of_draft = draft_costs(costs.draft.__getitem__, reads_accepted=costs.reads_accepted)
-    return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_SIMULATED)
+    first, later = draft_costs(costs.draft.__getitem__, reads_accepted=costs.reads_accepted)
+    rates, tokens, survival = list[float](), 1.0, 1.0
+    for length, chance in enumerate(chances_by_position(accepted), 1):
+        survival *= chance
+        tokens += survival
+        rates.append(tokens / (first + (length - 1) * later + costs.target[length + 1]))
+    return max(rates)
 
 
 def predict(

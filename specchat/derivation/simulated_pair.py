@@ -15,7 +15,6 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
-from specchat.passes.pass_costs import PassCosts
 
 RIGHT, WRONG = 1, 2
 SURE = {token: Distribution.certain(token) for token in (RIGHT, WRONG)}
@@ -33,10 +32,9 @@ class SimulatedMachine:
     """A pair on a machine as pacing sees it: the costs of passes, and which tokens are accepted.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
-    passes, by default a share of the same, `draft_cost`. Target passes are padded according to
-    their `known_costs`. `chance` and `confidence` depend on the index in the text. A draft model
-    reads the tokens it has missed before it drafts; a head reads all accepted tokens with the
-    target's rows.
+    passes, by default a share of the same, `draft_cost`. `chance` and `confidence` belong to an
+    index in the text. What the draft model has not read yet it reads before it drafts, and a head
+    reads all accepted tokens with the target's rows.
     """
 
     costs: Sequence[float]
@@ -51,7 +49,6 @@ class SimulatedMachine:
     drafted: list[int] = field(default_factory=list)
     draft_costs: Sequence[float] = ()
     reads_accepted: bool = False
-    known_costs: PassCosts | None = None
 
     def __post_init__(self) -> None:
         """Prepare the randomness."""
@@ -96,17 +93,16 @@ class SimulatedMachine:
         """Return the time of a target pass."""
         return self.costs[length]
 
-    def padded(self, length: int, depth: int = DEPTH) -> int:
-        """Return the length of a target pass with its padding."""
-        if length == 1 or self.known_costs is None:
-            return length
-        return self.known_costs.padded(length, depth, len(self.costs) - 1)
-
     def draft_seconds(self, length: int) -> float:
         """Return the time of a draft pass."""
         measured, more = min(length, LONGEST_KNOWN), max(1.0, length / LONGEST_KNOWN)
         single = self.draft_costs or self.costs
         return single[measured] * more * (1.0 if self.draft_costs else self.draft_cost)
+
+    def take(self, seconds: float) -> float:
+        """Let a pass take its time; return what is measured of it."""
+        self.seconds += seconds
+        return seconds
 
     def _draft_pass(self, pacer: Pacer, num_pending: int) -> bool:
         """Make a draft pass if it is wanted, over the last tokens only if many were missed."""
@@ -114,13 +110,12 @@ class SimulatedMachine:
             num_tokens = min(num_pending, most)
             if pacer.wants_pass(ORIGIN, num_tokens):
                 self.num_passes += 1
-                self.seconds += self.draft_seconds(num_tokens)
+                self.take(self.draft_seconds(num_tokens))
                 return True
         return False
 
     def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        took = self.pass_seconds(self.padded(len(draft) + 1))
-        self.seconds += took
+        took = self.take(self.pass_seconds(len(draft) + 1))
         kept = self.verify(pacer, draft)
         if num_read:
             self.num_read = self.emitted + min(kept + 1, 1 if self.reads_accepted else num_read)
@@ -148,10 +143,10 @@ def verify_sampled(
 
 
 def knowledge_of(machine: SimulatedMachine) -> Knowledge:
-    """Return what measuring a machine would find; from then on, its passes are padded by that."""
-    knowledge = Knowledge(reads_accepted=machine.reads_accepted, measured={TARGET, ORIGIN})
-    knowledge.target.longest_padded = LONGEST_KNOWN
-    machine.known_costs = knowledge.target
+    """Return what measuring would find on a machine."""
+    knowledge = Knowledge()
+    knowledge.reads_accepted = machine.reads_accepted
+    knowledge.measured |= {TARGET, ORIGIN}
     lengths = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33)
     knowledge.target.begin_with({length: machine.costs[length] for length in lengths})
     draft = knowledge.costs_of(ORIGIN)

@@ -112,8 +112,7 @@ class LocalEngine(Engine):
         decoded = self._request(prompt, request)
         self._switch_memory(prompt)
         drafter = self._with_prediction(prompt, self._drafter(name))
-        padding = None if request.is_exact else self.pacing.padding(pacer)
-        chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer, padding)
+        chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer)
         return self._answer(prompt.read(chunks, self._statistics), drafter, pacer)
 
     def rescore(

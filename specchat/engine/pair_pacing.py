@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.decoding.ports import LanguageModel, PaddingCosts
+from specchat.decoding.ports import LanguageModel
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
@@ -16,6 +16,7 @@ from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
+from specchat.passes.pass_costs import ON_GPU, QUANTISED, REPACKED, UNQUANTISED, Stair
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
@@ -28,10 +29,8 @@ from specchat.passes.pass_measurement import (
 )
 from specchat.requests.progress import ProgressReport
 
-CHANGE_ON_GPU = 0.15
-"""The share of a pass on a GPU that a change of its length costs: llama.cpp then rebuilds its
-graph, and CUDA launches it kernel by kernel while recording it again. On an H200, `auto` was 9 %
-faster with this than without, and slower with 0.4 and 0.8: those pad too much."""
+REPACKED_TYPES, UNQUANTISED_TYPES = ("Q4_0", "IQ4_NL"), ("F16", "BF16", "F32")
+"""What llama.cpp calls files whose weights it repacks, and those that are not quantised."""
 MILLISECOND = 1e-3
 MOST_SECONDS = 2.5
 """How long the passes of a new model may be measured."""
@@ -63,13 +62,11 @@ class PairPacing:
 
     def _begin_with(self, learned: LearnedPair) -> None:
         pair = self._pair
-        self.knowledge = Knowledge.of_record(learned)
+        self.knowledge = Knowledge(learned, _usual_stair(pair))
         kind = pair.files.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
-        self.knowledge.target.longest_padded = _longest_padded(pair)
-        self.knowledge.target.change_cost = CHANGE_ON_GPU if pair.uses_gpus else 0.0
 
     def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length."""
@@ -83,19 +80,13 @@ class PairPacing:
             self.pacers[origin, is_greedy] = pacer
         return self.pacers[origin, is_greedy]
 
-    def padding(self, pacer: LearningPacer | None) -> PaddingCosts | None:
-        """Return the costs by which an answer's passes are padded; None if they must not be.
-
-        Passes are not padded with a fixed draft length, nor where answers must be exact: rounding
-        must not depend on the clock.
-        """
-        costs = self.knowledge.target
-        return costs if pacer and costs.longest_padded else None
-
     def pass_costs(self, depth: int) -> dict[int, float]:
         """Return the seconds of a target pass at a depth, by its number of tokens."""
+        verifying = self.knowledge.verifying
+        if not verifying.is_known:
+            return {}
         counts = range(1, self._longest_draft + 2)
-        return {count: self.knowledge.target.seconds(count, depth) for count in counts}
+        return {count: verifying.seconds(count, depth) for count in counts}
 
     def save(self) -> None:
         """Save what was learned."""
@@ -151,13 +142,15 @@ class PairPacing:
         pair.context.prefill([])
 
 
-def _longest_padded(pair: LoadedPair) -> int:
-    """Return the most tokens of a padded pass, 0 if padding costs a pass to remove or exactness.
-
-    Exact drafts must not be padded: they are short because longer passes round differently.
-    """
-    can_pad = pair.context.rollback_kind.is_free and pair.loading.exact != "on"
-    return pair.context.longest_draft + 1 if can_pad else 0
+def _usual_stair(pair: LoadedPair) -> Stair:
+    """Return what passes usually cost with this kind of file on this kind of kernel."""
+    if pair.plan.gpu_layers:
+        return ON_GPU
+    quantisation = pair.context.model.sizes.header.quantisation
+    if quantisation in UNQUANTISED_TYPES:
+        return UNQUANTISED
+    is_repacked = pair.is_repacked and quantisation in REPACKED_TYPES
+    return REPACKED if is_repacked else QUANTISED
 
 
 def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> None:

@@ -1,119 +1,143 @@
-"""What is known of a pair on a machine: what passes cost, and how likely drafts are accepted."""
+"""What is known of a pair on a machine: what passes cost, and what drafts brought."""
 
-from __future__ import annotations
-
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from specchat.pacing.acceptance import AcceptanceModel
+from specchat.pacing.calibration import Calibration
+from specchat.pacing.recent_drafts import RecentDrafts
+from specchat.pacing.recent_seconds import RecentSeconds, middle
 from specchat.passes.learned_cache import LearnedPair
-from specchat.passes.pass_costs import PassCosts
+from specchat.passes.pass_costs import QUANTISED, PassCosts, Stair
 
 LONGEST_KNOWN = 33
 """Passes over up to this many tokens have a measured cost."""
-POSITION_WEIGHT = 0.7
-"""Assumed gain above temperature 0, in logits, of a token far into a draft over the first one: 0.4
-to 0.9 were measured, at acceptance rates from 0.5 to 0.9."""
-FEW_ACCEPTED = 4
-"""The tokens of a pass that says what reading an accepted token takes."""
+FEW_ACCEPTED = 3
+"""The tokens that the first pass of a head's draft reads, as a rule."""
 TARGET = "target"
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
+INITIAL_CREDIT = 3.0
+"""What looking at a drafter may cost at first, in tokens of plain decoding."""
+NUM_CHANGES, FEW_CHANGES, LEAST_CHANGE = 48, 12, 0.05
+"""Passes that say what a change of length takes, the least number of each kind that do, and the
+least share that is not noise."""
 
 
-@dataclass(slots=True)
 class Knowledge:
-    """Everything learned of a pair on a machine, kept from answer to answer."""
+    """Everything learned of a pair on a machine, kept from answer to answer.
 
-    target: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
-    drafts: dict[str, PassCosts] = field(default_factory=dict)
-    """The costs of draft passes, by the origin of their proposals."""
-    acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
-    drafts_blocks: bool = False
-    """Whether a draft pass gives all tokens of a draft."""
-    reads_accepted: bool = False
-    """Whether the first draft pass of a step reads all tokens that the last step accepted: what a
-    prediction head made of them was made of its own rows."""
-    measured: set[str] = field(default_factory=set)
-    """The models whose passes were measured: TARGET, or the origin of their proposals."""
+    `target` has what target passes cost, `verifying` what they take now. `reads_accepted` says
+    whether the first draft pass of a step reads all tokens that the last step accepted: what a
+    prediction head made of them was made of its own rows. `drafts_blocks` says whether a draft pass
+    gives a whole draft. `measured` names the models whose passes were measured: TARGET, or the
+    origin of their proposals. `credits` are the tokens of plain decoding that looking back at a
+    drafter may cost.
+    """
 
-    @classmethod
-    def of_record(cls, record: LearnedPair) -> Knowledge:
-        """Return what an earlier session learned."""
-        knowledge = cls(measured=set(record.measured))
-        knowledge.target.learn_record(record.target)
+    def __init__(self, record: LearnedPair | None = None, stair: Stair = QUANTISED) -> None:
+        """Begin with what an earlier session learned; else costs have the shape of a stair."""
+        record = record or LearnedPair()
+        self.drafts_blocks = self.reads_accepted = False
+        self.measured = set(record.measured)
+        self.target = PassCosts(LONGEST_KNOWN, stair)
+        self.target.learn_record(record.target)
+        self.verifying = RecentSeconds(self.target.seconds, lambda: self.target.is_known)
+        self.credits = defaultdict(lambda: INITIAL_CREDIT, record.credits)
+        self._changes: dict[bool, deque[float]] = {
+            changed: deque(maxlen=NUM_CHANGES) for changed in (False, True)
+        }
+        self._costs: dict[str, PassCosts] = {}
+        self._drafting: dict[str, RecentSeconds] = {}
         for origin, costs in record.drafts.items():
-            knowledge.costs_of(origin).learn_record(costs)
-        for name, numbers in record.acceptance.items():
-            origin, _, kind = name.rpartition(" ")
-            knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
-        return knowledge
+            self.costs_of(origin).learn_record(costs)
+        self._drafts = {name: RecentDrafts.of_record(rows) for name, rows in record.recent.items()}
+        self._calibrations = {
+            name: Calibration(counts) for name, counts in record.calibrations.items()
+        }
 
     def as_record(self) -> LearnedPair:
         """Return what is known, for later sessions."""
+        for bucket, seconds in self.verifying.worth_keeping().items():
+            if bucket or TARGET not in self.measured:
+                self.target.set_at(bucket, seconds)
         return LearnedPair(
             self.target.as_record(),
-            {origin: costs.as_record() for origin, costs in self.drafts.items() if costs.is_known},
-            {name: each.as_record() for name, each in self.acceptance.items() if each.num_observed},
+            {origin: costs.as_record() for origin, costs in self._costs.items() if costs.is_known},
+            {name: drafts.as_record() for name, drafts in self._drafts.items() if len(drafts)},
+            {name: counts.as_record() for name, counts in self._calibrations.items()},
+            dict(self.credits),
             sorted(self.measured),
         )
 
-    def doubt(self) -> bool:
-        """Judge anew what was only learned from the passes of answers; return if there is any.
-
-        These may have been made at a bad moment: on a busy machine, or with weights not yet read.
-        """
-        costs = {TARGET: self.target, **self.drafts}
-        doubtful = [costs[name] for name in costs.keys() - self.measured]
-        for each in doubtful:
-            each.doubt()
-        return bool(doubtful)
-
-    def add_origin(self, origin: str) -> None:
-        """Count an origin among those of draft passes; a new one's costs are unknown."""
-        if origin not in self.drafts:
-            self.drafts[origin] = PassCosts(LONGEST_KNOWN)
-
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
-        self.add_origin(origin)
-        return self.drafts[origin]
+        if origin not in self._costs:
+            self._costs[origin] = PassCosts(LONGEST_KNOWN)
+        return self._costs[origin]
 
-    def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:
-        """Return the acceptance of an origin's proposals at temperature 0, or above it."""
-        name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
-        if name not in self.acceptance:
-            has_position = origin in self.drafts and not is_greedy
-            self.acceptance[name] = AcceptanceModel(POSITION_WEIGHT if has_position else 0.0)
-        return self.acceptance[name]
+    def drafts_of(self, name: str) -> RecentDrafts:
+        """Return the last drafts of a name, an origin at some temperature."""
+        return self._drafts.setdefault(name, RecentDrafts())
 
-    def draft_seconds(self, origin: str, num_tokens: int, depth: int) -> float:
-        """Return the time of an origin's draft pass over this many tokens."""
-        costs, guess = self.drafts.get(origin), UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
-        if costs is None or not costs.is_known:
-            return guess
-        seconds = costs.seconds(num_tokens, depth)
-        return seconds if costs.is_one_known else min(seconds, guess)
+    def calibration_of(self, name: str) -> Calibration:
+        """Return how right the confidence of a name is."""
+        return self._calibrations.setdefault(name, Calibration())
 
-    def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float, float]:
-        """Return the seconds of an origin's draft passes; see the function of that name."""
+    def drafting(self, origin: str) -> RecentSeconds:
+        """Return what the draft passes of a step take together, by their number."""
+        if origin not in self._drafting:
+            costs = self.costs_of(origin)
+
+            def nominal(num_passes: int, depth: int) -> float:
+                first, later = self._draft_costs(origin, depth)
+                return first + later * (num_passes - 1)
+
+            self._drafting[origin] = RecentSeconds(nominal, lambda: costs.is_known)
+        return self._drafting[origin]
+
+    def catching_up(self, origin: str, num_tokens: int, depth: int) -> float:
+        """Return the seconds of a draft pass that reads this many tokens."""
+        costs = self.costs_of(origin)
+        if not costs.is_known:
+            return UNKNOWN_DRAFT_COST * self.verifying.seconds(num_tokens, depth)
+        return costs.seconds(num_tokens, depth)
+
+    def _draft_costs(self, origin: str, depth: int) -> tuple[float, float]:
+        """Return the seconds of the first draft pass of a step and of each later one."""
+        costs = self.costs_of(origin)
+        if not costs.is_known:  # also before the unit of the target's is known
+            guess = UNKNOWN_DRAFT_COST * self.verifying.seconds(1, depth)
+            return guess, 0.0 if self.drafts_blocks else guess
         return draft_costs(
-            lambda num_tokens: self.draft_seconds(origin, num_tokens, depth),
+            lambda num_tokens: costs.seconds(num_tokens, depth),
             drafts_blocks=self.drafts_blocks,
             reads_accepted=self.reads_accepted,
         )
 
+    def note_change(self, seconds: float, expected: float, *, changed: bool) -> None:
+        """Note what a target pass took that had, or had not, another length than the last."""
+        self._changes[changed].append(seconds / expected)
+
+    @property
+    def change(self) -> float:
+        """The share of a pass that it takes more after one of another length, as measured.
+
+        llama.cpp builds its graph anew, and CUDA launches it kernel by kernel and records it.
+        """
+        same, changed = self._changes[False], self._changes[True]
+        if min(len(same), len(changed)) < FEW_CHANGES:
+            return 0.0
+        more = middle(changed) - middle(same)
+        return more if more > LEAST_CHANGE else 0.0
+
 
 def draft_costs(
     seconds: Callable[[int], float], *, drafts_blocks: bool = False, reads_accepted: bool = False
-) -> tuple[float, float, float, float]:
-    """Return the seconds of a draft pass over one token, and what more of drafting takes.
+) -> tuple[float, float]:
+    """Return the seconds of the first draft pass of a step and of each later one.
 
-    That is a pass for another token of a draft, no time if the first gives a whole block; one more
-    token in the first pass, after a fully accepted draft; and one more for each accepted token,
-    where all are read. `seconds` are those of a pass by its number of tokens.
+    The first reads the last token, and all tokens that were accepted if the drafter is a head that
+    reads them with the target's states. `seconds` are those of a pass by its number of tokens.
     """
-    single, several = seconds(1), FEW_ACCEPTED if reads_accepted else 2
-    more = max(0.0, seconds(several) - single) / (several - 1)
-    later = 0.0 if drafts_blocks else single
-    return (single, later, 0.0, more) if reads_accepted else (single, later, more, 0.0)
+    first = seconds(FEW_ACCEPTED) if reads_accepted else seconds(1)
+    return first, 0.0 if drafts_blocks else seconds(1)

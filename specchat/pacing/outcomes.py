@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import MIN_CHANCE
+
+MIN_CHANCE = 0.02
+"""Tokens that are less likely than this to be reached hardly matter."""
 
 
 def outcomes(

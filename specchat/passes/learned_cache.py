@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from specchat.passes.exactness import Exactness
 from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
 
-FORMAT = 9
+FORMAT = 10
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16
@@ -33,13 +33,17 @@ T = TypeVar("T")
 class LearnedPair:
     """What was learned of a pair: what passes cost, and how likely drafts are accepted.
 
+    `recent` has the last drafts of each name, an origin at some temperature: confidences and
+    chances of each; `calibrations` how right confidences are, `credits` what looking back may cost.
     `measured` names the models whose passes were measured, "target" or the origin of their drafts;
     what else is known of costs was learned from answers.
     """
 
     target: CostRows = field(default_factory=list)
     drafts: dict[str, CostRows] = field(default_factory=dict)
-    acceptance: dict[str, list[float]] = field(default_factory=dict)
+    recent: dict[str, list[list[list[float]]]] = field(default_factory=dict)
+    calibrations: dict[str, list[float]] = field(default_factory=dict)
+    credits: dict[str, float] = field(default_factory=dict)
     measured: list[str] = field(default_factory=list)
 
 

@@ -6,7 +6,7 @@ from statistics import median_low
 from time import perf_counter
 
 from specchat.decoding.ports import LanguageModel
-from specchat.passes.pass_costs import PLAIN, SETTLED, PassCosts
+from specchat.passes.pass_costs import PLAIN, PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""
@@ -20,9 +20,9 @@ up. With CUDA the first one is also launched kernel by kernel, the second is rec
 which takes longer still, and only later ones are replayed: on an H200, the faster of two made
 passes of an 8B model over 2 to 33 tokens seem 10 to 60 % slower than they are. Beyond NUM_REPEATS
 only passes of up to SHORT seconds are repeated: there such differences matter."""
-NUM_PLAIN, LONGEST_PLAIN = 32, 0.5
-"""The passes that show what plain decoding takes, and the most seconds they may take: a model that
-needs longer is too large for the processor's caches to matter."""
+NUM_PLAIN, SETTLED, LONGEST_PLAIN = 32, 8, 0.5
+"""The passes that show what plain decoding takes, those of them that count, and the most seconds
+they may take: a model that needs longer is too large for the processor's caches to matter."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ def measure_passes(
                 known.append(min(taken))
                 times.spent += perf_counter() - began
             num_done += num_repeats
-    costs.begin_with({length: median_low(known) for length, known in times.taken.items() if known})
+    costs.begin_with({length: median_low(taken) for length, taken in times.taken.items() if taken})
     model.prefill([])
 
 
@@ -108,7 +108,7 @@ def measure_plain(
             if on_pass:
                 on_pass()
             taken.append(_pass_seconds(model, vocabulary, 1, 1))
-        costs.observe(PLAIN, 0, median_low(taken[-SETTLED:]))
+        costs.set_at(0, {PLAIN: median_low(taken[-SETTLED:])})
         model.prefill([])
 
 

@@ -101,7 +101,7 @@ class Fickle(LearningPacer):
         """Perhaps."""
         wants = self.chance() < 0.8
         if wants:
-            self._step.take(origin, hint, 0.5)
+            self._known.append((origin, hint))
         return wants
 
 

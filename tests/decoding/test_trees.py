@@ -317,34 +317,6 @@ def test_branches_are_what_a_grammar_allows() -> None:
     assert steps[1] < 0.9 * steps[0]
 
 
-class ToFives:
-    """Pads every pass up to the next multiple of five tokens."""
-
-    def padded(self, num_tokens: int, depth: int, most: int) -> int:
-        """Return the padded length, if there is room."""
-        return max(num_tokens, min(-5 * (-num_tokens // 5), most))
-
-
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("capacity", [30, 4096])
-def test_padded_trees_give_the_same_text(capacity: int) -> None:
-    """Padding hangs behind the draft as one more line, and is never kept."""
-    sampling = sampling_at(0.8)
-    for seed in range(20):
-        answers = []
-        for padding, most_nodes in ((None, 0), (ToFives(), 9)):
-            pair = pair_of(DRAFTERS["bushes"], padding=padding, capacity=capacity)
-            answers.append(
-                pair.answer(
-                    sampling=sampling, is_seeded=True, seed=seed, draft_length=3,
-                    most_nodes=most_nodes, max_tokens=50,
-                )
-            )  # fmt: skip
-            sizes = [length for kind, length in pair.target.ledger if kind == "evaluate"]
-            assert max(sizes) <= capacity
-        assert answers[0] == answers[1]
-
-
 @pytest.mark.slow
 def test_a_grammar_holds_within_trees() -> None:
     """Branches that it forbids are not read; the answers are those without drafts."""

@@ -14,7 +14,7 @@ from specchat.decoding.constraint import Mask
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.loop import decode
 from specchat.decoding.noise import Noise
-from specchat.decoding.ports import Drafter, PaddingCosts
+from specchat.decoding.ports import Drafter
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
@@ -57,17 +57,14 @@ class ToyPair:
         wrap: Callable[[Drafter], Drafter] = lambda drafter: drafter,
         end_tokens: Sequence[int] = (),
         tokens: TokenMap | None = None,
-        padding: PaddingCosts | None = None,
         most_branches: int = 0,
         draft_branches: int = 0,
     ) -> None:
         """Make the models; `wrap` may put another drafter around the draft model's.
 
         `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
-        Passes of the target are padded by the costs of `padding`.
         """
         self.target = ToyLanguageModel(target, capacity, most_branches)
-        self._padding = padding
         self.draft = ToyLanguageModel(draft, capacity, draft_branches) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
@@ -113,7 +110,6 @@ class ToyPair:
             request,
             self.statistics,
             pacer=pacer,
-            padding=self._padding,
         )
 
     def answer(self, *arguments: Any, **options: Any) -> list[int]:

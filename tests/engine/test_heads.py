@@ -37,7 +37,6 @@ from specchat.llama.eagle_head import features_of
 from specchat.llama.hidden_state_feed import MOST_WAITING, HiddenStateFeed
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
-from specchat.pacing.draft_economics import DraftEconomics, best_rate
 from tables import table
 
 EXACT: dict[str, Any] = {
@@ -117,38 +116,6 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "drafter": "head"}
     options = usual | options
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
-
-
-class PaddedToFours:
-    """Pads a pass up to the next multiple of four tokens."""
-
-    def padded(self, num_tokens: int, depth: int, most: int) -> int:
-        """Return the padded length, if there is room."""
-        return min(-4 * (-num_tokens // 4), most)
-
-
-@pytest.mark.slow(keep=2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_no_text(
-    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither in two turns nor at the context's end, and the head keeps the target's rows."""
-    files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
-    with opened(files, ctx=64) as engine:
-        assert engine.pacing.knowledge.target.longest_padded
-        plain = tokens_of(engine, drafter="none", max_tokens=100)
-        second = [*PROMPT, *plain[:12], 9, 99]
-        follows = tokens_of(engine, second, drafter="none", max_tokens=100)
-        for length in (1, 2, 4, 5):
-            options: dict[str, Any] = {"draft_length": length, "max_tokens": 100}
-            assert tokens_of(engine, **options) == plain
-            usual = engine.stats.acceptance_rate
-            with monkeypatch.context() as patched:
-                patched.setattr(engine.pacing, "padding", lambda *_: PaddedToFours())
-                assert tokens_of(engine, **options) == plain
-                assert engine.stats.acceptance_rate == usual
-                assert tokens_of(engine, second, **options) == follows
-            assert engine.context.length == engine.context.capacity
 
 
 @pytest.mark.slow(keep=1)
@@ -731,7 +698,7 @@ def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> Non
     with opened(heads("gemma4 in two files")) as engine:
         assert engine.prepare()
         known = engine.pacing.knowledge
-        assert known.draft_seconds("head", 1, 0) > 0.1 * known.target.seconds(1, 0)
+        assert known.costs_of("head").seconds(1, 0) > 0.1 * known.target.seconds(1, 0)
         for token in (40, 75, 111):
             plain = tokens_of(engine, [token], drafter="none")
             for temperature in (0.0, 1.0):
@@ -1034,19 +1001,6 @@ def test_dflash_drafts_of_other_kinds_are_refused(
     )
     assert why_no_head(header) is None
     assert reason in (why_no_head(changed) or "")
-
-
-def test_a_dflash_draft_costs_one_pass_a_step() -> None:
-    """So drafts are as long as verifying them pays, where a pass for each token would not."""
-    row = [0.0, *[1.0 + 0.05 * more for more in range(20)]]
-    stairs = [0.0, 1.0, *[1.6] * 8]
-    chances = [0.8] * 4
-    block = best_rate(row, (0.4, 0.0, 0.0, 0.0), chances, 8)
-    each = best_rate(row, (0.4, 0.4, 0.0, 0.0), chances, 8)
-    assert block > 1.5 > each
-    for later, wanted in ((0.0, True), (0.4, False)):
-        step = DraftEconomics(10, 8, stairs, 0.4, later, 0.0, [[0.8]] * 4)
-        assert (step.gain(0.5) > 0) == wanted
 
 
 @pytest.mark.slow

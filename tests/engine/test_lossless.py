@@ -21,8 +21,8 @@ from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.pacing import pacer
-from specchat.pacing.knowledge import LONGEST_KNOWN
-from specchat.passes.pass_costs import PassCosts
+from specchat.pacing.knowledge import Knowledge
+from specchat.passes.pass_costs import UNQUANTISED
 
 EXACT: dict[str, Any] = {
     "ctx": 512,
@@ -181,7 +181,8 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 
     What was measured of them is forgotten.
     """
-    engine.pacing.knowledge.target = PassCosts(LONGEST_KNOWN)
+    engine.pacing.knowledge = Knowledge(stair=UNQUANTISED)
+    engine.pacing.pacers.clear()
     num_passes = 0
 
     def slow(evaluate: Callable[..., Any]) -> Callable[..., Any]:

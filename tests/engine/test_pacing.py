@@ -17,6 +17,7 @@ from specchat.engine import pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.recent_drafts import Draft
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
@@ -55,15 +56,14 @@ def test_what_was_learned_is_there_next_time(
     """Loading again measures nothing; loading in another way does."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 1.0)
+        engine.pacing.knowledge.drafts_of("draft greedy").add(Draft((0.8,), (1.0,)))
         answer(engine)
-        learned = engine.pacing.knowledge.acceptance["draft greedy"].as_record()
+        learned = engine.pacing.knowledge.drafts_of("draft greedy").as_record()
     measured: list[object] = []
     monkeypatch.setattr(pair_pacing, "measure_passes", lambda *given: measured.append(given))
     with load(tiny) as engine:
         assert measured == []
-        found = engine.pacing.knowledge.acceptance["draft greedy"].as_record()
-        assert found[:2] == pytest.approx(learned[:2])
+        assert engine.pacing.knowledge.drafts_of("draft greedy").as_record() == learned
         assert engine.pacing.knowledge.target.seconds(1, 10) > 0
     with load(tiny, batch=77):
         assert len(measured) == 2
@@ -191,19 +191,19 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     cache, other = caches_in(tmp_path, monkeypatch, 2)
     knowledge = Knowledge()
     knowledge.target.begin_with({1: 0.5})
-    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 1.0)
+    knowledge.drafts_of("draft greedy").add(Draft((0.9,), (1.0,)))
     cache.keep_pair({"a": 1}, knowledge.as_record())
 
     assert cache.path.stat().st_mode & 0o077 == 0
-    found = Knowledge.of_record(cache.pair({"a": 1}))
+    found = Knowledge(cache.pair({"a": 1}))
     assert found.target.seconds(1, 0) == pytest.approx(0.5)
-    assert found.acceptance_of("draft", is_greedy=True).num_observed == 1
+    assert found.drafts_of("draft greedy").as_record() == [[[0.9], [1.0]]]
     assert cache.pair({"a": 2}) == LearnedPair()
     assert LearnedCache(tmp_path / "0.gguf", "another build").pair({"a": 1}) == LearnedPair()
     whole = cache.path.read_text("utf-8")
-    old = whole.replace(f'"format": {learned_cache.FORMAT}', '"format": 8')
+    old = whole.replace(f'"format": {learned_cache.FORMAT}', '"format": 9')
     assert old != whole
-    for content in ("", "[]", old, '{"format": 9, "pairs": 3}', "\0"):
+    for content in ("", "[]", old, '{"format": 10, "pairs": 3}', "\0"):
         cache.path.write_text(content, "utf-8")
         assert cache.pair({"a": 1}) == LearnedPair()
     assert other.path != cache.path

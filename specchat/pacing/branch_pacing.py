@@ -1,0 +1,159 @@
+"""Which branches beside a draft a pass should verify, and which a draft pass should read.
+
+A branch brings its chance to be accepted and costs what the target's pass takes longer, both in
+tokens: a second is worth as many of them as the present rate makes in it. As passes go up in steps,
+a branch may only pay together with others, so all numbers of them are compared.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
+from specchat.decoding.proposal import Branch, DraftToken
+from specchat.pacing.calibration import Calibration
+from specchat.pacing.knowledge import Knowledge
+
+BESIDE, BEHIND = " beside", " behind"
+"""Added to an origin: branches beside a draft, and those behind others, are right as often as their
+own kind."""
+NUM_SIBLINGS = 3
+"""Branches looked for beside each drafted token: a fourth is rarely right."""
+LONG_IDLE, LOOK_INTERVAL = 32, 8
+"""After so many steps in which no branch was chosen, they are looked for in each eighth only."""
+SURE, USUAL = 0.9, 0.75
+"""The confidence of a branch that is likely to be right, and of what may follow one."""
+
+
+class Prices(NamedTuple):
+    """The tokens that passes cost.
+
+    `verifying[n]` is a target pass over n tokens, `reading[n]` the next draft pass with n branches.
+    """
+
+    verifying: Sequence[float]
+    reading: Sequence[float]
+
+
+class BranchPacing:
+    """Chooses branches and learns which were right."""
+
+    def __init__(self, knowledge: Knowledge, temperature: str) -> None:
+        """Learn under the name of a temperature: "greedy" or "sampled"."""
+        self._knowledge, self._temperature = knowledge, temperature
+        self._num_idle = self.num_chosen = 0
+        self._offered: tuple[Sequence[DraftToken], Sequence[Branch]] = ((), ())
+
+    def begin_step(self) -> None:
+        """Begin a step."""
+        self._num_idle = 0 if self.num_chosen else self._num_idle + 1
+        self.num_chosen, self._offered = 0, ((), ())
+
+    def num_siblings(self, origin: str, leaving: float, prices: Sequence[float]) -> int:
+        """Return how many branches beside a token to look for: none where not one can pay.
+
+        `leaving` is the chance that the target leaves a draft where it is likeliest to.
+        """
+        looks = self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
+        rises = [after - before for before, after in pairwise(prices[1:])]
+        value = leaving * self._calibration(origin + BESIDE).chance(SURE)
+        return NUM_SIBLINGS if looks and rises and value > min(rises) else 0
+
+    def choose_to_read(
+        self,
+        branches: Sequence[Branch],
+        unread: Collection[int],
+        most: int,
+        chain: Sequence[float],
+        prices: Prices,
+    ) -> Sequence[int]:
+        """Return the numbers of the branches whose followers bring more than reading them costs.
+
+        `chain` has the chance of each drafted token.
+        """
+        chances = chances_of(chain, branches, self._chances(branches))
+        order = [number for number in likeliest(chances, len(chances)) if number in unread][:most]
+        if not order:
+            return ()
+        follower = self._calibration(branches[0].origin + BEHIND).chance(USUAL)
+        node = max(
+            0.0, _at(prices.verifying, len(chain) + 2) - _at(prices.verifying, len(chain) + 1)
+        )
+        worth = [chances[number] * follower - node for number in order]
+        return with_ancestors(branches, order[: best_number(worth, prices.reading, 0)], most)
+
+    def choose(
+        self,
+        draft: Sequence[DraftToken],
+        branches: Sequence[Branch],
+        most: int,
+        chain: Sequence[float],
+        prices: Sequence[float],
+    ) -> Sequence[int]:
+        """Return the numbers of the branches, up to `most`, that bring more than they cost."""
+        self._offered = draft, branches
+        chances = chances_of(chain, branches, self._chances(branches))
+        order = likeliest(chances, most)
+        # an accepted branch is read again with the next pass, in the text
+        worth = 1.0 - max(0.0, prices[2] - prices[1]) if len(prices) > 2 else 1.0
+        count = best_number([chances[number] for number in order], prices, len(draft) + 1, worth)
+        self.num_chosen = count
+        return order[:count]
+
+    def drawn(self, draft: Sequence[DraftToken], branches: Sequence[Branch]) -> None:
+        """Note branches that were drawn in place of those chosen."""
+        self._offered, self.num_chosen = (draft, branches), len(branches)
+
+    def learn(self, emitted: Sequence[int]) -> None:
+        """Learn which branches were right where the target left the draft, chosen or not."""
+        draft, offered = self._offered
+        if not offered:
+            return
+        fork = 0
+        for drafted, token in zip(draft, emitted, strict=False):
+            if drafted.token != token:
+                break
+            fork += 1
+        followed = -1  # the branch that the target went on with
+        for token in emitted[fork:]:
+            right = -1
+            for number, branch in enumerate(offered):
+                if branch.behind == followed and (followed >= 0 or branch.fork == fork):
+                    is_right = branch.token == token
+                    self._of(branch).observe(branch.confidence, float(is_right))
+                    right = number if is_right else right
+            if right < 0:
+                return
+            followed = right
+
+    def _chances(self, branches: Sequence[Branch]) -> list[float]:
+        return [self._of(branch).chance(branch.confidence) for branch in branches]
+
+    def _of(self, branch: Branch) -> Calibration:
+        return self._calibration(branch.origin + (BESIDE if branch.behind < 0 else BEHIND))
+
+    def _calibration(self, name: str) -> Calibration:
+        return self._knowledge.calibration_of(f"{name} {self._temperature}")
+
+
+def best_number(
+    chances: Sequence[float], prices: Sequence[float], num_before: int, worth: float = 1.0
+) -> int:
+    """Return how many branches, the likeliest first, bring the most for what they cost.
+
+    `prices` has that of a pass by its number of tokens, `num_before` of which are others. An
+    accepted token is worth `worth` tokens.
+    """
+    if num_before >= len(prices):
+        return 0
+    best, number, brought = 0.0, 0, 0.0
+    for count, chance in enumerate(chances[: len(prices) - num_before - 1], 1):
+        brought += chance * worth
+        gain = brought - prices[num_before + count] + prices[num_before]
+        if gain > best:
+            best, number = gain, count
+    return number
+
+
+def _at(prices: Sequence[float], num_tokens: int) -> float:
+    return prices[min(num_tokens, len(prices) - 1)]

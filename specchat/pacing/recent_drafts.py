@@ -1,0 +1,152 @@
+"""What drafts of each length would have brought lately: the last drafts, cut anew.
+
+Every draft leaves its confidences, known before its tokens were drawn, and the chances that these
+were accepted. Of those, the tokens and the time of any other way to draft follow: stopping after n
+tokens, or at the first one whose confidence is below a threshold,
+
+    rate = sum over drafts of (1 + S(1) + ... + S(k)) / sum over drafts of seconds(k)
+
+where S(i) is the chance that the first i tokens are all accepted and k where that draft stops.
+Choosing by what was measured and testing by using is what Cascade does (arXiv 2506.20675).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST = 16
+"""Tokens of a draft that takes passes; longer ones never paid on any machine."""
+THRESHOLDS = (0.0, 0.3, 0.5, 0.7, 0.85)
+NUM_RECENT, MEMORY = 96, 0.98
+"""Drafts remembered, and the weight of each beside the next newer one."""
+LOOK_MEMORY = 0.85
+"""The same for a draft that looks whether the text has changed: others are old then."""
+USUAL_CHANCE, USUAL_DRAFTS = 0.75, 2.0
+"""The chance of a token before anything is known, and the drafts that this counts as."""
+LEAST_DRAFTED = 0.25
+"""The tokens that a way has to draft on average, to be one."""
+NUM_POSITIONS = 4
+"""Later tokens of a draft are alike."""
+
+
+class Way(NamedTuple):
+    """A way to draft: up to this many tokens, each of at least this confidence."""
+
+    length: int = 0
+    threshold: float = 0.0
+
+
+class Draft(NamedTuple):
+    """The confidences of a draft's tokens, and the chances of those where that is known.
+
+    A chance is that of a token to be accepted once those before it are.
+    """
+
+    confidences: tuple[float, ...]
+    chances: tuple[float, ...]
+
+
+class StepSeconds(NamedTuple):
+    """What steps take, in seconds.
+
+    `verifying[k]` is a target pass over k drafted tokens and one more, `drafting[j]` are j draft
+    passes, both for 0 to n; a target pass after one of another length takes `change` more.
+    """
+
+    verifying: Sequence[float]
+    drafting: Sequence[float]
+    change: float = 0.0
+
+
+class RecentDrafts:
+    """The last drafts of one drafter, at temperature 0 or above it."""
+
+    def __init__(self, drafts: Iterable[Draft] = ()) -> None:
+        """Begin with earlier drafts, the oldest first."""
+        self._drafts = deque(drafts, maxlen=NUM_RECENT)
+        count = len(self._drafts)
+        self._weights = deque([MEMORY**age for age in range(count, 0, -1)], maxlen=NUM_RECENT)
+
+    @classmethod
+    def of_record(cls, record: Sequence[Sequence[Sequence[float]]]) -> Self:
+        """Return the drafts of an earlier session; malformed ones are left out."""
+        return cls(
+            Draft(tuple(pair[0]), tuple(pair[1]))
+            for pair in record
+            if len(pair) == 2 and all(0 <= number <= 1 for part in pair for number in part)
+        )
+
+    def as_record(self) -> list[list[list[float]]]:
+        """Return the drafts for later sessions: confidences and chances of each."""
+        return [[[round(number, 3) for number in part] for part in each] for each in self._drafts]
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+    def add(self, draft: Draft, *, is_look: bool = False) -> None:
+        """Remember one more; `is_look` for one made to see whether drafting pays again."""
+        memory = LOOK_MEMORY if is_look else MEMORY
+        self._weights = deque([memory * weight for weight in self._weights], maxlen=NUM_RECENT)
+        self._weights.append(memory)
+        self._drafts.append(Draft(draft.confidences[:LONGEST], draft.chances[:LONGEST]))
+
+    def usual_chances(self) -> list[float]:
+        """Return the mean chance of the first, second, ... token, the last one for all later.
+
+        One that was seldom reached is taken to be as likely as the one before it.
+        """
+        sums, weights = [0.0] * NUM_POSITIONS, [0.0] * NUM_POSITIONS
+        for weight, (_, chances) in zip(self._weights, self._drafts, strict=True):
+            for index, chance in enumerate(chances):
+                position = min(index, NUM_POSITIONS - 1)
+                sums[position] += weight * chance
+                weights[position] += weight
+        usual, before = [], USUAL_CHANCE
+        for total, weight in zip(sums, weights, strict=True):
+            before = (total + USUAL_DRAFTS * before) / (weight + USUAL_DRAFTS)
+            usual.append(before)
+        return usual
+
+    def rates(self, seconds: StepSeconds) -> dict[Way, float]:
+        """Return the tokens per second of every way to draft."""
+        longest = min(LONGEST, len(seconds.verifying) - 1)
+        if longest < 1:
+            return {}
+        confidences, chances = self._filled(longest)
+        weights = np.array([*self._weights, USUAL_DRAFTS])
+        weights /= weights.sum()
+        verifying = np.asarray(seconds.verifying)
+        passes, lengths = np.asarray(seconds.drafting), np.arange(1, longest + 1)
+        rates: dict[Way, float] = {}
+        for threshold in THRESHOLDS:
+            goes_on = np.logical_and.accumulate(confidences >= threshold, axis=1)
+            drafted = goes_on.cumsum(axis=1)  # by each draft, if it may have 1, 2, ... tokens
+            made = np.minimum(drafted + 1, lengths)  # a declined token took a pass, too
+            survivals = np.cumprod(chances * goes_on, axis=1)
+            tokens = 1.0 + weights @ survivals.cumsum(axis=1)
+            times = weights @ (verifying[drafted] + passes[made])
+            if seconds.change:
+                differs = (drafted[1:] != drafted[:-1]).mean(axis=0)
+                times += seconds.change * differs
+            mostly = weights @ drafted
+            for length, rate, count in zip(lengths, tokens / times, mostly, strict=True):
+                if count >= LEAST_DRAFTED:
+                    rates[Way(int(length), threshold)] = float(rate)
+        return rates
+
+    def _filled(self, longest: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return confidences and chances, (drafts + 1, tokens), the last row being the usual ones.
+
+        What is not known of a draft is taken to be as usual, and confident enough to go on.
+        """
+        usual = self.usual_chances()
+        usual += usual[-1:] * (longest - len(usual))
+        confidences = np.ones((len(self._drafts) + 1, longest))
+        chances = np.tile(np.array(usual[:longest]), (len(self._drafts) + 1, 1))
+        for row, draft in enumerate(self._drafts):
+            known = draft.confidences[:longest], draft.chances[:longest]
+            confidences[row, : len(known[0])], chances[row, : len(known[1])] = known
+        return confidences, chances

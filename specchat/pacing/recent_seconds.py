@@ -1,0 +1,103 @@
+"""How long passes take now: what was measured, corrected by what the last ones took.
+
+    seconds(n) = nominal(n) * speed * bias(n)
+
+`nominal` is what was measured when nothing else ran, or only a shape. `speed` is the one factor of
+the machine's present speed, so what slows every pass down (heat, another program) is not taken for
+a property of the length in use: the median of what the last passes took beside what was expected
+of them. `bias` is what the last ones of a length took beside that: the mean of their middle half,
+which a stalled pass does not move. It is drawn to 1 a little, as else both factors could drift
+apart: passes of one length only say what their product is.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from statistics import median
+
+from specchat.passes.pass_costs import SHALLOW, Seconds, bucket_of
+
+NUM_RECENT = 24
+FEW = 3
+"""Passes of a length that count as having been tried."""
+MANY = 8
+"""Passes of a length whose time is worth keeping for later answers at this depth."""
+NUM_LEVELS = 6
+"""The passes of any length that the speed is the median of: an even number, as two lengths in turn
+would else each be taken for the usual one, and neither bias be learned."""
+PRIOR = 3.0
+"""The passes that a bias of 1 counts as."""
+
+
+class RecentSeconds:
+    """The seconds that passes, or whole drafts, took lately, by their size and the depth."""
+
+    def __init__(self, nominal: Seconds, is_measured: Callable[[], bool]) -> None:
+        """Begin with the nominal seconds, which are only a shape unless they are measured."""
+        self._nominal, self._is_measured = nominal, is_measured
+        self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
+        self._speed = 1.0
+        self._ratios: dict[tuple[int, int], deque[float]] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether these are seconds, not only a shape."""
+        return bool(self._levels) or self._is_measured()
+
+    def observe(self, size: int, depth: int, seconds: float) -> None:
+        """Update with the time that one of this size took after `depth` tokens."""
+        if seconds <= 0:
+            return
+        ratio = seconds / self._nominal(size, depth)
+        self._levels.append(ratio / self._bias(size, depth))
+        self._speed = median(self._levels)
+        place = bucket_of(depth), size
+        self._ratios.setdefault(place, deque(maxlen=NUM_RECENT)).append(ratio / self._speed)
+
+    def seconds(self, size: int, depth: int) -> float:
+        """Return the time that one of this size takes now."""
+        return self._nominal(size, depth) * self._speed * self._bias(size, depth)
+
+    def was_tried(self, size: int, depth: int) -> bool:
+        """Whether some of this size were made at such a depth."""
+        return len(self._ratios.get((bucket_of(depth), size), ())) >= FEW
+
+    def worth_keeping(self) -> dict[int, dict[int, float]]:
+        """Return what sizes that were made often took, by the depth's bucket.
+
+        At the machine's usual speed: how busy it is now says nothing of a later answer.
+        """
+        kept: dict[int, dict[int, float]] = {}
+        for (bucket, size), ratios in self._ratios.items():
+            if len(ratios) >= MANY:
+                usual = self._nominal(size, _depth_in(bucket)) * middle(ratios)
+                kept.setdefault(bucket, {})[size] = usual
+        return kept
+
+    def _bias(self, size: int, depth: int) -> float:
+        """Return that of the size, or of the nearest one tried that is as single or as many."""
+        bucket = bucket_of(depth)
+        own = self._ratios.get((bucket, size), ())
+        if len(own) >= FEW:
+            return _drawn_to_one(own)
+        tried = [
+            (abs(other - size), abs(place - bucket), ratios)
+            for (place, other), ratios in self._ratios.items()
+            if len(ratios) >= FEW and (other > 1) == (size > 1)
+        ]
+        return _drawn_to_one(min(tried, key=lambda near: near[:2])[2]) if tried else 1.0
+
+
+def middle(values: Iterable[float]) -> float:
+    """Return the mean of the middle half."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    kept = ordered[cut : len(ordered) - cut]
+    return sum(kept) / len(kept)
+
+
+def _drawn_to_one(ratios: Collection[float]) -> float:
+    return (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
+
+
+def _depth_in(bucket: int) -> int:
+    return SHALLOW * 2 ** (bucket - 1) + 1 if bucket else 0
