@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from io import IncrementalNewlineDecoder
+from time import monotonic
 from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
@@ -42,6 +43,7 @@ from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
+from specchat.requests.progress import Stage
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
 from specchat.wording import answer_line, speculation_line
@@ -50,6 +52,8 @@ GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}
 THINKING = ("Thinking...\n", "\n...done thinking.")
 """The text around reasoning on terminals without colours."""
+SECONDS_TO_MEASURE = 3.0
+"""How long to measure what passes cost, at most."""
 SECONDS_TO_HINT = 2.0
 """How long to wait for standard input before printing a hint."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
@@ -75,23 +79,31 @@ def run(arguments: argparse.Namespace) -> int:
         if structure and (reason := why_not_valid(structure, answer, engine.stats)):
             say(reason)
             return FAILED
-        _learn_exact_drafts(engine, arguments)
+        _measure(engine, arguments)
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
 
 
-def _learn_exact_drafts(engine: Engine, arguments: argparse.Namespace) -> None:
-    """Measure which drafts are exact, if nothing was drafted because that is not known.
+def _measure(engine: Engine, arguments: argparse.Namespace) -> None:
+    """Measure what later answers need and nobody has measured yet.
 
-    This comes after the first answer with `--exact on`, so that later ones are drafted. All else is
-    learned from the passes of answers. Ctrl+C skips it.
+    That is what passes cost, for some seconds at most, and with `--exact on` which drafts are
+    exact. It comes once, after the first answer's last line; Ctrl+C skips it.
     """
-    is_here = not engine.facts.served_by
-    if is_here and arguments.exact == "on" and engine.facts.exact_draft is None:
-        sys.stdout.flush()
-        with stopping_on_interrupt(engine.stop):
-            engine.prepare(show_loading)
-        show_line()
+    facts, needs_exact = engine.facts, arguments.exact == "on"
+    needs_exact = needs_exact and facts.exact_draft is None
+    if facts.served_by or not arguments.learn or (facts.knows_costs and not needs_exact):
+        return
+    ends = monotonic() + SECONDS_TO_MEASURE
+
+    def report(stage: Stage, share: float) -> bool:
+        show_loading(stage, share)
+        return needs_exact or (stage == "measuring" and monotonic() < ends)
+
+    sys.stdout.flush()
+    with stopping_on_interrupt(engine.stop):
+        engine.prepare(report)
+    show_line()
 
 
 def _prompt(arguments: argparse.Namespace) -> str:

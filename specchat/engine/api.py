@@ -73,6 +73,7 @@ class EngineFacts:
     address, and facts known only to that program are missing here. Unless it `chooses_drafter`,
     requests cannot name a drafter, and unless it `ignores_end`, they cannot ask for an answer to
     continue past its end token.
+    `knows_costs` says whether the costs of its passes were measured.
     """
 
     target: str
@@ -105,6 +106,7 @@ class EngineFacts:
     served_by: str = ""
     chooses_drafter: bool = True
     ignores_end: bool = True
+    knows_costs: bool = False
 
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""

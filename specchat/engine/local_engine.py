@@ -86,6 +86,7 @@ class LocalEngine(Engine):
             self._exact_drafts = ExactDrafts(pair)
             self._apply_exactness()
             self.pacing = PairPacing(pair)
+            self._note_costs()
             self._waits = ThreadWaits(pair.num_threads)
             stack.callback(self._waits.close)
             self._resources = stack.pop_all()
@@ -269,12 +270,17 @@ class LocalEngine(Engine):
     def _measure(self, report: ProgressReport) -> None:
         """Measure what is not known, in contexts that hold no text."""
         with self._pair.with_empty_memory(MEASURED_CONTEXT, self._abort) as pair:
+            self.pacing.measure(pair, report)
             if not self._exact_drafts.is_settled:
                 self._exact_drafts.measure(pair, partial(report, "comparing"))
                 self._apply_exactness()
                 self.pacing.follow_kernels()
-            self.pacing.measure(pair, report)
+                self.pacing.measure(pair, report)  # with other kernels, if these are in use now
+            self._note_costs()
         report("measuring", 1.0)
+
+    def _note_costs(self) -> None:
+        self.facts = replace(self.facts, knows_costs=self.pacing.is_settled)
 
     def _apply_exactness(self) -> None:
         """Apply what is known about exact drafts to the pair and the facts."""

@@ -20,6 +20,9 @@ up. With CUDA the first one is also launched kernel by kernel, the second is rec
 which takes longer still, and only later ones are replayed: on an H200, the faster of two made
 passes of an 8B model over 2 to 33 tokens seem 10 to 60 % slower than they are. Beyond NUM_REPEATS
 only passes of up to SHORT seconds are repeated: there such differences matter."""
+STEADY, UNIMPORTANT = 1.15, 0.004
+"""How many times as long as another of its length a pass may take on a machine that is not busy,
+and the seconds below which anything makes more of a difference, and nobody notices."""
 NUM_PLAIN, SETTLED, LONGEST_PLAIN = 32, 8, 0.5
 """The passes that show what plain decoding takes, those of them that count, and the most seconds
 they may take: a model that needs longer is too large for the processor's caches to matter."""
@@ -35,6 +38,13 @@ class PassTimes:
     taken: dict[int, list[float]] = field(default_factory=dict)
     spent: float = 0.0
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether the first and the last pass over one token took about the same time."""
+        singles = self.taken.get(1) or [0.0]
+        shortest, longest = sorted((singles[0], singles[-1]))
+        return longest <= max(STEADY * shortest, UNIMPORTANT)
+
 
 def measure_passes(
     model: LanguageModel,
@@ -47,8 +57,11 @@ def measure_passes(
     prepare: Callable[[int], object] | None = None,
     times: PassTimes | None = None,
     num_repeats: int = NUM_REPEATS,
-) -> None:
+) -> bool:
     """Measure passes of these lengths on an empty memory, for up to `most_seconds`.
+
+    Returns False, and changes no costs, if the machine was busy meanwhile: passes over one token
+    took another time in the end than in the beginning.
 
     Where a memory must not be empty, `prepare` is called before each pass with its number of
     tokens.
@@ -86,8 +99,11 @@ def measure_passes(
                 known.append(min(taken))
                 times.spent += perf_counter() - began
             num_done += num_repeats
-    costs.begin_with({length: median_low(taken) for length, taken in times.taken.items() if taken})
     model.prefill([])
+    if not times.is_steady:
+        return False
+    costs.begin_with({length: median_low(taken) for length, taken in times.taken.items() if taken})
+    return True
 
 
 def measure_plain(

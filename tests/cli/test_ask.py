@@ -26,9 +26,10 @@ from specchat.cli.ask import AnswerPainter
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
+from specchat.engine import pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
-from specchat.passes import exact_costs, exact_passes
+from specchat.passes import exact_costs, exact_passes, pass_measurement
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
@@ -380,7 +381,8 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     monkeypatch.delenv("HF_HOME", raising=False)
     words = ["ask", "hi", *FAST, "--max-tokens", "3"]
 
-    shown = on_terminal(words, key="\x1b[A").splitlines()  # an arrow key chooses nothing
+    text = on_terminal(words, key="\x1b[A")  # an arrow key chooses nothing
+    shown = text.replace("\x1b[K", "").splitlines()
     named = [line for line in shown if "specchat pull " in line]
     assert shown[-1 - len(named) : -1] == named
     assert "downloads it now, any other key quits: " in shown[-1]
@@ -501,6 +503,27 @@ def test_check_shows_which_drafts_are_exact(
     assert capsys.readouterr().out.splitlines()[-1] == f"Bit-exact here: {shown}."
 
 
+def test_the_first_answer_is_followed_by_measuring(
+    pair: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """What passes cost, once: the next answer begins with it. Nothing is printed of it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(pass_measurement, "STEADY", 100.0)  # however busy this machine is
+    words = ["ask", *pair, "--no-stdin", "--raw", "--max-tokens", "4", "--temperature", "0", "Once"]
+    assert main(words) == 0
+    first = capsys.readouterr()
+    (file,) = (tmp_path / "specchat" / "pacing").iterdir()
+    (learned,) = json.loads(file.read_text("utf-8"))["pairs"].values()
+    assert learned["measured"] == ["draft", "target"]
+
+    monkeypatch.setattr(pair_pacing, "measure_passes", pytest.fail)
+    assert main(words) == 0
+    assert capsys.readouterr().out == first.out
+
+
 MEASURING_NOTHING = """
 import sys
 from specchat.cli import main
@@ -525,7 +548,7 @@ def test_check_measures_a_pair_once(
     (file,) = (tmp_path / "specchat" / "pacing").iterdir()
     (learned,) = json.loads(file.read_text("utf-8"))["pairs"].values()
     assert learned["target"]
-    assert learned["acceptance"] == {}
+    assert learned["recent"] == {}
 
 
 def test_check_fails_for_a_broken_verifier(

@@ -323,8 +323,14 @@ def test_forced_tokens_within_a_draft_take_no_draft_pass(is_greedy: bool) -> Non
 class Eager(LearningPacer):
     """A pacer that drafts all it may and learns from it."""
 
+    @property
+    def room(self) -> int:
+        """Room up to the limit."""
+        return self._limit - len(self._known)
+
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether there is room."""
+        self._num_passes += self.room > 0
         return self.room > 0
 
     def wants_token(self, origin: str, hint: Hint) -> bool:

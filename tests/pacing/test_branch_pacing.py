@@ -13,7 +13,7 @@ from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.pacing.branch_pacing import best_number
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.recent_drafts import Draft
+from specchat.pacing.recent_drafts import Draft, Way
 
 FLAT = dict.fromkeys(range(1, 34), 0.01)
 GPU = {length: 0.01 + 0.00013 * (length - 1) for length in range(1, 34)}
@@ -120,7 +120,8 @@ def test_reading_branches_pays_where_draft_passes_are_cheap() -> None:
         {length: 0.003 * length for length in (1, 2, 3, 4, 8)},
     ):
         pacer = pacer_of(GPU, draft_costs)
-        drafted(pacer, 1)
+        pacer._way = Way(3)
+        assert len(drafted(pacer, 1)) == 1
         assert pacer.wants_pass("draft", 1)
         branches = [branch(0, confidence=0.8), branch(0, confidence=0.2)]
         counts.append(len(pacer.choose_to_read("draft", branches, {0, 1}, 8)))
