@@ -59,11 +59,8 @@ def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess
     "words",
     [
         ["ask", "hi", *FEW],
-        ["ask", "hi", "--offline", *FEW],
         ["list"],
-        ["check", *FEW],
         ["bench", "--rounds", "1", "--task", "chat", "--temperature", "0", *FEW],
-        ["tune", "--rounds", "1", *FEW],
         ["history", "list", "--json"],
         ["doctor", "--offline"],
     ],
@@ -106,7 +103,6 @@ HAS_NAMESPACES = (
     [
         ["ask", "hi", *FEW],
         ["list"],
-        ["bench", "--rounds", "1", "--task", "chat", "--temperature", "0", *FEW],
     ],
     ids=" ".join,
 )

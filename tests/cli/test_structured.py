@@ -9,6 +9,8 @@ import pytest
 
 from cli.test_ask import FAST, run
 from conftest import WriteModel
+from specchat.cli import main
+from tables import table
 
 GREEDY = ["--temp", "0", "--no-stdin", "A pet, please"]
 
@@ -67,8 +69,7 @@ def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
     assert record["finish"] == "length"
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize(
+@table(
     ("words", "named"),
     [
         (["--schema", '{"type": "nonsense"}'], "nonsense"),
@@ -83,15 +84,15 @@ def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
         (["--schema", "json", "--regex", "a"], "--schema and --regex"),
         (["--schema", "json", "--stop"], "--stop"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_enforced_is_one_line(
-    model: list[str], words: list[str], named: str
+    model: list[str], capsys: pytest.CaptureFixture[str], words: list[str], named: str
 ) -> None:
     """Exit code 2, before anything is decoded."""
-    done = run("ask", *model, *GREEDY, *words)
-    assert (done.returncode, done.stdout) == (2, b"")
-    (line,) = done.stderr.decode().strip().split("\n")
+    code = main([*map(str, ("ask", *model, *GREEDY, "--no-stdin", *words))])
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (2, "")
+    (line,) = shown.err.strip().split("\n")
     assert named in line
     assert len(line) < 400
 

@@ -165,13 +165,18 @@ def p_value(
 
 
 @pytest.mark.slow(keep=3)
-@pytest.mark.parametrize("verifier", [verify_by_block, verify_by_rejection])
-@pytest.mark.parametrize("wrap", WRAPS)
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize(
+    ("sampling", "wrap", "verifier"),
+    [
+        *((SAMPLINGS["everything"], wrap, verify_by_block) for wrap in WRAPS),
+        *((sampling, "combined", verify_by_block) for sampling in SAMPLINGS.values()),
+        *((sampling, "model", verify_by_rejection) for sampling in SAMPLINGS.values()),
+    ],
+)
 def test_sampled_text_fits_the_exact_distribution(
     sampling: Sampling, wrap: str, verifier: Verifier
 ) -> None:
-    """With every verifier and drafter (32 tests, false alarm 1e-6 each)."""
+    """With every verifier and drafter (12 tests, false alarm 1e-6 each)."""
     assert p_value(sampling, wrap=wrap, verifier=verifier, draft_length=3) > 1e-6
 
 
@@ -269,11 +274,11 @@ def answers(wrap: str, length: int, models: ToyModels, **options: Any) -> list[i
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("sampling", [GREEDY, WHOLE, SAMPLINGS["everything"]], ids=str)
 def test_texts_do_not_depend_on_the_draft(sampling: Sampling, wrap: str, models: ToyModels) -> None:
-    """At temperature 0 and with a seed, for 12 seeds, drafters and draft lengths."""
-    for seed in range(12 if sampling is not GREEDY else 1):
+    """At temperature 0 and with a seed, for 5 seeds, drafters and draft lengths."""
+    for seed in range(5 if sampling is not GREEDY else 1):
         options: dict[str, Any] = {"sampling": sampling, "seed": seed, "is_seeded": True}
         plain = answers("model", 0, models, **options)
-        for length in (1, 2, 3, 7):
+        for length in (1, 3, 7):
             assert answers(wrap, length, models, **options) == plain
 
 

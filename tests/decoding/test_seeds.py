@@ -78,11 +78,11 @@ def texts_by_draft(
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(temperature: float, models: ToyModels) -> None:
-    """40 seeds, without drafts and with each drafter, at draft lengths 1 to 8 among them."""
-    texts = texts_by_draft(temperature, range(40), models)
+    """20 seeds, without drafts and with each drafter, at draft lengths 1 to 8 among them."""
+    texts = texts_by_draft(temperature, range(20), models)
 
     assert all(text == alike[0] for alike in texts for text in alike)
-    assert len({tuple(alike[0]) for alike in texts}) > 28
+    assert len({tuple(alike[0]) for alike in texts}) > 14
 
 
 class Fickle(LearningPacer):

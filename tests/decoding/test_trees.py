@@ -78,12 +78,12 @@ def pair_of(wrap: Callable[[Drafter], Drafter], seed: int = 1, **options: Any) -
 
 
 @pytest.mark.slow(keep=7)
-@pytest.mark.parametrize("most_nodes", [1, 4, 16, 40])
-@pytest.mark.parametrize("length", [0, 1, 3, 6])
+@pytest.mark.parametrize("most_nodes", [1, 4, 40])
+@pytest.mark.parametrize("length", [0, 1, 6])
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_greedy_text_is_plain_decodings(name: str, length: int, most_nodes: int) -> None:
     """At temperature 0, with every drafter and any number of branches."""
-    for seed in range(4):
+    for seed in range(2):
         pair = pair_of(DRAFTERS[name], seed)
         plain = pair_of(DRAFTERS[name], seed).answer(draft_length=0)
         answer = pair.answer(draft_length=length, most_nodes=most_nodes)
@@ -124,8 +124,8 @@ def test_any_tree_leaves_the_text_and_the_memory_right(
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(name: str, temperature: float) -> None:
-    """30 seeds, at draft lengths 1 to 6 and with up to 20 nodes."""
-    for seed in range(30):
+    """12 seeds, at draft lengths 1 to 6 and with up to 20 nodes."""
+    for seed in range(12):
         options = {"sampling": sampling_at(temperature), "is_seeded": True, "seed": seed}
         plain = pair_of(DRAFTERS["model"]).answer(draft_length=0, max_tokens=20, **options)
         pair = pair_of(DRAFTERS[name])
@@ -148,16 +148,17 @@ def tree_p_value(name: str, sampling: Sampling, **options: object) -> float:
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-@pytest.mark.parametrize("name", ["model", "bushes"])
+@pytest.mark.parametrize(
+    ("name", "sampling"),
+    [*(("model", each) for each in SAMPLINGS.values()), ("bushes", SAMPLINGS["everything"])],
+)
 def test_sampled_texts_have_the_targets_own_odds(name: str, sampling: Sampling) -> None:
     """Goodness of fit, with the target's exact distribution for every sampling option."""
     assert tree_p_value(name, sampling) > 1e-3
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("length", [1, 2, 3])
-@pytest.mark.parametrize("most_nodes", [2, 5, 9, 16])
+@pytest.mark.parametrize(("length", "most_nodes"), [(1, 5), (2, 2), (2, 9), (3, 5), (3, 16)])
 def test_all_shapes_have_the_targets_own_odds(length: int, most_nodes: int) -> None:
     """Trees up to 3 drafted tokens deep, with up to 4 children in a place."""
     value = tree_p_value("model", WHOLE, draft_length=length, most_nodes=most_nodes)

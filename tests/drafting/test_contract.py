@@ -115,12 +115,12 @@ def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("models", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", DRAFTERS)
-@pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
+@pytest.mark.parametrize("draft_length", [1, 3, 7])
 def test_memories_are_the_transcripts_beginning_after_every_step(
     name: str, draft_length: int, models: ToyModels
 ) -> None:
     """Target and draft model hold nothing but what was said, at temperature 0 and above."""
-    for seed in range(6):
+    for seed in range(2):
         pair = Pair(name, models.target(seed), models.draft(seed + 50), tokens=models.token_map())
         pair.answer([1, 2], draft_length=draft_length)
         pair.answer([1, 2, 3], sampling=WHOLE, seed=seed, draft_length=draft_length)

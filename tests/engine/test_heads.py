@@ -56,6 +56,11 @@ KINDS = [
 ]
 BLOCK_KINDS, EAGLE_KINDS = KINDS[-5:-3], KINDS[-3:]
 """Those with a DFlash and an EAGLE-3 draft."""
+SORTS = (
+    *("qwen35", "deepseek2", "nemotron_h_moe", "gemma4 in two files"),
+    *("qwen3 in two files", "llama with EAGLE-3", "qwen35 with EAGLE-3"),
+)
+"""One kind of each sort: of memory (attention, latent or with a recurrent state), and of head."""
 MORE_EAGLE_KINDS = [f"{kind} with EAGLE-3" for kind in ("qwen3moe", "qwen35moe", "gpt-oss")]
 """The last one reads what the target's last layer gives."""
 LAYERS = (
@@ -119,8 +124,10 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "noise"),
+    [*((kind, DOUBTFUL) for kind in KINDS), *((kind, ALMOST_RIGHT) for kind in SORTS)],
+)
 def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
     """For short and long drafts, over two turns, regenerated, after another text, with suffix."""
     with opened(heads(kind, noise=noise, num_layers=LAYERS[kind])) as engine:
@@ -128,7 +135,7 @@ def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: floa
         second = [*PROMPT, *plain, 9, 99, 33]
         follows = tokens_of(engine, second, drafter="none")
         other = tokens_of(engine, [5, 6, 7], drafter="none")
-        for length in (1, 2, 3, 5, 8):
+        for length in (1, 3, 8):
             for drafter in ("head", "auto"):
                 options: dict[str, Any] = {"drafter": drafter, "draft_length": length}
                 assert tokens_of(engine, **options) == plain
@@ -143,8 +150,8 @@ def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: floa
             assert paced == plain
 
 
-@pytest.mark.slow(keep=2)
-@pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
+@pytest.mark.slow(keep=1)
+@pytest.mark.parametrize("kind", [*SORTS, *MORE_EAGLE_KINDS])
 def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead, kind: str) -> None:
     """An answer that fills the context is the same to its last token."""
     with opened(heads(kind, num_layers=LAYERS[kind]), ctx=256) as engine:
@@ -155,7 +162,7 @@ def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead,
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SORTS)
 def test_a_stop_in_any_pass_leaves_the_next_answer_right(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,12 +302,16 @@ BLOCK_MUTANTS: dict[str, tuple[tuple[str, Any], ...]] = {
 def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most drafts are accepted with the right rows, and fewer with any others."""
+    """Most drafts are accepted with the right rows, and fewer with any others.
+
+    Each sort is tried with all wrong rows; other kinds are with the likeliest ones.
+    """
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
 
     assert rate(files) > 0.8
     mutants = EAGLE_MUTANTS if "EAGLE" in kind else MUTANTS
-    for patches in (BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants).values():
+    mutants = BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants
+    for patches in [*mutants.values()][: None if kind in SORTS else 1]:
         with monkeypatch.context() as patch:
             for place, mutant in patches:
                 patch.setattr(place, mutant)
@@ -327,9 +338,10 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
 @pytest.mark.parametrize(
     ("kind", "drafter"),
     [
-        *(("qwen35", "head"), ("glm4moe", "auto"), ("nemotron_h_moe", "head")),
-        *(("gemma4 in two files", "head"), ("qwen3 in two files", "head")),
-        *(("llama with EAGLE-3", "head"), ("llama with EAGLE-3", "auto")),
+        ("qwen35", "head"),
+        ("gemma4 in two files", "head"),
+        ("qwen3 in two files", "head"),
+        ("llama with EAGLE-3", "auto"),
     ],
 )
 def test_three_tokens_together_are_distributed_as_the_target_has_them(
@@ -342,15 +354,15 @@ def test_three_tokens_together_are_distributed_as_the_target_has_them(
     options = WHOLE | {"top_k": 4}
     with opened(heads(kind, noise=DOUBTFUL, num_layers=LAYERS[kind])) as engine:
         shares = exact_shares(engine, Sampling(**options), 3)
-        for _ in range(2000):
+        for _ in range(1000):
             answer = tokens_of(engine, max_tokens=3, drafter=drafter, draft_length=3, **options)
             counts[tuple(answer)] += 1
 
-    likely = [each for each, share in shares.items() if share * 2000 >= 5]
+    likely = [each for each, share in shares.items() if share * 1000 >= 5]
     seen = [counts[each] for each in likely]
-    expected = [2000 * shares[each] for each in likely]
-    seen.append(2000 - sum(seen))
-    expected.append(2000 - sum(expected))
+    expected = [1000 * shares[each] for each in likely]
+    seen.append(1000 - sum(seen))
+    expected.append(1000 - sum(expected))
     assert set(counts) <= set(shares)
     assert stats.chisquare(seen, expected).pvalue > 1e-4
 
@@ -598,8 +610,8 @@ def test_a_step_takes_one_pass_of_a_dflash_draft(
         assert sum(blocks) == engine.stats.drafted + len(blocks)
 
 
-@pytest.mark.slow(keep=4)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow(keep=2)
+@pytest.mark.parametrize("kind", SORTS)
 def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
     """While others draft, or none, the head reads on from time to time."""
     with opened(heads(kind, num_layers=LAYERS[kind])) as engine:

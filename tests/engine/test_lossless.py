@@ -41,8 +41,13 @@ def tokens_of(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> lis
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("kind", ["right", "half right", "wrong"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        *((name, "half right") for name in ARCHITECTURES),
+        *((name, kind) for name in ("llama", "mamba") for kind in ("right", "wrong")),
+    ],
+)
 def test_greedy_tokens_are_plain_decodings(
     shallow: WriteModel, architecture: str, kind: str
 ) -> None:
@@ -50,7 +55,7 @@ def test_greedy_tokens_are_plain_decodings(
     files = shallow(architecture), shallow(architecture, kind)
     with Engine.load(*files, **EXACT) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=60, drafter="none")
-        for draft_length in (1, 2, 3, 4, 5, 6, 16):
+        for draft_length in (1, 3, 6, 16):
             options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60}
             options["draft_length"] = draft_length
             assert tokens_of(engine, drafter="auto", **options) == plain
@@ -155,7 +160,7 @@ def _same_numbers_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def plain(shallow: WriteModel) -> Any:
     """Return the first tokens of plain decoding with many seeds, counted."""
     with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
-        return first_tokens(engine, "none", 2500, seed=10_000)[0]
+        return first_tokens(engine, "none", 1500, seed=10_000)[0]
 
 
 @pytest.mark.slow
@@ -164,7 +169,7 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 ) -> None:
     """Samples without and with seeds fit (false alarm 1e-4), and a broken verifier's does not."""
     with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
-        for seed, num_answers in ((None, 2500), (50_000, 1200)):
+        for seed, num_answers in ((None, 1500), (50_000, 800)):
             speculative, _ = first_tokens(engine, "model", num_answers, seed)
             assert homogeneity(plain, speculative) > 1e-4
 
@@ -209,10 +214,10 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
     with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
         assert engine.prepare()
         slow_down(engine, monkeypatch)
-        paced, num_drafted = first_tokens(engine, drafter, 1500, draft_length="auto")
+        paced, num_drafted = first_tokens(engine, drafter, 1000, draft_length="auto")
 
     assert homogeneity(plain, paced) > 1e-6
-    assert num_drafted > 1500 or drafter == "suffix"  # whose text hardly ever repeats itself
+    assert num_drafted > 1000 or drafter == "suffix"  # whose text hardly ever repeats itself
 
 
 @pytest.mark.parametrize(("architecture", "draft_length"), [("llama", 3), ("lfm2", 17)])

@@ -60,18 +60,20 @@ def test_a_model_in_other_ids_is_its_own_draft(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_and_seeded_tokens_are_plain_decodings(
-    shallow: WriteModel, tmp_path: Path, architecture: str, kind: str
+    shallow: WriteModel, tmp_path: Path, architecture: str
 ) -> None:
     """With a part of the vocabulary replaced, at every draft length and in one answer or more."""
-    target, draft = shallow(architecture), other(shallow(architecture, kind), tmp_path, **CUT)
+    target, draft = (
+        shallow(architecture),
+        other(shallow(architecture, "half right"), tmp_path, **CUT),
+    )
     with Engine.load(target, draft, **EXACT) as engine:
         assert 0.9 < (engine.facts.common_tokens or 0.0) < 1.0
         for options in GREEDY_AND_SEEDED:
             plain = tokens_of(engine, drafter="none", **options)
-            for length in (1, 2, 3, 6, 16):
+            for length in (1, 3, 16):
                 for drafter in ("model", "auto"):
                     given = {**options, "drafter": drafter, "draft_length": length}
                     assert tokens_of(engine, **given) == plain
@@ -97,11 +99,11 @@ def test_sampled_text_is_distributed_as_plain_sampling(shallow: WriteModel, tmp_
     """The first tokens of many answers fit (false alarm 1e-4)."""
     target, draft = shallow("llama"), other(shallow("llama", "half right"), tmp_path, **CUT)
     with Engine.load(target, draft, **EXACT) as engine:
-        plain, _ = first_tokens(engine, "none", 1500, seed=10_000)
+        plain, _ = first_tokens(engine, "none", 1000, seed=10_000)
         for seed in (None, 50_000):
-            drafted, num_drafted = first_tokens(engine, "model", 1500, seed)
+            drafted, num_drafted = first_tokens(engine, "model", 1000, seed)
             assert homogeneity(plain, drafted) > 1e-4
-            assert num_drafted > 1500
+            assert num_drafted > 1000
 
 
 @pytest.mark.slow

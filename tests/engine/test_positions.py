@@ -21,8 +21,9 @@ def text_of(engine: Engine, prompt: list[int], **options: Any) -> list[int]:
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("architecture", ["gpt2", "starcoder"])
-@pytest.mark.parametrize("ctx", [0, 64, 256, 100_000])
+@pytest.mark.parametrize(
+    ("architecture", "ctx"), [("gpt2", 0), ("gpt2", 64), ("starcoder", 100_000)]
+)
 def test_a_context_ends_with_the_table_of_positions(
     tiny: WriteModel, architecture: str, ctx: int
 ) -> None:
@@ -37,21 +38,22 @@ def test_a_context_ends_with_the_table_of_positions(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draft_length", [1, 5, "auto"])
 def test_a_draft_with_fewer_positions_drafts_on_beyond_them(
-    tiny: WriteModel, draft_length: int | str
+    tiny: WriteModel,
 ) -> None:
     """From the last tokens of the text, which it reads anew; the text is the target's own."""
     target, draft = tiny("gpt2", context_length=512), tiny("gpt2", context_length=64)
-    options: dict[str, Any] = {"max_tokens": 200, "draft_length": draft_length}
+    options: dict[str, Any] = {"max_tokens": 200, "drafter": "model"}
     with Engine.load(target, process=True, **FIXED) as engine:
-        expected = text_of(engine, PROMPT, **options)
+        expected = text_of(engine, PROMPT, max_tokens=200)
     with Engine.load(target, draft, process=True, **FIXED) as engine:
         assert engine.facts.context == 512
-        for prompt, plain in ((PROMPT, expected), (PROMPT + expected[:50], expected[50:])):
-            assert text_of(engine, prompt, drafter="model", **options)[: len(plain)] == plain
-            if draft_length != "auto":
-                assert engine.stats.drafted > 100
+        for length in (1, 5, "auto"):
+            options["draft_length"] = length
+            for prompt, plain in ((PROMPT, expected), (PROMPT + expected[:50], expected[50:])):
+                assert text_of(engine, prompt, **options)[: len(plain)] == plain
+                if length != "auto":
+                    assert engine.stats.drafted > 100
 
 
 @pytest.mark.slow

@@ -135,6 +135,9 @@ def test_what_was_measured_is_kept_for_the_next_session(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is measured again; what an answer learned alone does not count as measured."""
+    monkeypatch.setitem(exactness.MOST_SECONDS, "auto", 60.0)  # less is too short on a busy machine
+    monkeypatch.setattr(exactness, "MOST_SECONDS_OF_COSTS", 60.0)
+    monkeypatch.setattr(pair_pacing, "MOST_SECONDS", 60.0)
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
         tokens_of(engine, drafter="none")  # how many passes drafting makes depends on the clock

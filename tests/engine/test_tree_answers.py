@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
-from engine.test_heads import ALMOST_RIGHT, KINDS, LAYERS, WriteHead, heads, opened
+from engine.test_heads import ALMOST_RIGHT, LAYERS, SORTS, WriteHead, heads, opened
 from engine.test_lossless import EXACT, PROMPT
 from llama.test_trees import num_lines_beyond
 from scripts.support.tiny_gguf import ARCHITECTURES
@@ -36,8 +36,10 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("kind", ["right", "half right"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [*((name, "half right") for name in ARCHITECTURES), ("llama", "right")],
+)
 def test_texts_are_plain_decodings(shallow: WriteModel, architecture: str, kind: str) -> None:
     """At temperature 0 and with seeds, with every drafter; other memories have chains."""
     files = shallow(architecture), shallow(architecture, kind)
@@ -46,7 +48,7 @@ def test_texts_are_plain_decodings(shallow: WriteModel, architecture: str, kind:
         for more in options:
             plain = tokens_of(engine, drafter="none", **more)
             for drafter in ("model", "suffix", "auto"):
-                for size in (4, 14, 32):
+                for size in (4, 32):
                     drawn = {**TREE, **more, "draft_tree": size, "drafter": drafter}
                     assert tokens_of(engine, **drawn) == plain
                     stats = engine.stats
@@ -65,8 +67,8 @@ def test_branches_save_passes(shallow: WriteModel) -> None:
         assert engine.stats.tokens_per_step > 1.1 * chain
 
 
-@pytest.mark.slow(keep=3)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow(keep=1)
+@pytest.mark.parametrize("kind", SORTS)
 def test_heads_follow_branches(heads: WriteHead, kind: str) -> None:
     """Texts stay, and a head that is almost always right goes on from the target's own states."""
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
@@ -98,14 +100,14 @@ def test_the_states_of_branches_are_those_of_the_text(heads: WriteHead) -> None:
 
 
 @pytest.mark.slow
-def test_200_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
+def test_80_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
     """Stopped, closed, out of tokens, at an end of the context: what follows is as it would be."""
     random = np.random.default_rng(6)
     files = shallow("llama"), shallow("llama", "half right")
     with LocalEngine(Loading(*files, **{**EXACT, "ctx": 256}, exact="off")) as engine:
         plain = tokens_of(engine, drafter="none", max_tokens=400)
         counts = {"stopped": 0, "closed": 0, "length": 0, "context": 0}
-        for number in range(200):
+        for number in range(80):
             ending = list(counts)[number % 4]
             longest = int(random.integers(1, 40)) if ending == "length" else 400
             chunks = engine.generate(
@@ -128,7 +130,7 @@ def test_200_endings_in_a_tree_lose_nothing(shallow: WriteModel) -> None:
             assert held == [*PROMPT, *plain][: len(held)]
             if ending == "context":
                 assert len(tokens) == len(plain)
-    assert set(counts.values()) == {50}
+    assert set(counts.values()) == {20}
 
 
 def test_the_check_sees_a_wrong_tree(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:

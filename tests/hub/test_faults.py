@@ -31,10 +31,10 @@ def _one_file(hub: HubServer) -> None:
     hub.put(FILE.repository, FILE.file, CONTENT)
 
 
-@pytest.mark.slow(keep=16)
-@pytest.mark.parametrize("cut", range(0, len(CONTENT), len(CONTENT) // 100))
+@pytest.mark.slow(keep=8)
+@pytest.mark.parametrize("cut", range(0, len(CONTENT), len(CONTENT) // 25))
 def test_a_cut_connection_costs_no_byte_twice(hub: HubServer, cut: int) -> None:
-    """At two hundred places, from run to run and within a run: it goes on where it stopped."""
+    """At fifty places, from run to run and within a run: it goes on where it stopped."""
     second = (len(CONTENT) - cut) // 2
     hub.faults = [Fault("storage", cut_body_at=cut), Fault("storage", cut_body_at=second)]
     with pytest.raises(DownloadFailed, match=RESUMES):

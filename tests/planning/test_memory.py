@@ -216,7 +216,7 @@ def test_layers_are_split_as_llama_cpp_does(
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("ctx", [1024, 8192, 32768])
+@pytest.mark.parametrize("ctx", [1024, 32768])
 @pytest.mark.parametrize(
     "model",
     [

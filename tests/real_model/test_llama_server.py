@@ -75,7 +75,7 @@ def test_conversations_become_the_servers_prompts(
         assert b"".join(shown).decode() == case["prompt"]
 
 
-@pytest.mark.parametrize("number", range(NUM_ANSWERS))
+@pytest.mark.parametrize("number", range(0, NUM_ANSWERS, 3))
 def test_greedy_answers_are_the_servers(
     engine: LocalEngine, reference: dict[str, Any], number: int
 ) -> None:

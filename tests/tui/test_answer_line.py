@@ -42,7 +42,7 @@ async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [(60, 20), (120, 36), (200, 55)])
+@pytest.mark.parametrize("size", [(60, 20), (200, 55)])
 async def test_nothing_stands_twice_below_the_newest_answer(size: tuple[int, int]) -> None:
     """What is above the composer or in the panel is not in its line; older answers have all."""
     app = chat(Script(["abcdefghijkl" * 10]))

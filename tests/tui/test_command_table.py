@@ -33,7 +33,7 @@ from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from tables import table
-from tui.driving import say, screen_text, stop_halfway, until
+from tui.driving import say, screen_text, stop_halfway, type_keys, until
 
 WIDE = (240, 60)
 
@@ -136,30 +136,28 @@ async def test_the_palette_comes_from_the_table() -> None:
 
 @pytest.mark.slow
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("typed", "found"),
-    [
-        ("regen", "Regenerate"),
-        ("retry", "Regenerate"),
-        ("last question", "Regenerate"),
-        ("download", "Switch or download models"),
-        ("clear", "New"),
-        ("without spec", "Race"),
-        ("compare", "Race"),
-        ("/stats", "Statistics"),
-    ],
-)
-async def test_the_palette_finds_titles_help_and_slash_words(typed: str, found: str) -> None:
+async def test_the_palette_finds_titles_help_and_slash_words() -> None:
     """What has the words in its title comes first."""
     app = chat(Script())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("ctrl+p")
-        await pilot.press(*typed)
-        await until(pilot, lambda: app.screen.query_one(OptionList).option_count > 0)
-        first = app.screen.query_one(OptionList).get_option_at_index(0)
-        assert str(first.prompt).startswith(found)
-        app.screen.query_one(Input).value = "!?"
-        await until(pilot, lambda: "No matches" in screen_text(app))
+        for typed, found in (
+            ("regen", "Regenerate"),
+            ("retry", "Regenerate"),
+            ("last question", "Regenerate"),
+            ("download", "Switch or download models"),
+            ("clear", "New"),
+            ("without spec", "Race"),
+            ("compare", "Race"),
+            ("/stats", "Statistics"),
+        ):
+            app.screen.query_one(Input).value = ""
+            await type_keys(pilot, *typed)
+            await until(pilot, lambda: app.screen.query_one(OptionList).option_count > 0)
+            first = app.screen.query_one(OptionList).get_option_at_index(0)
+            assert str(first.prompt).startswith(found)
+            app.screen.query_one(Input).value = "!?"
+            await until(pilot, lambda: "No matches" in screen_text(app))
 
 
 @pytest.mark.slow

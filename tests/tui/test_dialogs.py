@@ -33,7 +33,7 @@ from tui.driving import screen_text, type_keys, until
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=str),
+    pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=str),
 ]
 WRITTEN = [
     setting

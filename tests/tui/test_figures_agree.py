@@ -33,8 +33,8 @@ Texts = Mapping[str, str]
 
 
 PAUSED = "the draft model is paused: about 9 % of its tokens would be accepted"
-NUM_SEEDS, NUM_STATES = 10, 1_000
-"""Of random answers, and how many each gives; the quick run takes one seed."""
+NUM_STATES = 500
+"""Of random answers."""
 WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
 ROWS = (18, 32, 58)
@@ -201,11 +201,9 @@ def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
         yield "another number of tokens per pass below the answer"
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("seed", range(NUM_SEEDS))
-def test_no_two_figures_contradict_each_other(seed: int) -> None:
+def test_no_two_figures_contradict_each_other() -> None:
     """Over random answers: all that the panel, the strip and the note below an answer say."""
-    chance = random.Random(seed)
+    chance = random.Random(0)
     for number in range(NUM_STATES):
         figures = random_figures(chance)
         width = WIDTHS[number % len(WIDTHS)]

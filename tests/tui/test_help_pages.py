@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
+@pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=str)
 async def test_the_first_page_begins_with_keys(size: tuple[int, int]) -> None:
     """Nothing else stands above them, and the keys of the screen itself are in full."""
     app = chat(Script())

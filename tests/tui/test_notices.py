@@ -118,7 +118,7 @@ async def test_a_notice_of_any_length_is_shown_whole(width: int) -> None:
     """Its last word too, where it just needs another line."""
     app = chat(Script())
     async with app.run_test(size=(width, 30), notifications=True) as pilot:
-        for length in range(width // 2, width, 1):
+        for length in range(width // 2, width, 2):
             app.clear_notifications()
             app.notify("a " * (length // 2) + "end.")
             await until(pilot, lambda: "end." in screen_text(app))

@@ -26,20 +26,22 @@ def styles(app: ChatApp, widget: Widget, row: int) -> list[Style]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "ansi-dark"])
-async def test_selected_text_is_legible(theme: str) -> None:
+async def test_selected_text_is_legible() -> None:
     """Every letter of prose and of code has another colour than the selection behind it."""
     app = chat(Script([ANSWER]))
     async with app.run_test(size=SIZE) as pilot:
-        app.theme = theme
         await say(pilot, "Select this")
-        before = styles(app, prose(app, 1), 0)
-        await drag(pilot, prose(app, 1), (0, 0), (60, 5))
-        for row in (0, 3, 4):
-            drawn = styles(app, prose(app, 1), row)
-            assert drawn
-            assert all(style.color != style.bgcolor for style in drawn)
-        assert styles(app, prose(app, 1), 0)[0].bgcolor != before[0].bgcolor
+        for theme in ("textual-dark", "textual-light", "nord", "ansi-dark"):
+            app.screen.clear_selection()
+            app.theme = theme
+            await pilot.pause()
+            before = styles(app, prose(app, 1), 0)
+            await drag(pilot, prose(app, 1), (0, 0), (60, 5))
+            for row in (0, 3, 4):
+                drawn = styles(app, prose(app, 1), row)
+                assert drawn
+                assert all(style.color != style.bgcolor for style in drawn), theme
+            assert styles(app, prose(app, 1), 0)[0].bgcolor != before[0].bgcolor, theme
 
 
 async def test_copied_code_is_the_code() -> None:

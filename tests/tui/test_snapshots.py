@@ -27,7 +27,7 @@ from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
-from tui.driving import until
+from tui.driving import screen_text, until
 
 pytestmark = pytest.mark.anyio
 
@@ -113,6 +113,18 @@ def is_drawn(pilot: Pilot[None]) -> bool:
     return all(footer.query(FooterKey) for footer in footers if footer.display)
 
 
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until the screen is drawn and has stopped changing: two consecutive looks are equal."""
+    before = ""
+    for _ in range(NUM_LOOKS):
+        await pilot.pause(0.1)
+        text = screen_text(pilot.app)
+        if text == before and is_drawn(pilot):
+            return
+        before = text
+    pytest.fail("the screen never stopped changing, or its footer stayed empty")
+
+
 async def settled_picture(pilot: Pilot[None], expected: str) -> str:
     """Return the picture of a screen that is drawn and has stopped changing.
 
@@ -127,7 +139,7 @@ async def settled_picture(pilot: Pilot[None], expected: str) -> str:
         picture = normal(pilot.app.export_screenshot(title="specchat", simplify=True))
         if picture == before and is_drawn(pilot):
             settled = picture
-            if expected in {"", settled}:
+            if WRITE or expected == settled:
                 return settled
         before = picture
     assert settled, "the screen never stopped changing, or its footer stayed empty"
@@ -164,7 +176,7 @@ async def drawn(
         app.view.show_state()
         if screen == "models":
             app.pulls.latest.update(PULLS)
-        await settled_picture(pilot, "")  # a footer behind a dialog is not drawn any more
+        await settle(pilot)  # a footer behind a dialog is not drawn any more
         for key in SCREENS[screen]:
             await pilot.press(key)
         yield pilot
@@ -200,10 +212,10 @@ async def test_a_light_theme_changes_colours_only(
 ) -> None:
     """The same text is in the same cells; what can be read on dark can be read on light."""
     async with drawn(screen, "medium", "textual-dark", tmp_path, monkeypatch) as pilot:
-        await settled_picture(pilot, "")
+        await settle(pilot)
         dark = words_on(pilot)
     async with drawn(screen, "medium", "textual-light", tmp_path, monkeypatch) as pilot:
-        await settled_picture(pilot, "")
+        await settle(pilot)
         light = words_on(pilot)
 
     assert [text for text, _, _ in light] == [text for text, _, _ in dark]

@@ -59,10 +59,10 @@ class Page(VerticalScroll):
         self.put(self._text)
 
     def put(self, text: str) -> None:
-        """Show a text from its beginning."""
-        prose = self.query_one(Prose)
-        prose.clear()
-        prose.append(LINK.sub(r"\1", flowing(text)))
+        """Show a text from its beginning; a page that is closed while it opens has no widget."""
+        for prose in self.query(Prose):
+            prose.clear()
+            prose.append(LINK.sub(r"\1", flowing(text)))
         self.scroll_home(animate=False)
 
 
