@@ -104,7 +104,7 @@ def installed(
     return scripts, environment
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from in_process import on_terminal_here
+from in_process import run_here as run
 from pseudo_terminal import on_terminal
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
@@ -39,22 +41,6 @@ from tables import table
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
-
-
-def run(
-    *words: str | Path, stdin: bytes | int | None = subprocess.DEVNULL, **options: Any
-) -> subprocess.CompletedProcess[bytes]:
-    """Run specchat in its own process."""
-    given: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
-    return subprocess.run(
-        [sys.executable, "-m", "specchat", *map(str, words)],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        timeout=60,
-        **given,
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +367,7 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     monkeypatch.delenv("HF_HOME", raising=False)
     words = ["ask", "hi", *FAST, "--max-tokens", "3"]
 
-    text = on_terminal(words, key="\x1b[A")  # an arrow key chooses nothing
+    text = on_terminal_here(words, key="\x1b[A")  # an arrow key chooses nothing
     shown = text.replace("\x1b[K", "").splitlines()
     named = [line for line in shown if "specchat pull " in line]
     assert shown[-1 - len(named) : -1] == named
@@ -391,11 +377,11 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     if best and best.name != TRIAL:  # as on any machine with a few GB of free memory
         assert named[0].startswith(f"1  specchat pull {best.name} ")
         assert named[0].endswith("recommended for this machine")
-    pulled = on_terminal(words, key=str(len(named)), HF_HUB_OFFLINE="1").splitlines()
+    pulled = on_terminal_here(words, key=str(len(named)), HF_HUB_OFFLINE="1").splitlines()
     assert "offline" in pulled[-1]
     assert TRIAL in pulled[-1] or "SmolLM2" in pulled[-1]
-    assert "specchat pull" not in on_terminal([*words, "--json"])
-    assert "specchat pull" not in on_terminal(words, SPECCHAT_SCREEN_OFFER_MODELS="false")
+    assert "specchat pull" not in on_terminal_here([*words, "--json"])
+    assert "specchat pull" not in on_terminal_here(words, SPECCHAT_SCREEN_OFFER_MODELS="false")
     piped = run(*words)
     assert (piped.returncode, piped.stderr) == (0, b"")
     assert b"specchat pull" not in piped.stdout
@@ -406,9 +392,9 @@ def test_a_terminal_shows_why_there_is_no_speculation(tiny: WriteModel) -> None:
     """Without a draft model the reason follows the answer."""
     words = ["ask", "hi", "--target", str(tiny("llama")), *FAST, "--max-tokens", "3"]
 
-    assert "by suffix" in (said := on_terminal(words))
+    assert "by suffix" in (said := on_terminal_here(words))
     assert "no draft model is loaded" in said
-    assert "speculation is off: switched off" in on_terminal([*words, "--drafter", "none"])
+    assert "speculation is off: switched off" in on_terminal_here([*words, "--drafter", "none"])
 
 
 def test_a_smaller_context_is_reported_on_stderr(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from pseudo_terminal import ROOT, on_terminal
+from in_process import on_terminal_here
+from in_process import say_here as run
+from pseudo_terminal import ROOT
 from scripts.support.tiny_gguf import CHAT_TEMPLATE, Words, pieces_of, write_parrot
 
 THINK = ("<think>", "</think>")
@@ -41,15 +42,6 @@ def thinker(tmp_path: Path) -> list[str]:
     return model(tmp_path, "<think>because of that</think>\n\nYes.")
 
 
-def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run specchat in its own process, without a terminal."""
-    options.setdefault("stdin", subprocess.DEVNULL)
-    command = [sys.executable, "-m", "specchat", *words]
-    return subprocess.run(
-        command, capture_output=True, check=False, cwd=ROOT, timeout=60, text=True, **options
-    )
-
-
 @pytest.mark.slow
 def test_a_pipe_gets_the_answer_alone(thinker: list[str]) -> None:
     """Reasoning goes nowhere, or before the answer if asked for."""
@@ -73,7 +65,7 @@ def test_json_has_the_parts_and_all_tokens(thinker: list[str]) -> None:
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_terminal_shows_reasoning_dimmed(thinker: list[str], no_color: str) -> None:
     """Before the answer, which is not; without colours, words say where it begins and ends."""
-    shown = on_terminal(["ask", "hi", *thinker], NO_COLOR=no_color)
+    shown = on_terminal_here(["ask", "hi", *thinker], NO_COLOR=no_color)
     dim, plain = "\x1b[2m", "\x1b[0m"
     if no_color:
         dim, plain = "Thinking...\r\n", "\r\n...done thinking."
@@ -99,7 +91,7 @@ def test_the_switch_reaches_the_template(tmp_path: Path) -> None:
     words = model(tmp_path, "Yes.", template=SWITCHED)
 
     def prompt_tokens(*more: str, **environment: str) -> int:
-        done = run("ask", "hi", *words, "--json", *more, env={**os.environ, **environment})
+        done = run("ask", "hi", *words, "--json", *more, **environment)
         return int(json.loads(done.stdout)["stats"]["prompt_tokens"])
 
     assert prompt_tokens("--think", "off") > prompt_tokens("--think", "on") == prompt_tokens()
@@ -166,7 +158,7 @@ def test_a_word_of_the_environment_that_the_model_does_not_know_is_replaced(
 ) -> None:
     """With a notice: it may be meant for another model."""
     words = model(tmp_path, "Yes.", template=SWITCHED)
-    done = run("ask", "hi", *words, env={**os.environ, "SPECCHAT_THINK": "medium"})
+    done = run("ask", "hi", *words, SPECCHAT_THINK="medium")
 
     assert (done.returncode, done.stdout) == (0, "Yes.\n")
     assert "does not support think = medium" in done.stderr

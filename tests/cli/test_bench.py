@@ -14,6 +14,7 @@ import pytest
 
 from bench.fake_engine import FakeEngine
 from conftest import WriteModel
+from in_process import say_here
 from specchat.bench.tasks import TASKS
 from specchat.cli import main, model_arguments
 from specchat.cli.arguments import BENCH_TASKS
@@ -27,14 +28,12 @@ ROOT = Path(__file__).parents[2]
 def words(tiny: WriteModel, *more: str) -> list[str]:
     """Return a command line that measures a tiny pair."""
     pair = ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right"))]
-    return [sys.executable, "-m", "specchat", "bench", *pair, "--threads", "1", *more]
+    return ["bench", *pair, "--threads", "1", *more]
 
 
 def run(tiny: WriteModel, *more: str) -> subprocess.CompletedProcess[str]:
     """Run it to the end."""
-    return subprocess.run(
-        words(tiny, *more), capture_output=True, text=True, check=False, cwd=ROOT, timeout=120
-    )
+    return say_here(*words(tiny, *more))
 
 
 @pytest.mark.slow
@@ -103,7 +102,7 @@ def test_an_interrupt_keeps_the_results(tiny: WriteModel) -> None:
     """Ctrl+C ends the answer in progress and prints the table so far, with exit code 130."""
     command = words(tiny, "--rounds", "400", "--max-tokens", "60", "--task", "chat")
     process = subprocess.Popen(
-        [sys.executable, "-c", ANNOUNCING, *command[command.index("bench") :]],
+        [sys.executable, "-c", ANNOUNCING, *command],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None

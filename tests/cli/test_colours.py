@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 
 import pytest
 
-from pseudo_terminal import ROOT, on_terminal
+from in_process import on_terminal_here, run_here
 from specchat.cli.terminal import has_colours
 
 NAMES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "TERM")
@@ -63,7 +60,7 @@ def test_the_variables_that_others_know_decide(
 )
 def test_no_command_prints_colours_without_leave(words: list[str]) -> None:
     """On a terminal with NO_COLOR; lines of progress may be cleared."""
-    shown = on_terminal(words, NO_COLOR="1", PAGER="cat")
+    shown = on_terminal_here(words, NO_COLOR="1", PAGER="cat")
     colours = [*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)]
     for part in shown.split("\x1b[")[1:]:
         numbers, _, rest = part.partition("m")
@@ -74,14 +71,11 @@ def test_no_command_prints_colours_without_leave(words: list[str]) -> None:
 @pytest.mark.slow
 def test_a_dumb_terminal_gets_no_escape_codes() -> None:
     """Neither colours nor lines of progress that are replaced."""
-    assert "\x1b" not in on_terminal(["doctor", "--offline"], TERM="dumb")
+    assert "\x1b" not in on_terminal_here(["doctor", "--offline"], TERM="dumb")
 
 
 @pytest.mark.slow
 def test_colours_can_be_forced_into_a_pipe() -> None:
     """For `less -R` and logs that show them."""
-    done = subprocess.run(
-        [sys.executable, "-m", "specchat", "doctor", "--offline"],
-        cwd=ROOT, capture_output=True, check=False, env={**os.environ, "FORCE_COLOR": "1"},
-    )  # fmt: skip
+    done = run_here("doctor", "--offline", FORCE_COLOR="1")
     assert b"\x1b[32m" in done.stdout

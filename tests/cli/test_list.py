@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import gguf
 import pytest
 
 from conftest import WriteModel
+from in_process import say_here
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from scripts.support.tiny_gguf import write_with_head
 from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
@@ -203,12 +203,8 @@ def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(
 
 
 def ask(*words: str) -> subprocess.CompletedProcess[str]:
-    """Ask in a process of its own, which has a standard input."""
-    return subprocess.run(
-        [sys.executable, "-m", "specchat", "ask", "hi", *QUICK, *words],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    """Ask without a terminal."""
+    return say_here("ask", "hi", *QUICK, *words)
 
 
 @pytest.mark.slow

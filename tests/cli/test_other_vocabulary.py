@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_ask import run
 from conftest import WriteModel
+from in_process import run_here as run
 from other_vocabulary import write_copy
 from specchat.cli import main
 

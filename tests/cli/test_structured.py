@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_ask import FAST, run
+from cli.test_ask import FAST
 from conftest import WriteModel
-from specchat.cli import main
+from in_process import run_here as run
 from tables import table
 
 GREEDY = ["--temp", "0", "--no-stdin", "A pet, please"]
@@ -86,13 +86,12 @@ def test_a_cut_answer_fails_and_is_kept(model: list[str]) -> None:
     ],
 )
 def test_what_cannot_be_enforced_is_one_line(
-    model: list[str], capsys: pytest.CaptureFixture[str], words: list[str], named: str
+    model: list[str], words: list[str], named: str
 ) -> None:
     """Exit code 2, before anything is decoded."""
-    code = main([*map(str, ("ask", *model, *GREEDY, "--no-stdin", *words))])
-    shown = capsys.readouterr()
-    assert (code, shown.out) == (2, "")
-    (line,) = shown.err.strip().split("\n")
+    done = run("ask", *model, *GREEDY, *words)
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().strip().split("\n")
     assert named in line
     assert len(line) < 400
 

@@ -921,7 +921,7 @@ def test_a_head_of_experts_without_one_of_their_tensors_is_not_run(
             tokens_of(engine)
 
 
-@pytest.mark.slow(keep=20)
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("is_wanted", [False, True])
 @pytest.mark.parametrize("draft", ["none", "alone", "of another kind"])
 @pytest.mark.parametrize("kind", KINDS)

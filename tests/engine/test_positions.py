@@ -29,7 +29,7 @@ def test_a_context_ends_with_the_table_of_positions(
 ) -> None:
     """A longer one is refused with a notice; a longer prompt does not fit."""
     target = tiny(architecture, context_length=64)
-    with Engine.load(target, process=True, ctx=ctx, **FIXED) as engine:
+    with Engine.load(target, ctx=ctx, **FIXED) as engine:
         assert engine.facts.context == 64
         assert any("64" in notice for notice in engine.facts.notices) is (ctx > 64)
         with pytest.raises(ContextFull):
@@ -44,9 +44,9 @@ def test_a_draft_with_fewer_positions_drafts_on_beyond_them(
     """From the last tokens of the text, which it reads anew; the text is the target's own."""
     target, draft = tiny("gpt2", context_length=512), tiny("gpt2", context_length=64)
     options: dict[str, Any] = {"max_tokens": 200, "drafter": "model"}
-    with Engine.load(target, process=True, **FIXED) as engine:
+    with Engine.load(target, **FIXED) as engine:
         expected = text_of(engine, PROMPT, max_tokens=200)
-    with Engine.load(target, draft, process=True, **FIXED) as engine:
+    with Engine.load(target, draft, **FIXED) as engine:
         assert engine.facts.context == 512
         for length in (1, 5, "auto"):
             options["draft_length"] = length

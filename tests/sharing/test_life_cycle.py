@@ -67,19 +67,17 @@ def process_engine(tiny: WriteModel, **options: Any) -> ProcessEngine:
     return engine
 
 
-@pytest.mark.slow(keep=6)
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("prompt", [[7], [7, 8]])
-def test_the_shortest_prompts_are_answered(
-    tiny: WriteModel, architecture: str, prompt: list[int]
-) -> None:
+def test_the_shortest_prompts_are_answered(tiny: WriteModel, architecture: str) -> None:
     """A prompt of one token leaves nothing to prefill, and speculation still works."""
     files = tiny(architecture), tiny(architecture, "half right")
     with Engine.load(*files, **EXACT) as engine:
-        plain = answer(engine, prompt, drafter="none")
+        for prompt in ([7], [7, 8]):
+            plain = answer(engine, prompt, drafter="none")
 
-        assert answer(engine, prompt) == plain
-        assert answer(engine, prompt) == plain
+            assert answer(engine, prompt) == plain
+            assert answer(engine, prompt) == plain
 
 
 @pytest.mark.slow
@@ -149,21 +147,18 @@ def test_a_stop_without_an_answer_does_nothing(tiny: WriteModel, process: bool) 
         assert len(answer(engine)) == 40
 
 
-@pytest.mark.slow(keep=1)
-@pytest.mark.parametrize("num_chunks", [1, 2, 5, 9])
-def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
-    tiny: WriteModel, num_chunks: int
-) -> None:
+def test_an_answer_abandoned_in_the_other_process_leaves_no_message(tiny: WriteModel) -> None:
     """Closed after any number of chunks, the next answer and its statistics are its own."""
     with process_engine(tiny) as engine:
         expected = answer(engine)
-        stream = engine.generate([5, 6, 7], max_tokens=400, ignore_end=True)
-        for _ in range(num_chunks):
-            next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        for num_chunks in (1, 2, 5, 9):
+            stream = engine.generate([5, 6, 7], max_tokens=400, ignore_end=True)
+            for _ in range(num_chunks):
+                next(stream)
+            stream.close()  # type: ignore[attr-defined]
 
-        assert answer(engine) == expected
-        assert engine.stats.generated_tokens == 40
+            assert answer(engine) == expected
+            assert engine.stats.generated_tokens == 40
 
 
 @pytest.mark.slow

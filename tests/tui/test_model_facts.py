@@ -123,6 +123,9 @@ async def test_no_key_is_cut(size: tuple[int, int]) -> None:
         def keys() -> list[FooterKey]:
             return [each for each in app.screen.query_one(Footer).query(FooterKey) if each.display]
 
+        def names() -> list[str]:
+            return [each.description for each in keys()]
+
         await open_models(pilot, app)
         for name, expected in {
             "big": ["Use", "Make default", "Open file", "Close"],
@@ -132,7 +135,6 @@ async def test_no_key_is_cut(size: tuple[int, int]) -> None:
             "open a file": ["Open file", "Close"],
         }.items():
             await mark(pilot, name)
-            names = lambda: [each.description for each in keys()]  # noqa: E731
             await until(pilot, lambda wanted=expected: names() == wanted)  # type: ignore[misc]
             await pilot.pause()
             footer = app.screen.query_one(Footer)

@@ -204,7 +204,7 @@ async def test_an_answer_of_another_chat_is_not_called_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as that chat writes; afterwards the answer can be continued here."""
-    monkeypatch.setattr("specchat.tui.figures.WRITTEN_SECONDS", 1e9)
+    monkeypatch.setattr("specchat.tui.texts.line_below.WRITTEN_SECONDS", 1e9)
     script = Script([" three"])
     with Store(tmp_path / "history.db") as other:
         number = other.begin().id

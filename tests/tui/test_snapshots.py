@@ -117,6 +117,8 @@ async def settle(pilot: Pilot[None]) -> None:
     """Wait until the screen is drawn and has stopped changing: two consecutive looks are equal."""
     before = ""
     for _ in range(NUM_LOOKS):
+        for field in pilot.app.screen.query(Input):
+            field.cursor_blink = False
         await pilot.pause(0.1)
         text = screen_text(pilot.app)
         if text == before and is_drawn(pilot):
