@@ -91,7 +91,7 @@ def test_the_switch_reaches_the_template(tmp_path: Path) -> None:
     words = model(tmp_path, "Yes.", template=SWITCHED)
 
     def prompt_tokens(*more: str, **environment: str) -> int:
-        done = run("ask", "hi", *words, "--json", *more, **environment)
+        done = run("ask", "hi", *words, "--json", *more, stdin=b"", **environment)
         return int(json.loads(done.stdout)["stats"]["prompt_tokens"])
 
     assert prompt_tokens("--think", "off") > prompt_tokens("--think", "on") == prompt_tokens()

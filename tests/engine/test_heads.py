@@ -844,7 +844,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     What a worker of the suite held before may come and go; a leak grows in every part.
     """
     held = []
-    part = 3 * len(KINDS)
+    part = 2 * len(KINDS)
     for number in range(4 * part):
         kind = KINDS[number % len(KINDS)]
         with opened(heads(kind, num_layers=LAYERS[kind])) as engine:
@@ -1017,8 +1017,7 @@ def test_dflash_drafts_of_other_kinds_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
-@pytest.mark.parametrize("drafter", ["head", "auto"])
-@pytest.mark.parametrize("draft_length", [3, "auto"])
+@pytest.mark.parametrize(("drafter", "draft_length"), [("head", "auto"), ("auto", 3)])
 def test_a_head_that_does_not_fit_is_reported_and_not_used(
     heads: WriteHead, tmp_path: Path, drafter: str, draft_length: int | str
 ) -> None:
@@ -1051,8 +1050,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("full_measurement")
-@pytest.mark.parametrize("drafter", ["head", "auto"])
-@pytest.mark.parametrize("draft_length", [3, "auto"])
+@pytest.mark.parametrize(("drafter", "draft_length"), [("head", "auto"), ("auto", 3)])
 def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
     heads: WriteHead, drafter: str, draft_length: int | str
 ) -> None:
