@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -58,7 +58,8 @@ def on_terminal_here(words: list[str], key: str = "", **environment: str) -> str
     reader.start()
     try:
         with _changed(environment), _streams([follower] * 3):
-            main(words)
+            with suppress(SystemExit):  # of --help and --version
+                main(words)
     finally:
         has_ended.set()
         reader.join()
