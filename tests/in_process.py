@@ -19,6 +19,7 @@ import pytest
 from pseudo_terminal import ROOT
 from specchat.cli import main, model_arguments
 from specchat.engine.local_engine import LocalEngine
+from specchat.sharing import process_engine
 
 STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
@@ -57,9 +58,9 @@ def on_terminal_here(words: list[str], key: str = "", **environment: str) -> str
     reader = Thread(target=_read, args=(leader, key, painted, has_ended))
     reader.start()
     try:
-        with _changed(environment), _streams([follower] * 3):
-            with suppress(SystemExit):  # of --help and --version
-                main(words)
+        is_over = suppress(SystemExit)  # of --help and --version
+        with _changed(environment), _streams([follower] * 3), is_over:
+            main(words)
     finally:
         has_ended.set()
         reader.join()
@@ -88,8 +89,20 @@ def _changed(environment: Mapping[str, str]) -> Iterator[None]:
         patch.chdir(ROOT)
         for name, text in environment.items():
             patch.setenv(name, text)
-        patch.setattr(model_arguments, "ProcessEngine", LocalEngine)
+        load_here(patch)
         yield
+
+
+def load_here(patch: pytest.MonkeyPatch) -> None:
+    """Let commands load their engines into this process."""
+    for module in (model_arguments, process_engine):
+        patch.setattr(module, "ProcessEngine", LocalEngine)
+
+
+@pytest.fixture
+def engines_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands load their engines into this process."""
+    load_here(monkeypatch)
 
 
 @contextmanager

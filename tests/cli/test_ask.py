@@ -451,6 +451,7 @@ def test_check_names_a_wrong_option_as_it_is_typed(
 
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("options", [[], ["--seed", "3"], ["--temperature", "1.5"]])
+@pytest.mark.usefixtures("engines_here")
 def test_check_passes_on_a_right_build(
     pair: list[str], capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
@@ -537,6 +538,7 @@ def test_check_measures_a_pair_once(
     assert learned["recent"] == {}
 
 
+@pytest.mark.usefixtures("engines_here")
 def test_check_fails_for_a_broken_verifier(
     pair: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +569,7 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_suffix_drafts_are_checked_without_a_draft_model(
     tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:

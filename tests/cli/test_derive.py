@@ -142,6 +142,7 @@ def test_a_draft_that_pays_is_chosen_for_its_target(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_a_draft_that_does_not_pay_is_not_kept(
     target: Path,
     run: Command,
@@ -244,6 +245,7 @@ def test_some_targets_are_refused_with_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_few_layers_and_derived_drafts_are_refused(
     target: Path, tiny: WriteModel, run: Command
 ) -> None:
@@ -293,6 +295,7 @@ def test_what_is_wrong_is_said_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mixture", "quantized", "split"])
+@pytest.mark.usefixtures("engines_here")
 def test_other_files_are_targets_too(
     kind: str, tmp_path: Path, run: Command, tiny: WriteModel
 ) -> None:
@@ -329,6 +332,7 @@ def test_a_false_number_of_layers_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="names are always Unicode there")
+@pytest.mark.usefixtures("engines_here")
 def test_a_name_that_is_not_utf_8_is_a_target_too(target: Path, run: Command) -> None:
     """The draft's name has only what is safe in one."""
     odd = target.rename(os.fsdecode(os.fsencode(target.parent) + b"/\xff\x1b[31m.gguf"))
@@ -417,6 +421,7 @@ def test_rm_keeps_a_draft_that_a_pair_or_a_setting_names(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_a_slow_target_is_asked_less(
     target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def test_the_best_candidate_is_saved_and_used(folder: Path, run: Command) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_only_named_drafts_are_measured(folder: Path, run: Command) -> None:
     """The table has them, and the last line names the one saved."""
     done = run(
@@ -89,6 +90,7 @@ def test_only_named_drafts_are_measured(folder: Path, run: Command) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
 def test_a_draft_may_be_named_as_list_names_it(
     folder: Path, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_usage_error_comes_before_loading(folder: Path, run: Command) -> None:
     assert done.stderr == 'specchat: --rounds must be a whole number of at least 1, not "0"\n'
 
 
+@pytest.mark.usefixtures("engines_here")
 def test_no_draft_that_fits_is_one_line(folder: Path, run: Command) -> None:
     """The error names the reason for each draft model."""
     done = run("tune", "--target", folder / "target.gguf", "--draft", folder / "unfit.gguf")
