@@ -182,7 +182,7 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 
 
 def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let target passes take 30 ms longer by the clocks that pacing reads: then drafting pays.
+    """Let target passes take 10 ms longer by the clocks that pacing reads: then drafting pays.
 
     What was measured of them is forgotten.
     """
@@ -201,7 +201,7 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("evaluate", "evaluate_tree"):
         monkeypatch.setattr(engine.context, name, slow(getattr(engine.context, name)))
     for module in (loop, pacer):
-        monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.03 * num_passes)
+        monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.01 * num_passes)
 
 
 @pytest.mark.slow
