@@ -26,6 +26,7 @@ from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
+from specchat.llama.context import count_common
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.thread_waits import ThreadWaits
@@ -213,7 +214,7 @@ class LocalEngine(Engine):
         """
         kind = self.context.rollback_kind
         held = self.context.count_known(after_aside)
-        is_forgetting = _num_common(prompt.tokens, after_aside) < held or not kind.can_speculate
+        is_forgetting = count_common(prompt.tokens, after_aside) < held or not kind.can_speculate
         if prompt.num_left_out or is_forgetting:
             raise InvalidOption("the model would have to read the conversation again after this")
         kind.keep(self.context.num_evaluated)
@@ -387,10 +388,3 @@ def _with_format(facts: EngineFacts, model: Model) -> EngineFacts:
         return facts
     form = chat_format(model)
     return replace(facts, thinking=form.thinking, keeps_reasoning=form.keeps_reasoning)
-
-
-def _num_common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many tokens two texts have in common from their beginning."""
-    pairs = zip(first, second, strict=False)
-    unequal = (index for index, (one, other) in enumerate(pairs) if one != other)
-    return next(unequal, min(len(first), len(second)))

@@ -23,7 +23,7 @@ from specchat.pacing.branch_pacing import BranchPacing, Prices
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE, outcomes
-from specchat.pacing.recent_drafts import LONGEST, Draft, StepSeconds, Way
+from specchat.pacing.recent_drafts import LONGEST, PastDraft, StepSeconds, Way
 from specchat.passes.pass_costs import PLAIN
 from specchat.wording import percent
 
@@ -141,7 +141,7 @@ class LearningPacer:
         if self._num_passes:
             read = [*self._known, *([self._declined] if self._declined else [])]
             confidences = [hint.confidence for origin, hint in read if origin == self._origin]
-            self._drafts.add(Draft(tuple(confidences), tuple(own)), is_look=self._is_look)
+            self._drafts.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
             self._has_news = True
             if self._is_look:
                 self._was_right = bool(own) and own[0] > 0.5

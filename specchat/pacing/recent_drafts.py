@@ -39,7 +39,7 @@ class Way(NamedTuple):
     threshold: float = 0.0
 
 
-class Draft(NamedTuple):
+class PastDraft(NamedTuple):
     """The confidences of a draft's tokens, and the chances of those where that is known.
 
     A chance is that of a token to be accepted once those before it are.
@@ -64,7 +64,7 @@ class StepSeconds(NamedTuple):
 class RecentDrafts:
     """The last drafts of one drafter, at temperature 0 or above it."""
 
-    def __init__(self, drafts: Iterable[Draft] = ()) -> None:
+    def __init__(self, drafts: Iterable[PastDraft] = ()) -> None:
         """Begin with earlier drafts, the oldest first."""
         self._drafts = deque(drafts, maxlen=NUM_RECENT)
         count = len(self._drafts)
@@ -74,7 +74,7 @@ class RecentDrafts:
     def of_record(cls, record: Sequence[Sequence[Sequence[float]]]) -> Self:
         """Return the drafts of an earlier session; malformed ones are left out."""
         return cls(
-            Draft(tuple(pair[0]), tuple(pair[1]))
+            PastDraft(tuple(pair[0]), tuple(pair[1]))
             for pair in record
             if len(pair) == 2 and all(0 <= number <= 1 for part in pair for number in part)
         )
@@ -86,12 +86,12 @@ class RecentDrafts:
     def __len__(self) -> int:
         return len(self._drafts)
 
-    def add(self, draft: Draft, *, is_look: bool = False) -> None:
+    def add(self, draft: PastDraft, *, is_look: bool = False) -> None:
         """Remember one more; `is_look` for one made to see whether drafting pays again."""
         memory = LOOK_MEMORY if is_look else MEMORY
         self._weights = deque([memory * weight for weight in self._weights], maxlen=NUM_RECENT)
         self._weights.append(memory)
-        self._drafts.append(Draft(draft.confidences[:LONGEST], draft.chances[:LONGEST]))
+        self._drafts.append(PastDraft(draft.confidences[:LONGEST], draft.chances[:LONGEST]))
 
     def usual_chances(self) -> list[float]:
         """Return the mean chance of the first, second, ... token, the last one for all later.

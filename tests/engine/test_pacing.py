@@ -17,7 +17,7 @@ from specchat.engine import pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.recent_drafts import Draft
+from specchat.pacing.recent_drafts import PastDraft
 from specchat.passes import learned_cache
 from specchat.passes import pass_measurement as measurement
 from specchat.passes.learned_cache import LearnedCache, LearnedPair
@@ -66,7 +66,7 @@ def test_what_was_learned_is_there_next_time(
     """Loading again measures nothing; loading in another way does."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        engine.pacing.knowledge.drafts_of("draft greedy").add(Draft((0.8,), (1.0,)))
+        engine.pacing.knowledge.drafts_of("draft greedy").add(PastDraft((0.8,), (1.0,)))
         answer(engine)
         learned = engine.pacing.knowledge.drafts_of("draft greedy").as_record()
     measured: list[object] = []
@@ -211,7 +211,7 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     cache, other = caches_in(tmp_path, monkeypatch, 2)
     knowledge = Knowledge()
     knowledge.target.begin_with({1: 0.5})
-    knowledge.drafts_of("draft greedy").add(Draft((0.9,), (1.0,)))
+    knowledge.drafts_of("draft greedy").add(PastDraft((0.9,), (1.0,)))
     cache.keep_pair({"a": 1}, knowledge.as_record())
 
     assert cache.path.stat().st_mode & 0o077 == 0

@@ -13,7 +13,7 @@ from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.pacing.branch_pacing import best_number
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.recent_drafts import Draft, Way
+from specchat.pacing.recent_drafts import PastDraft, Way
 
 FLAT = dict.fromkeys(range(1, 34), 0.01)
 GPU = {length: 0.01 + 0.00013 * (length - 1) for length in range(1, 34)}
@@ -58,7 +58,7 @@ def pacer_of(costs: dict[int, float], draft_costs: dict[int, float]) -> Learning
     knowledge.target.begin_with(costs)
     knowledge.costs_of("draft").begin_with(draft_costs)
     for _ in range(30):
-        knowledge.drafts_of("draft greedy").add(Draft((0.75,) * 16, (0.6,) * 16))
+        knowledge.drafts_of("draft greedy").add(PastDraft((0.75,) * 16, (0.6,) * 16))
         knowledge.calibration_of("draft greedy").observe(0.75, 0.6)
     pacer = LearningPacer(knowledge, is_greedy=True, pass_origin="draft")
     pacer.begin_step(10, 16)

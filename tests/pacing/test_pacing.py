@@ -32,7 +32,7 @@ from specchat.pacing import pacer as pacing
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.recent_drafts import Draft
+from specchat.pacing.recent_drafts import PastDraft
 from specchat.passes.pass_costs import QUANTISED, Stair
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 12, 15)
@@ -271,7 +271,7 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
             pacer.wants_token(ORIGIN, Hint(0.9, distribution))
         draft = [DraftToken(each.sample(random.random), each, ORIGIN) for each in proposed[:3]]
         verdict = verify_by_block(draft, rows.__getitem__, random.random)
-        seen: list[Draft] = []
+        seen: list[PastDraft] = []
         monkeypatch.setattr(
             pacer._drafts, "add", lambda draft, *, is_look, to=seen: to.append(draft)
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.recent_drafts import THRESHOLDS, Draft, RecentDrafts, StepSeconds, Way
+from specchat.pacing.recent_drafts import THRESHOLDS, PastDraft, RecentDrafts, StepSeconds, Way
 from specchat.pacing.recent_seconds import RecentSeconds
 
 STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
@@ -90,7 +90,7 @@ def test_the_rate_of_a_way_is_what_its_drafts_would_have_brought() -> None:
     """Compared with cutting every draft by hand."""
     random = np.random.default_rng(5)
     drafts = [
-        Draft(tuple(random.random(4).tolist()), tuple(random.random(4).tolist()))
+        PastDraft(tuple(random.random(4).tolist()), tuple(random.random(4).tolist()))
         for _ in range(2_000)
     ]
     recent = RecentDrafts(drafts[-96:])
@@ -118,7 +118,9 @@ def test_the_rate_of_a_way_is_what_its_drafts_would_have_brought() -> None:
 
 def test_changes_of_length_cost_where_drafts_differ() -> None:
     """A threshold pays less where each change takes time; a constant changes nothing."""
-    drafts = [Draft((0.9, 0.9 * (number % 2)), (0.9, 0.9 * (number % 2))) for number in range(60)]
+    drafts = [
+        PastDraft((0.9, 0.9 * (number % 2)), (0.9, 0.9 * (number % 2))) for number in range(60)
+    ]
     free = RecentDrafts(drafts).rates(STEPS)
     dear = RecentDrafts(drafts).rates(StepSeconds(STEPS.verifying, STEPS.drafting, 0.5))
     assert dear[Way(2)] == pytest.approx(free[Way(2)])
@@ -130,7 +132,7 @@ def test_what_was_seldom_reached_is_taken_to_be_as_usual() -> None:
     recent = RecentDrafts()
     assert len(set(recent.usual_chances())) == 1
     for _ in range(60):
-        recent.add(Draft((0.5, 0.5, 0.5), (0.0,)))
+        recent.add(PastDraft((0.5, 0.5, 0.5), (0.0,)))
     first, second, *_ = recent.usual_chances()
     assert first < 0.1
     assert second == pytest.approx(first)
@@ -138,7 +140,7 @@ def test_what_was_seldom_reached_is_taken_to_be_as_usual() -> None:
 
 def test_drafts_are_kept_as_numbers() -> None:
     """And come back as they were."""
-    recent = RecentDrafts([Draft((0.5, 0.25), (1.0,)), Draft((), ())])
+    recent = RecentDrafts([PastDraft((0.5, 0.25), (1.0,)), PastDraft((), ())])
     assert RecentDrafts.of_record(recent.as_record()).as_record() == recent.as_record()
 
 
