@@ -175,6 +175,7 @@ def measured(machine: SimulatedMachine, pair: Knowledge) -> Knowledge:
     costs = {length: machine.draft_seconds(length) for length in (1, 2, 4, 32)}
     pair.costs_of(ORIGIN).begin_with(costs)
     pair.measured |= {TARGET, ORIGIN}
+    pair.begin_anew()
     return pair
 
 

@@ -67,6 +67,9 @@ class PairPacing:
         self.knowledge = Knowledge(learned, _usual_stair(pair))
         kind = pair.files.kind if pair.draft_context else None
         self.knowledge.drafts_blocks = bool(kind and kind.drafts_blocks)
+        if self.knowledge.drafts_blocks:
+            longest = getattr(pair.draft_context, "longest_block", self.knowledge.longest)
+            self.knowledge.longest = min(self.knowledge.longest, longest)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
 
@@ -145,6 +148,7 @@ class PairPacing:
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
             self.knowledge.measured.add(name)
+            self.knowledge.begin_anew()
             self.pacers.clear()
             self.save()
         pair.context.prefill([])

@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.recent_drafts import RecentDrafts
+from specchat.pacing.recent_drafts import LONGEST, RecentDrafts
 from specchat.pacing.recent_seconds import RecentSeconds, middle
 from specchat.passes.learned_cache import LearnedPair
 from specchat.passes.pass_costs import QUANTISED, PassCosts, Stair
@@ -12,12 +12,12 @@ from specchat.passes.pass_costs import QUANTISED, PassCosts, Stair
 LONGEST_KNOWN = 33
 """Passes over up to this many tokens have a measured cost."""
 FEW_ACCEPTED = 3
-"""The tokens that the first pass of a head's draft reads, as a rule."""
+"""The tokens that the first pass of a head's draft is taken to read."""
 TARGET = "target"
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
-INITIAL_CREDIT = 3.0
-"""What looking at a drafter may cost at first, in tokens of plain decoding."""
+INITIAL_CREDIT, MOST_CREDIT = 3.0, 4.0
+"""What looking at a drafter may cost at first, and at most, in tokens of plain decoding."""
 NUM_CHANGES, FEW_CHANGES, LEAST_CHANGE = 48, 12, 0.05
 """Passes that say what a change of length takes, the least number of each kind that do, and the
 least share that is not noise."""
@@ -38,11 +38,15 @@ class Knowledge:
         """Begin with what an earlier session learned; else costs have the shape of a stair."""
         record = record or LearnedPair()
         self.drafts_blocks = self.reads_accepted = False
-        self.measured = set(record.measured)
+        self.longest = LONGEST
         self.target = PassCosts(LONGEST_KNOWN, stair)
         self.target.learn_record(record.target)
+        self.measured = set(record.measured) if self.target.is_known else set()
         self.verifying = RecentSeconds(self.target.seconds, lambda: self.target.is_known)
-        self.credits = defaultdict(lambda: INITIAL_CREDIT, record.credits)
+        self.credits = defaultdict(lambda: INITIAL_CREDIT)
+        for name, credit in record.credits.items():
+            if abs(credit) <= INITIAL_CREDIT + MOST_CREDIT:  # not if it is no number
+                self.credits[name] = credit
         self._changes: dict[bool, deque[float]] = {
             changed: deque(maxlen=NUM_CHANGES) for changed in (False, True)
         }
@@ -57,17 +61,27 @@ class Knowledge:
 
     def as_record(self) -> LearnedPair:
         """Return what is known, for later sessions."""
-        for bucket, seconds in self.verifying.worth_keeping().items():
-            if bucket or TARGET not in self.measured:
-                self.target.set_at(bucket, seconds)
+        target = {(bucket, size): seconds for bucket, size, seconds in self.target.as_record()}
+        for bucket, table in self.verifying.worth_keeping().items():
+            for size, seconds in table.items():
+                if size <= LONGEST_KNOWN and (bucket or TARGET not in self.measured):
+                    target[bucket, size] = seconds
         return LearnedPair(
-            self.target.as_record(),
+            [(*place, seconds) for place, seconds in sorted(target.items())],
             {origin: costs.as_record() for origin, costs in self._costs.items() if costs.is_known},
             {name: drafts.as_record() for name, drafts in self._drafts.items() if len(drafts)},
             {name: counts.as_record() for name, counts in self._calibrations.items()},
             dict(self.credits),
             sorted(self.measured),
         )
+
+    def begin_anew(self) -> None:
+        """Forget what passes took beside what they were taken to cost: that was measured now."""
+        self.verifying.begin_anew()
+        for drafting in self._drafting.values():
+            drafting.begin_anew()
+        for changes in self._changes.values():
+            changes.clear()
 
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
@@ -98,15 +112,17 @@ class Knowledge:
     def catching_up(self, origin: str, num_tokens: int, depth: int) -> float:
         """Return the seconds of a draft pass that reads this many tokens."""
         costs = self.costs_of(origin)
-        if not costs.is_known:
-            return UNKNOWN_DRAFT_COST * self.verifying.seconds(num_tokens, depth)
-        return costs.seconds(num_tokens, depth)
+        if costs.is_known:
+            seconds = costs.seconds(num_tokens, depth)
+        else:
+            seconds = UNKNOWN_DRAFT_COST * self.verifying.seconds(num_tokens, depth)
+        return max(seconds, self.drafting(origin).seconds(1, depth))
 
     def _draft_costs(self, origin: str, depth: int) -> tuple[float, float]:
         """Return the seconds of the first draft pass of a step and of each later one."""
         costs = self.costs_of(origin)
-        if not costs.is_known:  # also before the unit of the target's is known
-            guess = UNKNOWN_DRAFT_COST * self.verifying.seconds(1, depth)
+        if not costs.is_known:  # a fixed guess: what the passes take corrects it
+            guess = UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
             return guess, 0.0 if self.drafts_blocks else guess
         return draft_costs(
             lambda num_tokens: costs.seconds(num_tokens, depth),

@@ -21,9 +21,9 @@ from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
 from specchat.pacing.branch_pacing import BranchPacing, Prices
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, MOST_CREDIT, Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE, outcomes
-from specchat.pacing.recent_drafts import LONGEST, PastDraft, StepSeconds, Way
+from specchat.pacing.recent_drafts import PastDraft, StepSeconds, Way
 from specchat.passes.pass_costs import PLAIN
 from specchat.wording import percent
 
@@ -37,9 +37,9 @@ SETTLED = 2
 PLAIN_RUN, PLAIN_SHARE, LEAST_INTERVAL = 4, 0.01, 24
 """Plain steps in a row while drafting pays, the share of time they may cost, and the steps between
 two such runs at least."""
-CREDIT_SHARE, MOST_CREDIT, OVERDRAFT = 0.005, 4.0, 2.0
-"""What each plain token earns for looking back, in tokens of plain decoding, the most, and what a
-look that was right may add at once: only several in a row say that drafting pays again."""
+CREDIT_SHARE, OVERDRAFT = 0.005, 2.0
+"""What each token earns for looking back, in tokens of plain decoding, and what a look that was
+right may add at once: only several in a row say that drafting pays again."""
 MOST_LOST = 1.0
 """The tokens that a run may seem to lose and be tried all the same, within the credit."""
 LONGEST_GAP = 32
@@ -71,10 +71,12 @@ class LearningPacer:
         self._checks_plain, self._since_check = False, 0
         self._num_plain, self._last_count = 0, 1
         self._gap, self._since_look, self._since_draft = 1, 1, 0
-        self._best, self._rate_of_best = Way(), 0.0  # of the ways not chosen that draft
+        self._best, self._gain_of_best = Way(), 0.0  # of the ways that draft, but the chosen one
+        self._longest_chosen_from, self._tries = 0, False
         self._was_right = False
         self._origin = ""
         self._use(pass_origin)
+        self._num_left = 1  # the first real step chooses
         self.begin_step(0, 0)
 
     def clock(self) -> float:
@@ -85,8 +87,8 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._depth, self._has_news, self._num_left = depth, True, 0
-        self._num_plain = self._since_check = 0
+        self._depth, self._limit, self._num_left = depth, self._knowledge.longest, 0
+        self._has_news, self._num_plain = True, 0
         self._choose()
         return self._way.length > 0
 
@@ -102,7 +104,7 @@ class LearningPacer:
         self._declined: tuple[str, Hint] | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
         self._is_look = False
-        self._count = 1
+        self._count = 1  # tokens of the target's pass, without forced ones before them
         self._branches.begin_step()
         if self._num_left <= 0:
             self._begin_run()
@@ -126,25 +128,29 @@ class LearningPacer:
             return
         is_whole = len(self._known) == len(draft)
         known = _aligned(self._known, draft)
+        reached = 0
         proposed = [drafted.distribution for drafted in draft]
         if is_whole and self._declined and self._declined[1].distribution:
             known.append(self._declined)
             proposed.append(self._declined[1].distribution)
         own: list[float] = []
         for index, chance, _ in outcomes(proposed, len(draft), target, verdict):
+            if index > reached:  # one before it was not compared
+                break
+            reached = index + 1
             origin, hint = known[index]
             if origin == GRAMMAR.name:  # certain, whoever drafts
                 continue
             self._calibration(origin).observe(hint.confidence, chance)
             if origin == self._origin:
                 own.append(chance)
-        if self._num_passes:
+        if self._num_passes and own:
             read = [*self._known, *([self._declined] if self._declined else [])]
             confidences = [hint.confidence for origin, hint in read if origin == self._origin]
             self._drafts.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
             self._has_news = True
             if self._is_look:
-                self._was_right = bool(own) and own[0] > 0.5
+                self._was_right = own[0] > 0.5
                 self._gap = 1 if self._was_right else min(2 * self._gap, LONGEST_GAP)
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
@@ -166,7 +172,9 @@ class LearningPacer:
             drafting = knowledge.drafting(self._origin)
             drafting.observe(self._num_passes, depth, self._drafted_at - self._began)
         plain = verifying.seconds(PLAIN, depth) if verifying.was_tried(PLAIN, depth) else 0.0
-        if self._is_look:
+        if not self._origin:
+            pass
+        elif self._is_look:
             looked = knowledge.catching_up(self._origin, self._num_read, depth)
             waited = verifying.seconds(1, depth) - verifying.seconds(PLAIN, depth)
             self._credit -= (looked + waited) / verifying.seconds(PLAIN, depth)
@@ -195,18 +203,20 @@ class LearningPacer:
     @property
     def room(self) -> int:
         """The number of tokens that may still be drafted in this step."""
-        most = min(self._limit, self._way.length) if self._num_passes else self._limit
-        return most - len(self._known)
+        room = self._limit - len(self._known)
+        return min(room, self._way.length - self._num_own) if self._num_passes else room
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
         self._use(origin)
         if len(self._known) >= self._limit:
             return False
-        if self._checks_plain or len(self._known) >= self._way.length:
+        if self._checks_plain or self._num_own >= self._way.length:
             self._is_look = not self._checks_plain and self._may_look(num_tokens)
             if not self._is_look:
                 return False
+        elif self._tries and num_tokens > LONG_READ and not self._pays_to_catch_up(num_tokens):
+            return False
         self._num_read = max(self._num_read, num_tokens)
         self._num_passes += 1
         return True
@@ -234,9 +244,9 @@ class LearningPacer:
         if rival is not None:
             self._use(rival)
         verifying, depth = self._knowledge.verifying, self._depth
-        if self._checks_plain or not verifying.is_known:
+        if not verifying.is_known:
             return 0
-        best, length = self._rate if rival else 1.0 / verifying.seconds(PLAIN, depth), 0
+        best, length = (self._gain if rival else 1.0) / verifying.seconds(PLAIN, depth), 0
         change = self._knowledge.change * verifying.seconds(1, depth)
         seen: list[Hint] = []
         survival, tokens, calibration = 1.0, 1.0, self._calibration(origin)
@@ -272,8 +282,9 @@ class LearningPacer:
         """Return the numbers of the branches whose followers bring more than reading them costs."""
         if not unread or not self._num_passes:
             return ()
+        rate = self._gain / self._knowledge.verifying.seconds(PLAIN, self._depth)
         reading = [
-            self._rate * self._knowledge.catching_up(origin, self._num_read + more, self._depth)
+            rate * self._knowledge.catching_up(origin, self._num_read + more, self._depth)
             for more in range(min(most, len(unread)) + 1)
         ]
         prices = Prices(self._prices, reading)
@@ -308,9 +319,9 @@ class LearningPacer:
 
     def _begin_run(self) -> None:
         """Choose what the next steps do."""
-        self._checks_plain = self._is_plain_due()
+        self._checks_plain, self._tries = self._is_plain_due(), False
         if self._checks_plain:
-            self._num_left = PLAIN_RUN
+            self._num_left, self._since_check = PLAIN_RUN, 0
             return
         self._choose()
         if not self._way.length:
@@ -322,46 +333,56 @@ class LearningPacer:
         lost = self._lost_by_trying
         if lost <= min(self._credit, MOST_LOST) and self._since_look > RUN:
             self._credit -= max(0.0, lost)
-            self._way, self._rate, self._since_look = self._best, self._rate_of_best, 0
+            self._way, self._gain, self._since_look = self._best, self._gain_of_best, 0
+            self._tries = True
+
+    def _pays_to_catch_up(self, num_tokens: int) -> bool:
+        """Pay for reading what the drafter missed, if the credit for looking back allows it."""
+        plain = self._knowledge.verifying.seconds(PLAIN, self._depth)
+        price = self._knowledge.catching_up(self._origin, num_tokens, self._depth) / plain
+        if price > self._credit:
+            return False
+        self._credit -= price
+        return True
 
     @property
     def _lost_by_trying(self) -> float:
         """The tokens that a run of the best way to draft seems to lose against plain decoding."""
-        plain = self._knowledge.verifying.seconds(PLAIN, self._depth)
-        return RUN * (1.0 - self._rate_of_best * plain) if self._best.length else RUN
+        return RUN * (1.0 - self._gain_of_best) if self._best.length else RUN
 
     def _is_plain_due(self) -> bool:
         """Whether to see again what plain steps take, at the price of what drafting brings."""
         if not self._way.length or self._since_check < LEAST_INTERVAL:
             return False
-        plain = 1.0 / self._knowledge.verifying.seconds(PLAIN, self._depth)
-        lost = PLAIN_RUN * max(0.0, 1.0 - plain / self._rate)
+        lost = PLAIN_RUN * (1.0 - 1.0 / max(self._gain, 1.0))
         return bool(self._since_check * PLAIN_SHARE >= lost)
 
     def _choose(self) -> None:
-        """Choose the way to draft; nothing changes while no draft was made."""
-        if not self._has_news or not self._knowledge.verifying.is_known:
+        """Choose the way to draft, unless nothing is known that was not before."""
+        longest = min(self._limit, self._knowledge.longest)
+        if not self._knowledge.verifying.is_known:
             return
-        self._has_news = False
-        rates = self._rates()
-        best = max(rates, key=rates.__getitem__)
-        if rates[best] > CLEARLY * rates.get(self._way, 0.0):
+        if not self._has_news and longest == self._longest_chosen_from:
+            return
+        self._has_news, self._longest_chosen_from = False, longest
+        gains = self._gains(longest)
+        best = max(gains, key=gains.__getitem__)
+        if gains[best] > CLEARLY * gains.get(self._way, 0.0):
             self._way = best
-        self._rate = rates.pop(self._way)
-        rates.pop(Way(), None)
-        self._best = max(rates, key=rates.__getitem__, default=Way())
-        self._rate_of_best = rates.get(self._best, 0.0)
+        self._gain = gains.pop(self._way)
+        gains.pop(Way(), None)
+        self._best = max(gains, key=gains.__getitem__, default=Way())
+        self._gain_of_best = gains.get(self._best, 0.0)
 
-    def _rates(self) -> dict[Way, float]:
-        """Return the tokens per second that each way to draft promises now."""
+    def _gains(self, longest: int) -> dict[Way, float]:
+        """Return how many times as fast as plain decoding each way to draft promises to be."""
         knowledge, depth = self._knowledge, self._depth
         verifying = knowledge.verifying
-        rates = {Way(): 1.0 / verifying.seconds(PLAIN, depth)}
-        if not self._origin:
-            return rates
-        drafting, counts = knowledge.drafting(self._origin), range(1, LONGEST + 1)
+        if not self._origin or not longest:
+            return {Way(): 1.0}
+        drafting, counts = knowledge.drafting(self._origin), range(1, longest + 1)
         seconds = StepSeconds(
-            [verifying.seconds(count, depth) for count in range(1, LONGEST + 2)],
+            [verifying.seconds(count, depth) for count in range(1, longest + 2)],
             [
                 0.0,
                 *(
@@ -371,7 +392,8 @@ class LearningPacer:
             ],
             knowledge.change * verifying.seconds(1, depth),
         )
-        return rates | self._drafts.rates(seconds)
+        plain, rates = verifying.seconds(PLAIN, depth), self._drafts.rates(seconds)
+        return {Way(): 1.0} | {way: rate * plain for way, rate in rates.items()}
 
     def _may_look(self, num_tokens: int) -> bool:
         """Whether to make a draft pass only to see what would have been accepted.
@@ -396,8 +418,13 @@ class LearningPacer:
             return
         self._origin = origin
         self._drafts = self._knowledge.drafts_of(f"{origin} {self._temperature}")
-        self._way, self._has_news, self._num_left, self._rate = Way(), True, 0, 0.0
-        self._best, self._rate_of_best = Way(), 0.0
+        self._way, self._gain, self._has_news, self._num_left = Way(), 1.0, True, 0
+        self._best, self._gain_of_best, self._tries = Way(), 0.0, False
+
+    @property
+    def _num_own(self) -> int:
+        """The tokens drafted by passes in this step, and the passage before them."""
+        return sum(token != FORCED for token in self._known)
 
     @property
     def _credit(self) -> float:
@@ -421,7 +448,7 @@ class LearningPacer:
         verifying, depth, forced = self._knowledge.verifying, self._depth, self._num_forced
         if not verifying.is_known:
             return []
-        rate = max(self._rate, 1.0 / verifying.seconds(PLAIN, depth))
+        rate = max(self._gain, 1.0) / verifying.seconds(PLAIN, depth)
         counts = range(LONGEST_KNOWN + 1)
         return [rate * verifying.seconds(max(1, count) + forced, depth) for count in counts]
 
@@ -430,5 +457,9 @@ def _aligned(
     known: Sequence[tuple[str, Hint]], draft: Sequence[DraftToken]
 ) -> list[tuple[str, Hint]]:
     """Return what is known of each token of a draft, whose end a grammar may have changed."""
-    own = iter([token for token in known if token != FORCED])
-    return [FORCED if drafted.origin == GRAMMAR.name else next(own) for drafted in draft]
+    own: dict[str, list[tuple[str, Hint]]] = {}
+    for token in reversed(known):
+        own.setdefault(token[0], []).append(token)
+    return [
+        FORCED if drafted.origin == GRAMMAR.name else own[drafted.origin].pop() for drafted in draft
+    ]

@@ -66,22 +66,29 @@ class RecentDrafts:
 
     def __init__(self, drafts: Iterable[PastDraft] = ()) -> None:
         """Begin with earlier drafts, the oldest first."""
-        self._drafts = deque(drafts, maxlen=NUM_RECENT)
-        count = len(self._drafts)
-        self._weights = deque([MEMORY**age for age in range(count, 0, -1)], maxlen=NUM_RECENT)
+        self._drafts: deque[PastDraft] = deque(maxlen=NUM_RECENT)
+        self._weights: deque[float] = deque(maxlen=NUM_RECENT)
+        for draft in drafts:
+            self.add(draft)
 
     @classmethod
     def of_record(cls, record: Sequence[Sequence[Sequence[float]]]) -> Self:
         """Return the drafts of an earlier session; malformed ones are left out."""
-        return cls(
-            PastDraft(tuple(pair[0]), tuple(pair[1]))
-            for pair in record
-            if len(pair) == 2 and all(0 <= number <= 1 for part in pair for number in part)
-        )
+        recent = cls()
+        for parts in record:
+            if len(parts) == 3 and len(parts[2]) == 1 and all(
+                0 <= number <= 1 for part in parts for number in part
+            ):  # fmt: skip
+                recent._drafts.append(PastDraft(tuple(parts[0]), tuple(parts[1])))
+                recent._weights.append(parts[2][0])
+        return recent
 
     def as_record(self) -> list[list[list[float]]]:
-        """Return the drafts for later sessions: confidences and chances of each."""
-        return [[[round(number, 3) for number in part] for part in each] for each in self._drafts]
+        """Return the drafts for later sessions: confidences, chances and the weight of each."""
+        return [
+            [[round(number, 3) for number in part] for part in (*draft, (weight,))]
+            for draft, weight in zip(self._drafts, self._weights, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self._drafts)
@@ -128,9 +135,9 @@ class RecentDrafts:
             survivals = np.cumprod(chances * goes_on, axis=1)
             tokens = 1.0 + weights @ survivals.cumsum(axis=1)
             times = weights @ (verifying[drafted] + passes[made])
-            if seconds.change:
-                differs = (drafted[1:] != drafted[:-1]).mean(axis=0)
-                times += seconds.change * differs
+            if seconds.change and len(self._drafts) > 1:
+                differs = drafted[1:-1] != drafted[:-2]  # from one draft to the next
+                times += seconds.change * differs.mean(axis=0)
             mostly = weights @ drafted
             for length, rate, count in zip(lengths, tokens / times, mostly, strict=True):
                 if count >= LEAST_DRAFTED:

@@ -34,6 +34,10 @@ class RecentSeconds:
     def __init__(self, nominal: Seconds, is_measured: Callable[[], bool]) -> None:
         """Begin with the nominal seconds, which are only a shape unless they are measured."""
         self._nominal, self._is_measured = nominal, is_measured
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what was learned: the nominal seconds are others from now on."""
         self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
         self._speed = 1.0
         self._ratios: dict[tuple[int, int], deque[float]] = {}
@@ -64,12 +68,14 @@ class RecentSeconds:
     def worth_keeping(self) -> dict[int, dict[int, float]]:
         """Return what sizes that were made often took, by the depth's bucket.
 
-        At the machine's usual speed: how busy it is now says nothing of a later answer.
+        At the machine's usual speed, if that was measured: how busy it is now says nothing of a
+        later answer.
         """
+        unit = 1.0 if self._is_measured() else self._speed
         kept: dict[int, dict[int, float]] = {}
         for (bucket, size), ratios in self._ratios.items():
             if len(ratios) >= MANY:
-                usual = self._nominal(size, _depth_in(bucket)) * middle(ratios)
+                usual = self._nominal(size, _depth_in(bucket)) * middle(ratios) * unit
                 kept.setdefault(bucket, {})[size] = usual
         return kept
 

@@ -14,8 +14,6 @@ PLAIN = 0
 they take up to a third longer: the processor's caches hold less of what they read."""
 SHALLOW = 256
 """Depths up to this share a table; above it each doubling has a table of its own."""
-NEXT_TOKEN = 0.06
-"""Each token beyond the longest measured pass is assumed to cost this share of a single one."""
 
 Stair: TypeAlias = Mapping[int, float]
 """Costs of passes by their number of tokens, relative to that over one."""
@@ -67,7 +65,7 @@ class PassCosts:
         A pass over n tokens takes no less than one over 1 and no more than n of them.
         """
         single = seconds.get(1, 0.0)
-        self._tables = {0: dict(seconds)}
+        self._tables = {0: dict(seconds)} if seconds else {}
         if single:
             self._tables[0] = {
                 length: min(max(cost, single), length * single) if length > 1 else cost
@@ -75,9 +73,9 @@ class PassCosts:
             }
         self._rows.clear()
 
-    def set_at(self, bucket: int, seconds: Mapping[int, float]) -> None:
-        """Note what passes took in answers at a depth, beside what was measured."""
-        self._tables.setdefault(bucket, {}).update(seconds)
+    def set_plain(self, seconds: float) -> None:
+        """Note what plain decoding was measured to take, beside single passes."""
+        self._tables.setdefault(0, {})[PLAIN] = seconds
         self._rows.clear()
 
     def as_record(self) -> list[tuple[int, int, float]]:

@@ -6,7 +6,7 @@ from statistics import median_low
 from time import perf_counter
 
 from specchat.decoding.ports import LanguageModel
-from specchat.passes.pass_costs import PLAIN, PassCosts
+from specchat.passes.pass_costs import PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""
@@ -87,18 +87,23 @@ def measure_passes(
         if on_share:
             on_share(min(1.0, max(times.spent / most_seconds, num_done / num_passes)))
 
+    def measure(length: int) -> None:
+        began, taken = perf_counter(), list[float]()
+        while len(taken) < NUM_REPEATS or (len(taken) < num_repeats and min(taken) < SHORT):
+            report()
+            prepare(length)
+            taken.append(_pass_seconds(model, vocabulary, length, most_rows))
+        times.taken[length].append(min(taken))
+        times.spent += perf_counter() - began
+
     for number, known_lengths in enumerate(rounds):
         for length in known_lengths:
             known = times.taken.setdefault(length, [])
             if times.spent <= most_seconds and len(known) <= number:
-                began, taken = perf_counter(), list[float]()
-                while len(taken) < NUM_REPEATS or (len(taken) < num_repeats and min(taken) < SHORT):
-                    report()
-                    prepare(length)
-                    taken.append(_pass_seconds(model, vocabulary, length, most_rows))
-                known.append(min(taken))
-                times.spent += perf_counter() - began
+                measure(length)
             num_done += num_repeats
+    if len(times.taken.get(1, ())) == 1:
+        measure(1)  # to compare with the first one
     model.prefill([])
     if not times.is_steady:
         return False
@@ -124,7 +129,7 @@ def measure_plain(
             if on_pass:
                 on_pass()
             taken.append(_pass_seconds(model, vocabulary, 1, 1))
-        costs.set_at(0, {PLAIN: median_low(taken[-SETTLED:])})
+        costs.set_plain(median_low(taken[-SETTLED:]))
         model.prefill([])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +129,7 @@ def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
     measure_passes(model, costs, 100, (1, 4, 2, 200, 24), 25, 0.009)  # type: ignore[arg-type]
 
-    assert model.lengths == [1, 1, 4, 4]
+    assert model.lengths == [1, 1, 4, 4, 1, 1]
     assert costs.seconds(4, 0) == pytest.approx(0.004)
 
 
@@ -217,7 +218,7 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     assert cache.path.stat().st_mode & 0o077 == 0
     found = Knowledge(cache.pair({"a": 1}))
     assert found.target.seconds(1, 0) == pytest.approx(0.5)
-    assert found.drafts_of("draft greedy").as_record() == [[[0.9], [1.0]]]
+    assert found.drafts_of("draft greedy").as_record() == [[[0.9], [1.0], [0.98]]]
     assert cache.pair({"a": 2}) == LearnedPair()
     assert LearnedCache(tmp_path / "0.gguf", "another build").pair({"a": 1}) == LearnedPair()
     whole = cache.path.read_text("utf-8")
@@ -284,7 +285,7 @@ def test_nothing_is_kept_of_a_pair_loaded_without_learning(
 def test_measuring_a_new_pair_reports_progress(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The progress goes from 0 to 1, and only the first time."""
+    """The progress goes from 0 to 1, and only the first time the pair is used."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shares: list[list[float]] = []
     for _ in range(2):
@@ -302,7 +303,8 @@ def test_measuring_a_new_pair_reports_progress(
 
     assert shares[0][0] == 0.0
     assert shares[0][-1] == 1.0
-    assert shares[0] == sorted(shares[0])
+    falls = sum(after < before for before, after in pairwise(shares[0]))
+    assert falls <= 1  # anew where being exact takes other kernels
     assert len(shares[0]) > 8
     assert shares[1] == []
 

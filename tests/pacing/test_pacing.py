@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -22,12 +24,11 @@ from scripts.support.simulated_pair import (
     best_constant,
     measured,
     told,
-    verify_greedily,
 )
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.proposal import DraftToken, Hint
-from specchat.decoding.verification import Verdict, verify_by_block
+from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.pacing import pacer as pacing
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
@@ -277,7 +278,7 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
         )
         pacer.learn(draft, rows.__getitem__, verdict)
 
-        reached = [kept for kept in verdict.prefix_probabilities if kept >= MIN_CHANCE]
+        reached = list(takewhile(lambda kept: kept >= MIN_CHANCE, verdict.prefix_probabilities))
         assert len(seen[0].chances) == len(reached)
         assert len(seen[0].confidences) == 4
         for chance, kept, p, q in zip(seen[0].chances, reached, wanted, offered, strict=False):
@@ -294,7 +295,7 @@ def test_learning_uses_the_outcome_where_distributions_are_long(
         assert pacer.wants_token(ORIGIN, Hint(0.9, long))
     draft = [DraftToken(token, long, ORIGIN) for token in range(3)]
     pacer.learn(draft, lambda _: long, Verdict(1, 0, [1.0] * 4))
-    assert pacer._drafts.as_record() == [[[0.9, 0.9, 0.9], [1.0, 0.0]]]
+    assert pacer._drafts.as_record() == [[[0.9, 0.9, 0.9], [1.0, 0.0], [0.98]]]
 
 
 def test_a_grammar_does_not_mislead(
@@ -378,7 +379,12 @@ def test_draft_passes_of_any_origin_are_learned_from(on: Callable[..., LearningP
                 if not pacer.wants_token(origin, Hint(0.9, Distribution.certain(RIGHT))):
                     break
                 num_drafted += 1
-            verify_greedily(pacer, num_drafted, [RIGHT] * (num_drafted + 1))
+            certain = Distribution.certain(RIGHT)
+            draft = [DraftToken(RIGHT, certain, origin)] * num_drafted
+            target = [certain] * (num_drafted + 1)
+            pacer.learn(
+                draft, target.__getitem__, verify_by_argmax(draft, target.__getitem__, float)
+            )
             machine.seconds += LINE[num_drafted + 1]
             pacer.end_step([RIGHT] * (num_drafted + 1), LINE[num_drafted + 1])
         used.append(num_drafted)
@@ -423,10 +429,95 @@ def test_malformed_records_count_as_none() -> None:
     pair = Knowledge()
     pair.target.begin_with({1: 1.0, 4: 1.5})
     record = pair.as_record()
-    record.recent = {"draft greedy": [[[0.5], [2.0]], [[0.5]], [[0.5, 0.7], [1.0]]]}
+    record.recent = {"draft greedy": [[[0.5], [2.0], [1.0]], [[0.5]], [[0.5, 0.7], [1.0], [0.9]]]}
     record.calibrations = {"suffix greedy": [1.0] * 5}
+    record.credits = {"draft greedy": math.nan, "head greedy": -1e9, "draft sampled": 0.5}
     record.target = [(0, 1, -3.0), (0, 999, 1.0), (0, 4, 1.5)]
     found = Knowledge(record)
     assert len(found.drafts_of("draft greedy")) == 1
     assert found.calibration_of("suffix greedy").chance(0.5) == pytest.approx(0.5)
     assert found.target.as_record() == [(0, 4, 1.5)]
+    assert found.credits["draft greedy"] == found.credits["head greedy"] > 0
+    assert found.credits["draft sampled"] == 0.5
+
+
+def test_nothing_counts_as_measured_that_was_lost() -> None:
+    """A record without costs is measured again."""
+    record = Knowledge().as_record()
+    record.measured = ["target", "draft"]
+    assert Knowledge(record).measured == set()
+
+
+def test_passes_longer_than_any_known_are_not_kept() -> None:
+    """A grammar that forces many tokens makes such; what is kept stays sound."""
+    pair = Knowledge()
+    for _ in range(20):
+        pair.verifying.observe(1, 1000, 0.02)
+        pair.verifying.observe(41, 1000, 0.2)
+    record = pair.as_record()
+    assert {size for _, size, _ in record.target} == {1}
+    assert Knowledge(record).verifying.seconds(41, 1000) > 0
+
+
+def test_measuring_between_answers_is_believed_at_once(on: Callable[..., LearningPacer]) -> None:
+    """What was learned before was in other units, and is forgotten."""
+    machine = machine_of("F16", 0.1, 0.8, 2)
+    pair = Knowledge(stair=USUAL["F16"])
+    machine.decode(on(machine, pair), 20)
+    measured(machine, pair)
+    machine.decode(on(machine, pair), 60)
+    for size in (0, 2, 3, 4):
+        expected = MACHINES["F16"][max(1, size)]
+        assert pair.verifying.seconds(size, 10) == pytest.approx(expected, rel=0.35)
+
+
+def test_keeping_changes_nothing(on: Callable[..., LearningPacer]) -> None:
+    """What is known is asked for after each answer, also far into a context."""
+    machine = machine_of("F16", 0.1, 0.8, 2)
+    pair = measured(machine, Knowledge())
+    pair.verifying.observe(1, 1000, 0.5)
+    for _ in range(30):
+        for size in (1, 4):
+            pair.verifying.observe(size, 1000, 1.3 * MACHINES["F16"][size])
+        before = pair.verifying.seconds(4, 1000)
+        record = pair.as_record()
+        assert pair.verifying.seconds(4, 1000) == before
+        assert pair.as_record().target == record.target
+
+
+def test_no_draft_is_longer_than_it_may_be(on: Callable[..., LearningPacer]) -> None:
+    """Where a step may draft two tokens, three are not weighed: two may not pay."""
+    machine = machine_of("AVX-512", 0.1, 0.6, 1)
+    pacer = on(machine)
+    began, emitted = machine.seconds, machine.emitted
+    machine.decode(pacer, 1000, longest=2)
+    rate = (machine.emitted - emitted) / (machine.seconds - began)
+    assert rate > 0.95
+
+
+def test_a_check_of_plain_steps_ends_where_grammars_force_tokens(
+    on: Callable[..., LearningPacer],
+) -> None:
+    """No step is plain then, and yet drafting goes on."""
+    machine = machine_of("F16", 0.1, 0.8, 1)
+    pacer = on(machine)
+    machine.decode(pacer, 300)
+    made = 0
+    for _ in range(400):
+        pacer.begin_step(10, 8, num_forced=1)
+        made += pacer.wants_pass(ORIGIN, 1)
+        pacer.learn((), lambda _: Distribution.certain(RIGHT), Verdict(0, RIGHT, (1.0,)))
+        pacer.end_step([RIGHT], machine.costs[2])
+    assert made > 300
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_price_of_changes_needs_no_drafts(on: Callable[..., LearningPacer]) -> None:
+    """It may be known from answers at another temperature."""
+    machine = machine_of("H200", 0.1, 0.7, 3)
+    machine.chance, machine.confidence = told(3, 0.6)
+    pair = measured(machine, Knowledge())
+    machine.decode(on(machine, pair), 1000)
+    assert pair.change > 0
+    pacer = on(machine, pair, is_greedy=False)
+    assert pacer.expects_drafting(10)

@@ -14,7 +14,7 @@ def measured(depth_factor: float = 0.0) -> PassCosts:
     costs = PassCosts(17)
     costs.begin_with(STAIRS)
     if depth_factor:
-        costs.set_at(5, {1: depth_factor, 4: depth_factor * STAIRS[4]})
+        costs.learn_record([(5, 1, depth_factor), (5, 4, depth_factor * STAIRS[4])])
     return costs
 
 
@@ -65,13 +65,13 @@ def test_plain_decoding_has_a_cost_of_its_own() -> None:
     """Which is no more than that of a single pass; alone it is enough to know costs."""
     costs = measured()
     assert costs.seconds(PLAIN, 10) == costs.seconds(1, 10)
-    costs.set_at(0, {PLAIN: 0.8})
+    costs.set_plain(0.8)
     assert costs.seconds(PLAIN, 10) == pytest.approx(0.8)
     assert costs.seconds(1, 10) == pytest.approx(1.0)
-    costs.set_at(0, {PLAIN: 1.3})
+    costs.set_plain(1.3)
     assert costs.seconds(PLAIN, 10) == pytest.approx(1.0)
     alone = PassCosts(17)
-    alone.set_at(0, {PLAIN: 0.5})
+    alone.set_plain(0.5)
     assert alone.seconds(1, 0) == alone.seconds(PLAIN, 0) == pytest.approx(0.5)
 
 
