@@ -32,8 +32,6 @@ from specchat.requests.progress import ProgressReport
 REPACKED_TYPES, UNQUANTISED_TYPES = ("Q4_0", "IQ4_NL"), ("F16", "BF16", "F32")
 """What llama.cpp calls files whose weights it repacks, and those that are not quantised."""
 MILLISECOND = 1e-3
-NUM_ATTEMPTS = 2
-"""How often passes are measured if the machine is busy."""
 MOST_SECONDS = 1.2
 """How long the passes of a new model may be measured: of a pair, two and a half seconds in all."""
 
@@ -138,13 +136,10 @@ class PairPacing:
             size = context.model.vocabulary.size
             repeats = NUM_ON_GPU if pair.uses_gpus else NUM_REPEATS
             limits = (lengths, most_rows, MOST_SECONDS)
-            for _ in range(NUM_ATTEMPTS):
-                times = self._times.setdefault(name, PassTimes())
-                if measure_passes(context, costs, size, *limits, on_share, prepare, times, repeats):
-                    break
-                del self._times[name]
-            else:
-                continue  # the machine is busy: another time
+            times = self._times.setdefault(name, PassTimes())
+            if not measure_passes(context, costs, size, *limits, on_share, prepare, times, repeats):
+                del self._times[name]  # the machine is busy: another time
+                continue
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
             self.knowledge.measured.add(name)

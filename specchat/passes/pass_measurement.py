@@ -20,7 +20,7 @@ up. With CUDA the first one is also launched kernel by kernel, the second is rec
 which takes longer still, and only later ones are replayed: on an H200, the faster of two made
 passes of an 8B model over 2 to 33 tokens seem 10 to 60 % slower than they are. Beyond NUM_REPEATS
 only passes of up to SHORT seconds are repeated: there such differences matter."""
-STEADY, UNIMPORTANT = 1.15, 0.004
+STEADY, UNIMPORTANT = 1.25, 0.004
 """How many times as long as another of its length a pass may take on a machine that is not busy,
 and the seconds below which anything makes more of a difference, and nobody notices."""
 NUM_PLAIN, SETTLED, LONGEST_PLAIN = 32, 8, 0.5
