@@ -106,7 +106,11 @@ class Knowledge:
                 first, later = self._draft_costs(origin, depth)
                 return first + later * (num_passes - 1)
 
-            self._drafting[origin] = RecentSeconds(nominal, lambda: costs.is_known)
+            def first_speed() -> float:
+                is_mixed = costs.is_known and not self.target.is_known  # seconds, and a shape
+                return 1.0 if is_mixed else self.verifying.speed
+
+            self._drafting[origin] = RecentSeconds(nominal, lambda: costs.is_known, first_speed)
         return self._drafting[origin]
 
     def catching_up(self, origin: str, num_tokens: int, depth: int) -> float:

@@ -31,15 +31,23 @@ PRIOR = 3.0
 class RecentSeconds:
     """The seconds that passes, or whole drafts, took lately, by their size and the depth."""
 
-    def __init__(self, nominal: Seconds, is_measured: Callable[[], bool]) -> None:
-        """Begin with the nominal seconds, which are only a shape unless they are measured."""
+    def __init__(
+        self,
+        nominal: Seconds,
+        is_measured: Callable[[], bool],
+        first_speed: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """Begin with the nominal seconds, which are only a shape unless they are measured.
+
+        `first_speed` returns the speed before any was made.
+        """
         self._nominal, self._is_measured = nominal, is_measured
+        self._first_speed = first_speed
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Forget what was learned: the nominal seconds are others from now on."""
         self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
-        self._speed = 1.0
         self._ratios: dict[tuple[int, int], deque[float]] = {}
 
     @property
@@ -47,19 +55,23 @@ class RecentSeconds:
         """Whether these are seconds, not only a shape."""
         return bool(self._levels) or self._is_measured()
 
+    @property
+    def speed(self) -> float:
+        """The factor of the machine's present speed."""
+        return median(self._levels) if self._levels else self._first_speed()
+
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with the time that one of this size took after `depth` tokens."""
         if seconds <= 0:
             return
         ratio = seconds / self._nominal(size, depth)
         self._levels.append(ratio / self._bias(size, depth))
-        self._speed = median(self._levels)
         place = bucket_of(depth), size
-        self._ratios.setdefault(place, deque(maxlen=NUM_RECENT)).append(ratio / self._speed)
+        self._ratios.setdefault(place, deque(maxlen=NUM_RECENT)).append(ratio / self.speed)
 
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now."""
-        return self._nominal(size, depth) * self._speed * self._bias(size, depth)
+        return self._nominal(size, depth) * self.speed * self._bias(size, depth)
 
     def was_tried(self, size: int, depth: int) -> bool:
         """Whether some of this size were made at such a depth."""
@@ -71,7 +83,7 @@ class RecentSeconds:
         At the machine's usual speed, if that was measured: how busy it is now says nothing of a
         later answer.
         """
-        unit = 1.0 if self._is_measured() else self._speed
+        unit = 1.0 if self._is_measured() else self.speed
         kept: dict[int, dict[int, float]] = {}
         for (bucket, size), ratios in self._ratios.items():
             if len(ratios) >= MANY:

@@ -80,7 +80,8 @@ def test_suffix_drafts_change_nothing_either(shallow: WriteModel, architecture: 
     with Engine.load(shallow(architecture), **EXACT) as engine:
         assert engine.prepare()
         plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
-        drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="suffix")
+        suffix: dict[str, Any] = {"drafter": "suffix", "draft_length": 6}
+        drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, **suffix)
 
         assert drafted == plain
         assert engine.stats.drafted > 0

@@ -471,6 +471,15 @@ def test_measuring_between_answers_is_believed_at_once(on: Callable[..., Learnin
         assert pair.verifying.seconds(size, 10) == pytest.approx(expected, rel=0.35)
 
 
+def test_a_new_pair_drafts_whatever_its_passes_take(on: Callable[..., LearningPacer]) -> None:
+    """The guess of what a draft pass takes is a share of the target's, in the same unit."""
+    for unit in (0.001, 1.0, 50.0):
+        costs = [unit * cost for cost in MACHINES["F16"]]
+        machine = NoisyMachine(costs, 0.1, always(0.8), 1)
+        machine.decode(on(machine, Knowledge(stair=USUAL["F16"])), 60)
+        assert statistics.mean(machine.drafted) > 1
+
+
 def test_keeping_changes_nothing(on: Callable[..., LearningPacer]) -> None:
     """What is known is asked for after each answer, also far into a context."""
     machine = machine_of("F16", 0.1, 0.8, 2)
