@@ -545,7 +545,7 @@ def test_measuring_after_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch)
 MEASURING_NOTHING = """
 import sys
 from specchat.cli import main
-from specchat.engine.api import Engine
+from specchat.engine import pair_pacing
 if __name__ == "__main__":
     pair_pacing.measure_passes = lambda *_: False
     sys.exit(main(sys.argv[1:]))
@@ -560,6 +560,7 @@ def test_check_measures_a_pair_once(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     words = ["check", *pair, "--max-tokens", "8", "--exact", "off"]
     command = [sys.executable, "-c", MEASURING_NOTHING, *words]
+    pairs: dict[str, Any] = {}
     for _ in range(10):  # what a busy machine takes is thrown away
         done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
         assert (done.returncode, done.stderr) == (0, b"")
