@@ -19,13 +19,13 @@ def shallow(tiny: WriteModel) -> WriteModel:
 
 
 @pytest.fixture
-def full_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of pacing: measure passes as users' models are measured, however busy this is."""
-    monkeypatch.setattr(pass_measurement, "STEADY", 1000.0)
+def full_measurement() -> None:
+    """For tests of pacing: measure passes as users' models are measured."""
 
 
 @pytest.fixture(autouse=True)
 def _short_measurement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pass_measurement, "STEADY", 1000.0)  # however busy this machine is
     if "full_measurement" not in request.fixturenames:
         monkeypatch.setattr(pair_pacing, "TARGET_LENGTHS", MEASURED_LENGTHS)
         monkeypatch.setattr(pass_measurement, "MAX_ROUNDS", 1)
