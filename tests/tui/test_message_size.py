@@ -39,7 +39,9 @@ async def test_the_model_counts_what_is_written() -> None:
         await until(pilot, lambda: app.answers.current is None)
         await type_keys(pilot, *"Again")
         await until(pilot, lambda: " 2 tokens" in frame_text(app))
-        await type_keys(pilot, "ctrl+u", *"/stats")
+        await type_keys(pilot, "ctrl+u")
+        await until(pilot, lambda: not app.view.composer.text)
+        await type_keys(pilot, *"/stats")
         await until(pilot, lambda: "token" not in frame_text(app))
 
 
