@@ -49,6 +49,11 @@ class BranchPacing:
         self._num_idle = 0 if self.num_chosen else self._num_idle + 1
         self.num_chosen, self._offered = 0, ((), ())
 
+    @property
+    def num_offered(self) -> int:
+        """How many branches were there to choose from in this step."""
+        return len(self._offered[1])
+
     def num_siblings(self, origin: str, leaving: float, prices: Sequence[float]) -> int:
         """Return how many branches beside a token to look for: none where not one can pay.
 

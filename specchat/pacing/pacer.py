@@ -163,6 +163,10 @@ class LearningPacer:
         is_plain = count == 1 and not self._num_passes
         self._num_plain = self._num_plain + 1 if is_plain else 0
         size = PLAIN if self._num_plain >= SETTLED else count
+        if is_plain and not (self._untaken[1] or self._branches.num_offered):
+            verifying.observe(size, depth, seconds)
+            self._end_plain(len(emitted))
+            return seconds
         if knowledge.target.is_known and not is_plain:
             expected, changed = verifying.seconds(size, depth), count != self._last_count
             knowledge.note_change(seconds, expected, changed=changed)
@@ -186,6 +190,15 @@ class LearningPacer:
         self._learn_untaken(emitted)
         self._branches.learn(emitted)
         return plain
+
+    def _end_plain(self, num_emitted: int) -> None:
+        """Count a step in which nothing was drafted or looked at: most of plain decoding's."""
+        self._last_count = 1
+        self._since_look += 1
+        self._since_draft += 1
+        self._since_check = 0
+        if self._origin:
+            self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
 
     def _learn_untaken(self, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""

@@ -21,6 +21,8 @@ FEW = 3
 """Passes of a length that count as having been tried."""
 MANY = 8
 """Passes of a length whose time is worth keeping for later answers at this depth."""
+MOST_WAITING = 64
+"""Times that are kept before they are learned from."""
 NUM_LEVELS = 6
 """The passes of any length that the speed is the median of: an even number, as two lengths in turn
 would else each be taken for the usual one, and neither bias be learned."""
@@ -47,23 +49,40 @@ class RecentSeconds:
 
     def begin_anew(self) -> None:
         """Forget what was learned: the nominal seconds are others from now on."""
+        self._waiting: list[tuple[int, int, float]] = []
         self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
         self._ratios: dict[tuple[int, int], deque[float]] = {}
 
     @property
     def is_known(self) -> bool:
         """Whether these are seconds, not only a shape."""
-        return bool(self._levels) or self._is_measured()
+        return bool(self._levels or self._waiting) or self._is_measured()
 
     @property
     def speed(self) -> float:
         """The factor of the machine's present speed."""
+        self._catch_up()
         return median(self._levels) if self._levels else self._first_speed()
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
-        """Update with the time that one of this size took after `depth` tokens."""
-        if seconds <= 0:
-            return
+        """Update with the time that one of this size took after `depth` tokens.
+
+        It is learned from when seconds are next asked for: plain decoding seldom asks, and right
+        after a pass the processor's caches hold none of what learning takes.
+        """
+        if seconds > 0:
+            self._waiting.append((size, depth, seconds))
+            if len(self._waiting) > MOST_WAITING:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Learn from what was observed since seconds were last asked for."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for size, depth, seconds in waiting:
+                self._learn(size, depth, seconds)
+
+    def _learn(self, size: int, depth: int, seconds: float) -> None:
         ratio = seconds / self._nominal(size, depth)
         self._levels.append(ratio / self._bias(size, depth))
         place = bucket_of(depth), size
@@ -71,10 +90,12 @@ class RecentSeconds:
 
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now."""
+        self._catch_up()
         return self._nominal(size, depth) * self.speed * self._bias(size, depth)
 
     def was_tried(self, size: int, depth: int) -> bool:
         """Whether some of this size were made at such a depth."""
+        self._catch_up()
         return len(self._ratios.get((bucket_of(depth), size), ())) >= FEW
 
     def worth_keeping(self) -> dict[int, dict[int, float]]:
@@ -83,6 +104,7 @@ class RecentSeconds:
         At the machine's usual speed, if that was measured: how busy it is now says nothing of a
         later answer.
         """
+        self._catch_up()
         unit = 1.0 if self._is_measured() else self.speed
         kept: dict[int, dict[int, float]] = {}
         for (bucket, size), ratios in self._ratios.items():
