@@ -1,12 +1,8 @@
-"""How much to draft: the way that brought most tokens per second lately, kept for some steps.
+"""How much to draft, decided before each token is drawn, and what is learned from every step.
 
-A way to draft is a length, and a confidence below which a draft ends early. Its rate is worked out
-from the last drafts (`recent_drafts`) and from what steps take now (`recent_seconds`); drafting
-nothing is one of the ways. Passages of earlier text, which take no draft passes, are taken as far
-as they bring more than that.
-
-What was given up is looked at again within a credit of time, which a hopeless drafter cannot
-overdraw, and while drafting pays, runs of plain steps keep showing what plain decoding takes.
+The draft passes of a step follow the way that `way_choice` has chosen for some steps: a length, and
+a confidence below which a draft ends early. Passages of earlier text, which take no draft passes,
+are taken as far as they bring more than that, and branches by `branch_pacing`.
 
 Everything a decision looks at is known before the token it is about is drawn, so the text keeps
 its distribution.
@@ -21,29 +17,16 @@ from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
 from specchat.pacing.branch_pacing import BranchPacing, Prices
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.knowledge import LONGEST_KNOWN, MOST_CREDIT, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE, outcomes
-from specchat.pacing.recent_drafts import PastDraft, StepSeconds, Way
+from specchat.pacing.recent_drafts import PastDraft
+from specchat.pacing.way_choice import WayChoice
 from specchat.passes.pass_costs import PLAIN
 from specchat.wording import percent
 
-RUN, FEW_DRAFTS = 6, 8
-"""Steps of one way in a row; while fewer drafts are known, each step chooses anew."""
-CLEARLY = 1.02
-"""Another way is chosen if it promises this many times the rate of the present one."""
 FORCED = (GRAMMAR.name, Hint(1.0))
 SETTLED = 2
 """Plain steps in a row after which they show what plain decoding takes."""
-PLAIN_RUN, PLAIN_SHARE, LEAST_INTERVAL = 4, 0.01, 24
-"""Plain steps in a row while drafting pays, the share of time they may cost, and the steps between
-two such runs at least."""
-CREDIT_SHARE, OVERDRAFT = 0.005, 2.0
-"""What each token earns for looking back, in tokens of plain decoding, and what a look that was
-right may add at once: only several in a row say that drafting pays again."""
-MOST_LOST = 1.0
-"""The tokens that a run may seem to lose and be tried all the same, within the credit."""
-LONGEST_GAP = 32
-"""Steps between two looks at a drafter that was always wrong; they double from one to the next."""
 SILENT_STEPS = 4
 """After as many steps without a draft, drafting counts as given up for now."""
 LONG_READ = 8
@@ -67,17 +50,10 @@ class LearningPacer:
         self._knowledge = knowledge
         self._temperature = "greedy" if is_greedy else "sampled"
         self._branches = BranchPacing(knowledge, self._temperature)
-        self._way, self._num_left, self._has_news = Way(), 0, True
-        self._checks_plain, self._since_check = False, 0
-        self._num_plain, self._last_count = 0, 1
-        self._gap, self._since_look, self._since_draft = 1, 1, 0
-        self._best, self._gain_of_best = Way(), 0.0  # of the ways that draft, but the chosen one
-        self._longest_chosen_from, self._tries = 0, False
-        self._was_right = False
-        self._origin = ""
+        self._num_plain, self._last_count, self._since_draft = 0, 1, 0
+        self._choices: dict[str, WayChoice] = {}
         self._use(pass_origin)
-        self._num_left = 1  # the first real step chooses
-        self.begin_step(0, 0)
+        self._clear(0, 0, 0)
 
     def clock(self) -> float:
         """Return the time in seconds; a simulation has its own."""
@@ -87,16 +63,20 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._depth, self._limit, self._num_left = depth, self._knowledge.longest, 0
-        self._has_news, self._num_plain = True, 0
-        self._choose()
-        return self._way.length > 0
+        self._num_plain = 0
+        self._choice.begin_answer(depth)
+        return self._choice.way.length > 0
 
     def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens.
 
         Its pass reads `num_forced` tokens more.
         """
+        self._clear(depth, limit, num_forced)
+        self._choice.begin_step(depth, limit)
+
+    def _clear(self, depth: int, limit: int, num_forced: int) -> None:
+        """Forget the step before."""
         self._depth, self._limit, self._num_forced = depth, limit, num_forced
         self._began = self._drafted_at = self.clock()
         self._num_passes = self._num_read = 0
@@ -106,9 +86,6 @@ class LearningPacer:
         self._is_look = False
         self._count = 1  # tokens of the target's pass, without forced ones before them
         self._branches.begin_step()
-        if self._num_left <= 0:
-            self._begin_run()
-        self._num_left -= 1
 
     def learn(
         self,
@@ -147,11 +124,7 @@ class LearningPacer:
         if self._num_passes and own:
             read = [*self._known, *([self._declined] if self._declined else [])]
             confidences = [hint.confidence for origin, hint in read if origin == self._origin]
-            self._drafts.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
-            self._has_news = True
-            if self._is_look:
-                self._was_right = own[0] > 0.5
-                self._gap = 1 if self._was_right else min(2 * self._gap, LONGEST_GAP)
+            self._choice.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
         """Learn from a step's emitted tokens, and its time without drafting.
@@ -165,7 +138,8 @@ class LearningPacer:
         size = PLAIN if self._num_plain >= SETTLED else count
         if is_plain and not (self._untaken[1] or self._branches.num_offered):
             verifying.observe(size, depth, seconds)
-            self._end_plain(len(emitted))
+            self._last_count, self._since_draft = 1, self._since_draft + 1
+            self._choice.end_step(len(emitted), is_plain=True)
             return seconds
         if knowledge.target.is_known and not is_plain:
             expected, changed = verifying.seconds(size, depth), count != self._last_count
@@ -176,29 +150,18 @@ class LearningPacer:
             drafting = knowledge.drafting(self._origin)
             drafting.observe(self._num_passes, depth, self._drafted_at - self._began)
         plain = verifying.seconds(PLAIN, depth) if verifying.was_tried(PLAIN, depth) else 0.0
-        if not self._origin:
-            pass
-        elif self._is_look:
-            looked = knowledge.catching_up(self._origin, self._num_read, depth)
-            waited = verifying.seconds(1, depth) - verifying.seconds(PLAIN, depth)
-            self._credit -= (looked + waited) / verifying.seconds(PLAIN, depth)
-        else:
-            self._credit = min(self._credit + CREDIT_SHARE * len(emitted), MOST_CREDIT)
-        self._since_look = 0 if self._is_look else self._since_look + 1
+        looked = self._price_of_look() if self._is_look else None
+        self._choice.end_step(len(emitted), is_plain=is_plain, looked=looked)
         self._since_draft = 0 if self._known else self._since_draft + 1
-        self._since_check = 0 if is_plain else self._since_check + 1
         self._learn_untaken(emitted)
         self._branches.learn(emitted)
         return plain
 
-    def _end_plain(self, num_emitted: int) -> None:
-        """Count a step in which nothing was drafted or looked at: most of plain decoding's."""
-        self._last_count = 1
-        self._since_look += 1
-        self._since_draft += 1
-        self._since_check = 0
-        if self._origin:
-            self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
+    def _price_of_look(self) -> float:
+        """Return what a look costs, in tokens: its pass, and that the next plain one is slower."""
+        verifying, depth = self._knowledge.verifying, self._depth
+        looked = self._knowledge.catching_up(self._origin, self._num_read, depth)
+        return (looked + verifying.seconds(1, depth)) / verifying.seconds(PLAIN, depth) - 1.0
 
     def _learn_untaken(self, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""
@@ -217,18 +180,22 @@ class LearningPacer:
     def room(self) -> int:
         """The number of tokens that may still be drafted in this step."""
         room = self._limit - len(self._known)
-        return min(room, self._way.length - self._num_own) if self._num_passes else room
+        way = self._choice.way
+        return min(room, way.length - self._num_own) if self._num_passes else room
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
         self._use(origin)
         if len(self._known) >= self._limit:
             return False
-        if self._checks_plain or self._num_own >= self._way.length:
-            self._is_look = not self._checks_plain and self._may_look(num_tokens)
+        choice, is_untouched = self._choice, not (self._num_passes or self._known)
+        if choice.checks_plain or self._num_own >= choice.way.length:
+            self._is_look = (
+                is_untouched and not self._num_forced and choice.may_look(num_tokens, self._depth)
+            )
             if not self._is_look:
                 return False
-        elif self._tries and num_tokens > LONG_READ and not self._pays_to_catch_up(num_tokens):
+        elif num_tokens > LONG_READ and not choice.may_catch_up(num_tokens, self._depth):
             return False
         self._num_read = max(self._num_read, num_tokens)
         self._num_passes += 1
@@ -237,7 +204,8 @@ class LearningPacer:
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Whether to draw and draft the token of the draft pass just made."""
         self._drafted_at = self.clock()
-        is_wanted = self.room > 0 and not self._is_look and hint.confidence >= self._way.threshold
+        is_sure = hint.confidence >= self._choice.way.threshold
+        is_wanted = self.room > 0 and not self._is_look and is_sure
         if is_wanted:
             self._known.append((origin, hint))
         else:
@@ -259,7 +227,7 @@ class LearningPacer:
         verifying, depth = self._knowledge.verifying, self._depth
         if not verifying.is_known:
             return 0
-        best, length = (self._gain if rival else 1.0) / verifying.seconds(PLAIN, depth), 0
+        best, length = (self._choice.gain if rival else 1.0) / verifying.seconds(PLAIN, depth), 0
         change = self._knowledge.change * verifying.seconds(1, depth)
         seen: list[Hint] = []
         survival, tokens, calibration = 1.0, 1.0, self._calibration(origin)
@@ -283,7 +251,7 @@ class LearningPacer:
             return 0
         survival = leaving = 1.0
         if origin == self._origin:
-            chances, leaving = self._drafts.usual_chances(), 0.0
+            chances, leaving = self._choice.drafts.usual_chances(), 0.0
             for chance in chances:
                 leaving = max(leaving, survival * (1.0 - chance))
                 survival *= chance
@@ -295,7 +263,7 @@ class LearningPacer:
         """Return the numbers of the branches whose followers bring more than reading them costs."""
         if not unread or not self._num_passes:
             return ()
-        rate = self._gain / self._knowledge.verifying.seconds(PLAIN, self._depth)
+        rate = self._choice.gain / self._knowledge.verifying.seconds(PLAIN, self._depth)
         reading = [
             rate * self._knowledge.catching_up(origin, self._num_read + more, self._depth)
             for more in range(min(most, len(unread)) + 1)
@@ -322,130 +290,26 @@ class LearningPacer:
             return None
         plain, two = (knowledge.verifying.seconds(count, depth) for count in (PLAIN, 2))
         share = knowledge.drafting(self._origin).seconds(1, depth) / plain
+        accepted = self._choice.drafts.usual_chances()[0]
         return (
-            f"about {percent(self._drafts.usual_chances()[0])} of its tokens would be accepted,"
+            f"about {percent(accepted)} of its tokens would be accepted,"
             f" but each costs {percent(share)} of a target pass, and"
             f" checking 2 tokens costs {two / plain:.1f}x checking one"
         )
-
-    # --- the choice
-
-    def _begin_run(self) -> None:
-        """Choose what the next steps do."""
-        self._checks_plain, self._tries = self._is_plain_due(), False
-        if self._checks_plain:
-            self._num_left, self._since_check = PLAIN_RUN, 0
-            return
-        self._choose()
-        if not self._way.length:
-            self._try_again()
-        self._num_left = RUN if len(self._drafts) >= FEW_DRAFTS else 1
-
-    def _try_again(self) -> None:
-        """Draft for a run if that seems to lose little: what was learned may be chance."""
-        lost = self._lost_by_trying
-        if lost <= min(self._credit, MOST_LOST) and self._since_look > RUN:
-            self._credit -= max(0.0, lost)
-            self._way, self._gain, self._since_look = self._best, self._gain_of_best, 0
-            self._tries = True
-
-    def _pays_to_catch_up(self, num_tokens: int) -> bool:
-        """Pay for reading what the drafter missed, if the credit for looking back allows it."""
-        plain = self._knowledge.verifying.seconds(PLAIN, self._depth)
-        price = self._knowledge.catching_up(self._origin, num_tokens, self._depth) / plain
-        if price > self._credit:
-            return False
-        self._credit -= price
-        return True
-
-    @property
-    def _lost_by_trying(self) -> float:
-        """The tokens that a run of the best way to draft seems to lose against plain decoding."""
-        return RUN * (1.0 - self._gain_of_best) if self._best.length else RUN
-
-    def _is_plain_due(self) -> bool:
-        """Whether to see again what plain steps take, at the price of what drafting brings."""
-        if not self._way.length or self._since_check < LEAST_INTERVAL:
-            return False
-        lost = PLAIN_RUN * (1.0 - 1.0 / max(self._gain, 1.0))
-        return bool(self._since_check * PLAIN_SHARE >= lost)
-
-    def _choose(self) -> None:
-        """Choose the way to draft, unless nothing is known that was not before."""
-        longest = min(self._limit, self._knowledge.longest)
-        if not self._knowledge.verifying.is_known:
-            return
-        if not self._has_news and longest == self._longest_chosen_from:
-            return
-        self._has_news, self._longest_chosen_from = False, longest
-        gains = self._gains(longest)
-        best = max(gains, key=gains.__getitem__)
-        if gains[best] > CLEARLY * gains.get(self._way, 0.0):
-            self._way = best
-        self._gain = gains.pop(self._way)
-        gains.pop(Way(), None)
-        self._best = max(gains, key=gains.__getitem__, default=Way())
-        self._gain_of_best = gains.get(self._best, 0.0)
-
-    def _gains(self, longest: int) -> dict[Way, float]:
-        """Return how many times as fast as plain decoding each way to draft promises to be."""
-        knowledge, depth = self._knowledge, self._depth
-        verifying = knowledge.verifying
-        if not self._origin or not longest:
-            return {Way(): 1.0}
-        drafting, counts = knowledge.drafting(self._origin), range(1, longest + 1)
-        seconds = StepSeconds(
-            [verifying.seconds(count, depth) for count in range(1, longest + 2)],
-            [
-                0.0,
-                *(
-                    drafting.seconds(1 if knowledge.drafts_blocks else count, depth)
-                    for count in counts
-                ),
-            ],
-            knowledge.change * verifying.seconds(1, depth),
-        )
-        plain, rates = verifying.seconds(PLAIN, depth), self._drafts.rates(seconds)
-        return {Way(): 1.0} | {way: rate * plain for way, rate in rates.items()}
-
-    def _may_look(self, num_tokens: int) -> bool:
-        """Whether to make a draft pass only to see what would have been accepted.
-
-        Its token is not drafted: verification shows whether it would have been right. Where a whole
-        run seems to lose little, that is tried instead, which shows more.
-        """
-        if self._num_passes or self._known or self._since_look < self._gap or self._num_forced:
-            return False
-        knowledge, depth = self._knowledge, self._depth
-        if not knowledge.verifying.is_known or self._lost_by_trying <= MOST_LOST:
-            return False
-        seconds = knowledge.catching_up(self._origin, num_tokens, depth)
-        credit = self._credit + (OVERDRAFT if self._was_right else 0.0)
-        return seconds <= credit * knowledge.verifying.seconds(PLAIN, depth)
 
     # --- what is known
 
     def _use(self, origin: str) -> None:
         """Consider the draft passes of this origin."""
-        if origin == self._origin and origin:
-            return
-        self._origin = origin
-        self._drafts = self._knowledge.drafts_of(f"{origin} {self._temperature}")
-        self._way, self._gain, self._has_news, self._num_left = Way(), 1.0, True, 0
-        self._best, self._gain_of_best, self._tries = Way(), 0.0, False
+        if origin not in self._choices:
+            name = f"{origin} {self._temperature}"
+            self._choices[origin] = WayChoice(self._knowledge, name, origin)
+        self._origin, self._choice = origin, self._choices[origin]
 
     @property
     def _num_own(self) -> int:
         """The tokens drafted by passes in this step, and the passage before them."""
         return sum(token != FORCED for token in self._known)
-
-    @property
-    def _credit(self) -> float:
-        return self._knowledge.credits[f"{self._origin} {self._temperature}"]
-
-    @_credit.setter
-    def _credit(self, tokens: float) -> None:
-        self._knowledge.credits[f"{self._origin} {self._temperature}"] = tokens
 
     def _calibration(self, origin: str) -> Calibration:
         return self._knowledge.calibration_of(f"{origin} {self._temperature}")
@@ -461,7 +325,7 @@ class LearningPacer:
         verifying, depth, forced = self._knowledge.verifying, self._depth, self._num_forced
         if not verifying.is_known:
             return []
-        rate = max(self._gain, 1.0) / verifying.seconds(PLAIN, depth)
+        rate = max(self._choice.gain, 1.0) / verifying.seconds(PLAIN, depth)
         counts = range(LONGEST_KNOWN + 1)
         return [rate * verifying.seconds(max(1, count) + forced, depth) for count in counts]
 

@@ -120,7 +120,7 @@ def test_reading_branches_pays_where_draft_passes_are_cheap() -> None:
         {length: 0.003 * length for length in (1, 2, 3, 4, 8)},
     ):
         pacer = pacer_of(GPU, draft_costs)
-        pacer._way = Way(3)
+        pacer._choice.way = Way(3)
         assert len(drafted(pacer, 1)) == 1
         assert pacer.wants_pass("draft", 1)
         branches = [branch(0, confidence=0.8), branch(0, confidence=0.2)]

@@ -30,10 +30,11 @@ from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.pacing import pacer as pacing
+from specchat.pacing import way_choice
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.recent_drafts import PastDraft
+from specchat.pacing.recent_drafts import PastDraft, Way
 from specchat.passes.pass_costs import QUANTISED, Stair
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 12, 15)
@@ -177,7 +178,7 @@ def test_looking_back_becomes_rare(on: Callable[..., LearningPacer]) -> None:
     machine.drafted.clear()
     before = machine.num_passes
     machine.decode(pacer, 1000)
-    assert 0 < (machine.num_passes - before) * 0.1 < 1000 * pacing.CREDIT_SHARE + 1.0
+    assert 0 < (machine.num_passes - before) * 0.1 < 1000 * way_choice.CREDIT_SHARE + 1.0
     assert set(machine.drafted) == {0}
 
 
@@ -194,7 +195,7 @@ def test_no_process_begins_with_a_new_credit(on: Callable[..., LearningPacer]) -
         machine.decode(on(machine, pair), 40)
         passes.append(machine.num_passes - before)
         record = pair.as_record()
-    assert sum(passes[2:]) * 0.3 <= 10 * 40 * pacing.CREDIT_SHARE + 1.0
+    assert sum(passes[2:]) * 0.3 <= 10 * 40 * way_choice.CREDIT_SHARE + 1.0
 
 
 def test_plain_steps_keep_showing_what_drafting_brings(on: Callable[..., LearningPacer]) -> None:
@@ -203,7 +204,7 @@ def test_plain_steps_keep_showing_what_drafting_brings(on: Callable[..., Learnin
     pacer = on(machine)
     machine.decode(pacer, 2000)
     plain = "".join(str(min(count, 1)) for count in machine.drafted)
-    assert 2 < plain.count("0" * pacing.PLAIN_RUN) < 0.01 * len(plain)
+    assert 2 < plain.count("0" * way_choice.PLAIN_RUN) < 0.01 * len(plain)
     assert plain.count("0") < 0.03 * len(plain)
 
 
@@ -251,8 +252,8 @@ def drafting(on: Callable[..., LearningPacer], length: int) -> LearningPacer:
     """Return a pacer that drafts this many tokens, above temperature 0."""
     machine = SimulatedMachine(LINE, 0.01, always(0.9))
     pacer = on(machine, is_greedy=False)
-    pacer._way = pacer._way._replace(length=length)
-    pacer._num_left = 100
+    pacer._choice.way = Way(length)
+    pacer._choice._num_left = 100
     pacer.begin_step(10, 16)
     assert pacer.wants_pass(ORIGIN, 1)
     return pacer
@@ -274,7 +275,7 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
         verdict = verify_by_block(draft, rows.__getitem__, random.random)
         seen: list[PastDraft] = []
         monkeypatch.setattr(
-            pacer._drafts, "add", lambda draft, *, is_look, to=seen: to.append(draft)
+            pacer._choice.drafts, "add", lambda draft, *, is_look, to=seen: to.append(draft)
         )
         pacer.learn(draft, rows.__getitem__, verdict)
 
@@ -295,7 +296,7 @@ def test_learning_uses_the_outcome_where_distributions_are_long(
         assert pacer.wants_token(ORIGIN, Hint(0.9, long))
     draft = [DraftToken(token, long, ORIGIN) for token in range(3)]
     pacer.learn(draft, lambda _: long, Verdict(1, 0, [1.0] * 4))
-    assert pacer._drafts.as_record() == [[[0.9, 0.9, 0.9], [1.0, 0.0], [0.98]]]
+    assert pacer._choice.drafts.as_record() == [[[0.9, 0.9, 0.9], [1.0, 0.0], [0.98]]]
 
 
 def test_a_grammar_does_not_mislead(

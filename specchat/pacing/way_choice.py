@@ -1,0 +1,175 @@
+"""Which way to draft for some steps: the one that promises most, plain decoding among them.
+
+What was given up is seen again in two ways, both within a credit of time that is kept between
+processes, so that a hopeless drafter cannot overdraw it: a *look* makes one draft pass and drafts
+nothing, and where a whole run seems to lose little, that is *tried*. While drafting pays, short
+*checks* of plain steps show what plain decoding takes.
+"""
+
+from specchat.pacing.knowledge import MOST_CREDIT, Knowledge
+from specchat.pacing.recent_drafts import PastDraft, StepSeconds, Way
+from specchat.passes.pass_costs import PLAIN
+
+RUN, FEW_DRAFTS = 6, 8
+"""Steps of one way in a row; while fewer drafts are known, each step chooses anew."""
+CLEARLY = 1.02
+"""Another way is chosen if it promises this many times the rate of the present one."""
+PLAIN_RUN, PLAIN_SHARE, LEAST_INTERVAL = 4, 0.01, 24
+"""Plain steps in a row while drafting pays, the share of time they may cost, and the steps between
+two such runs at least."""
+CREDIT_SHARE, OVERDRAFT = 0.005, 2.0
+"""What each token earns for looking back, in tokens of plain decoding, and what a look that was
+right may add at once: only several in a row say that drafting pays again."""
+MOST_LOST = 1.0
+"""The tokens that a run may seem to lose and be tried all the same, within the credit."""
+LONGEST_GAP = 32
+"""Steps between two looks at a drafter that was always wrong; they double from one to the next."""
+
+
+class WayChoice:
+    """The way that the next steps draft with passes of one origin, at one temperature.
+
+    `way` is the way, `gain` how many times as fast as plain decoding it promises to be. A step that
+    `checks_plain` is plain whatever pays.
+    """
+
+    def __init__(self, knowledge: Knowledge, name: str, origin: str) -> None:
+        """Choose for an origin of draft passes, "" for none; `name` is that at a temperature."""
+        self._knowledge, self._name, self._origin = knowledge, name, origin
+        self.drafts = knowledge.drafts_of(name)
+        self.way, self.gain, self.checks_plain = Way(), 1.0, False
+        self._best, self._gain_of_best = Way(), 0.0  # of the ways that draft, but the chosen one
+        self._num_left, self._has_news, self._chosen_from = 0, True, 0
+        self._tries = self._was_right = False
+        self._gap, self._since_look, self._since_check = 1, 1, 0
+
+    # --- at each step
+
+    def begin_answer(self, depth: int) -> None:
+        """Choose for the first step of an answer."""
+        self._num_left, self._has_news = 0, True
+        self._choose(depth, self._knowledge.longest)
+
+    def begin_step(self, depth: int, limit: int) -> None:
+        """Choose if a run is over; a step may draft up to `limit` tokens."""
+        if self._num_left <= 0:
+            self._begin_run(depth, limit)
+        self._num_left -= 1
+
+    def add(self, draft: PastDraft, *, is_look: bool) -> None:
+        """Learn from a draft whose first chance is known."""
+        self.drafts.add(draft, is_look=is_look)
+        self._has_news = True
+        if is_look:
+            self._was_right = draft.chances[0] > 0.5
+            self._gap = 1 if self._was_right else min(2 * self._gap, LONGEST_GAP)
+
+    def end_step(self, num_emitted: int, *, is_plain: bool, looked: float | None = None) -> None:
+        """Count a step; one that looked cost so many tokens of plain decoding."""
+        if looked is not None:
+            self._credit -= looked
+        elif self._origin:
+            self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
+        self._since_look = 0 if looked is not None else self._since_look + 1
+        self._since_check = 0 if is_plain else self._since_check + 1
+
+    # --- what is given up
+
+    def may_look(self, num_tokens: int, depth: int) -> bool:
+        """Whether to make a draft pass only to see what would have been accepted.
+
+        Its token is not drafted: verification shows whether it would have been right. Where a whole
+        run seems to lose little, that is tried instead, which shows more.
+        """
+        if self.checks_plain or self._since_look < self._gap:
+            return False
+        if not self._knowledge.verifying.is_known or self._lost_by_trying <= MOST_LOST:
+            return False
+        credit = self._credit + (OVERDRAFT if self._was_right else 0.0)
+        return self._price_of_reading(num_tokens, depth) <= credit
+
+    def may_catch_up(self, num_tokens: int, depth: int) -> bool:
+        """Whether the drafter may first read many tokens that it missed; a try pays for that."""
+        if not self._tries:
+            return True
+        price = self._price_of_reading(num_tokens, depth)
+        if price > self._credit:
+            return False
+        self._credit -= price
+        return True
+
+    def _price_of_reading(self, num_tokens: int, depth: int) -> float:
+        seconds = self._knowledge.catching_up(self._origin, num_tokens, depth)
+        return seconds / self._knowledge.verifying.seconds(PLAIN, depth)
+
+    @property
+    def _lost_by_trying(self) -> float:
+        """The tokens that a run of the best way to draft seems to lose against plain decoding."""
+        return RUN * (1.0 - self._gain_of_best) if self._best.length else RUN
+
+    def _try_again(self) -> None:
+        """Draft for a run if that seems to lose little: what was learned may be chance."""
+        lost = self._lost_by_trying
+        if lost <= min(self._credit, MOST_LOST) and self._since_look > RUN:
+            self._credit -= max(0.0, lost)
+            self.way, self.gain, self._since_look = self._best, self._gain_of_best, 0
+            self._tries = True
+
+    @property
+    def _credit(self) -> float:
+        return self._knowledge.credits[self._name]
+
+    @_credit.setter
+    def _credit(self, tokens: float) -> None:
+        self._knowledge.credits[self._name] = tokens
+
+    # --- the choice
+
+    def _begin_run(self, depth: int, limit: int) -> None:
+        """Choose what the next steps do."""
+        self.checks_plain, self._tries = self._is_plain_due(), False
+        if self.checks_plain:
+            self._num_left, self._since_check = PLAIN_RUN, 0
+            return
+        self._choose(depth, min(limit, self._knowledge.longest))
+        if self._origin and not self.way.length:
+            self._try_again()
+        self._num_left = RUN if len(self.drafts) >= FEW_DRAFTS else 1
+
+    def _is_plain_due(self) -> bool:
+        """Whether to see again what plain steps take, at the price of what drafting brings."""
+        if not self.way.length or self._since_check < LEAST_INTERVAL:
+            return False
+        lost = PLAIN_RUN * (1.0 - 1.0 / max(self.gain, 1.0))
+        return self._since_check * PLAIN_SHARE >= lost
+
+    def _choose(self, depth: int, longest: int) -> None:
+        """Choose the way to draft, unless nothing is known that was not before."""
+        if not self._knowledge.verifying.is_known:
+            return
+        if not self._has_news and longest == self._chosen_from:
+            return
+        self._has_news, self._chosen_from = False, longest
+        gains = self._gains(depth, longest)
+        best = max(gains, key=gains.__getitem__)
+        if gains[best] > CLEARLY * gains.get(self.way, 0.0):
+            self.way = best
+        self.gain = gains.pop(self.way)
+        gains.pop(Way(), None)
+        self._best = max(gains, key=gains.__getitem__, default=Way())
+        self._gain_of_best = gains.get(self._best, 0.0)
+
+    def _gains(self, depth: int, longest: int) -> dict[Way, float]:
+        """Return how many times as fast as plain decoding each way to draft promises to be."""
+        knowledge, verifying = self._knowledge, self._knowledge.verifying
+        if not self._origin or not longest:
+            return {Way(): 1.0}
+        drafting, counts = knowledge.drafting(self._origin), range(1, longest + 1)
+        passes = [1 if knowledge.drafts_blocks else count for count in counts]
+        seconds = StepSeconds(
+            [verifying.seconds(count, depth) for count in range(1, longest + 2)],
+            [0.0, *(drafting.seconds(count, depth) for count in passes)],
+            knowledge.change * verifying.seconds(1, depth),
+        )
+        plain, rates = verifying.seconds(PLAIN, depth), self.drafts.rates(seconds)
+        return {Way(): 1.0} | {way: rate * plain for way, rate in rates.items()}
