@@ -49,6 +49,7 @@ def stair(options: argparse.Namespace) -> str:
 def rate(options: argparse.Namespace, length: int | str, prompt: str, state: str) -> float:
     """Return the tokens per second of one answer, decoded by a process of its own."""
     how = ["--drafter", "none"] if length == PLAIN else ["--draft-length", str(length)]
+    how += [] if length == AUTO else ["--no-learn"]  # nor measure anything after the answer
     pair = ["--target", str(options.target)]
     pair += ["--draft", str(options.draft)] if options.draft else []
     command = [

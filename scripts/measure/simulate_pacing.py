@@ -81,7 +81,9 @@ def main() -> None:
         best = best_constant(make, LENGTHS)
         rates = [series(make, name, seed, options) for seed in range(options.seeds)]
         first = statistics.mean(answers[0] for answers in rates) / best
-        others = statistics.mean(rate for answers in rates for rate in answers[1:]) / best
+        others = (
+            statistics.mean(rate for answers in rates for rate in answers[1:] or answers) / best
+        )
         gain = best * MACHINES[name][1]
         print(
             f"| {name} | {draft_cost:g} | {text} | {gain:.2f} | {first:.2f} | {others:.3f} |",

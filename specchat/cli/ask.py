@@ -88,8 +88,8 @@ def _measure(engine: Engine, arguments: argparse.Namespace) -> None:
     """Measure what later answers need and nobody has measured yet.
 
     That is what passes cost, for some seconds at most, and with `--exact on` which drafts are
-    exact. It comes after the first answer's last line, and after later ones until a quiet machine
-    has let it be done. Ctrl+C skips it.
+    exact, as long as that takes. It comes after the first answer's last line, and after later ones
+    until a quiet machine has let it be done. Ctrl+C skips it.
     """
     facts, needs_exact = engine.facts, arguments.exact == "on"
     needs_exact = needs_exact and facts.exact_draft is None

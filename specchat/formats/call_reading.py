@@ -176,6 +176,6 @@ def _pattern(text: str) -> str:
 
 def _compiled(expression: str) -> re.Pattern[str]:
     """Return a pattern with expressions in place of what stands for ids, numbers and names."""
-    number = r"[^<\[]{0,256}+"
+    number = r"[^<\[]{0,256}"
     expression = expression.replace(ANY_ID, f"(?P<id>{number})", 1).replace(ANY_ID, number)
     return re.compile(expression.replace(ANY_INDEX, r"\d+").replace(ANY_NAME, NAME_PATTERN))

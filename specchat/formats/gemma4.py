@@ -25,8 +25,8 @@ CALL = re.compile(rf"(?<![\w.:-])call:\s*+({NAME_PATTERN})\s*+(?=\{{)")
 TAKES_RESULTS = "OpenAI Chat Completions:"
 """A comment that identifies newer templates, which take tool results as messages."""
 QUOTE = '<|"|>'
-TOKEN = re.compile(r'<\|"\|>(.*?)<\|"\|>|([{}[\]:])|([^\s:{},]++)\s*+:|([^\s,}\]]+)', re.DOTALL)
-"""A string, a bracket or colon, a key with its colon, or another value."""
+KEY = re.compile(r"\s*([^\s:{},]+)\s*:\s*")
+BARE = re.compile(r"[^\s,}\]]+")
 THOUGHT = (Mark("<|channel>thought", "reasoning"), Mark("<|channel>", "answer"))
 CALLING = Mark("<|tool_call>", "call")
 MARKS: Marks = {
@@ -95,21 +95,48 @@ def read_calls(raw: str, _: Tools) -> list[Call] | None:
     """Return the calls in a text. Raises ValueError if it cannot be parsed."""
     found, position = [], 0
     while match := CALL.search(raw, position):  # the next call is after the arguments of this one
-        text, position = _as_json(raw, match.end())
-        found.append(Call(match[1], json.loads(text)))
+        arguments, position = _value(raw, match.end())
+        found.append(Call(match[1], arguments))
     return found or None
 
 
-def _as_json(text: str, position: int) -> tuple[str, int]:
-    """Return the object that begins at a position as JSON, and where it ends."""
-    written, depth = "", 0
-    for token in TOKEN.finditer(text, position):
-        string, mark, key, other = token.groups()
-        if written and written[-1] not in "{[:" and mark not in {"}", "]", ":"}:
-            written += ","
-        named = f"{json.dumps(key.replace(QUOTE, ''))}:" if key else ""
-        written += named or mark or other or json.dumps(string)
-        depth += (mark in {"{", "["}) - (mark in {"}", "]"})
-        if depth == 0:
-            return written, token.end()
-    raise ValueError(text)
+def _value(text: str, position: int) -> tuple[Any, int]:
+    """Return the value that begins at a position, and where it ends."""
+    if text.startswith(QUOTE, position):
+        end = text.index(QUOTE, position + len(QUOTE))
+        return text[position + len(QUOTE) : end], end + len(QUOTE)
+    if text.startswith("{", position):
+        return _members(text, position + 1)
+    if text.startswith("[", position):
+        return _elements(text, position + 1)
+    bare = BARE.match(text, position)
+    if bare is None:
+        raise ValueError(text)
+    return json.loads(bare[0]), bare.end()
+
+
+def _members(text: str, position: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    while not text.startswith("}", _skip_separators(text, position)):
+        key = KEY.match(text, _skip_separators(text, position))
+        if key is None:
+            raise ValueError(text)
+        found[key[1].replace(QUOTE, "")], position = _value(text, key.end())
+    return found, _skip_separators(text, position) + 1
+
+
+def _elements(text: str, position: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    while not text.startswith("]", _skip_separators(text, position)):
+        value, position = _value(text, _skip_separators(text, position))
+        found.append(value)
+    return found, _skip_separators(text, position) + 1
+
+
+def _skip_separators(text: str, position: int) -> int:
+    """Return the next position after commas and white space; raises ValueError at the end."""
+    while position < len(text) and (text[position].isspace() or text[position] == ","):
+        position += 1
+    if position >= len(text):
+        raise ValueError(text)
+    return position

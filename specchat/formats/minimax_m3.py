@@ -79,10 +79,12 @@ def _members(
         if tag["end"]:
             return found
         inner = _members(pieces, {}, tag["key"])
-        value = typed_value(piece[tag.end() :], types.get(tag["key"]))
-        if inner:
-            is_list = all(key == ITEM for key, _ in inner)
-            value = [each for _, each in inner] if is_list else dict(inner)
+        if not inner:
+            value = typed_value(piece[tag.end() :], types.get(tag["key"]))
+        elif all(key == ITEM for key, _ in inner):
+            value = [member for _, member in inner]
+        else:
+            value = dict(inner)
         found.append((tag["key"], value))
     if outer:
         raise ValueError(outer)

@@ -310,8 +310,7 @@ class SharedEngine:
             except SpecchatError as error:  # a reload failed: it is tried again, but not at once
                 self.last_error = error
                 with self._lock:
-                    if not self._is_closing:
-                        self._lock.wait(SECONDS_TO_RELOAD)
+                    self._lock.wait_for(self._is_wanted_now, SECONDS_TO_RELOAD)
 
     def _do(
         self, made: OwnerCall | None, ticket: Ticket | None, sizing: SizeQuestion | None

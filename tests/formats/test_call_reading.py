@@ -6,7 +6,14 @@ import json
 from typing import Any
 
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
-from specchat.formats.call_format import ArgumentText, CallFormat, CallText, Parser, for_types
+from specchat.formats.call_format import (
+    ANY_ID,
+    ArgumentText,
+    CallFormat,
+    CallText,
+    Parser,
+    for_types,
+)
 from specchat.formats.call_parsers import NamedJson, read_json, read_python, typed_value
 from specchat.formats.call_reading import LONGEST_CALL, CallReader, parser_of
 from tables import table
@@ -204,3 +211,26 @@ def test_long_texts_without_a_call_are_read_in_linear_time(
 ) -> None:
     """In quadratic time this test would take minutes."""
     assert not calls(parser, begin + filling * (400_000 // len(filling)) + "!")
+
+
+@table("text", ['call:f{cmd:"echo a, b  c"}', "call:f{cmd:see {x} now}", "call:f{cmd:a b}"])
+def test_values_without_marks_are_not_pieced_together(text: str) -> None:
+    """A command that reads otherwise than it was written must not run: the call stays text."""
+    assert calls(gemma4.read_calls, text) is None
+
+
+@table(
+    ("text", "raw"),
+    [
+        (CallText("<call>", "</call>", named=f"#{ANY_ID}:"), '<call>f#abc:{"a": 1}</call>'),
+        (
+            CallText(f'<call id="{ANY_ID}" name="', "</call>", named='">'),
+            '<call id="abc" name="f">{"a": 1}</call>',
+        ),
+    ],
+)
+def test_an_id_ends_where_the_text_goes_on(text: CallText, raw: str) -> None:
+    """Whatever stands behind it, for the grammar writes it so."""
+    parser = parser_of(text)
+    assert parser is not None
+    assert calls(parser, raw) == [("f", {"a": 1}, "abc")]

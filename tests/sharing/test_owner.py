@@ -286,6 +286,34 @@ def test_the_end_of_a_text_beside_the_conversation_is_told_once() -> None:
     assert (len(changes), ends) == (2, [("A title", "stop")])
 
 
+def test_a_question_asked_while_a_reload_fails_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It woke the owner when that was not waiting yet."""
+    monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(shared_engine, "SECONDS_TO_RELOAD", 1000.0)
+    first, second = Held(), Held()
+    second.steps = threading.Semaphore(9)
+    loads, may_fail = list[None](), threading.Event()
+
+    def load(_: object) -> Engine:
+        loads.append(None)
+        if len(loads) == 2:
+            assert may_fail.wait(60)
+            raise ModelWontLoad("no memory")
+        return first if len(loads) == 1 else second
+
+    engine = SharedEngine(load)
+    engine.wait_until_loaded()
+    first.is_dead = True
+    until(lambda: len(loads) == 2)
+    ticket = asked(engine)
+    may_fail.set()
+    until(lambda: ticket.is_over)
+    assert ticket.take().error is None
+    engine.close()
+
+
 def test_what_a_reload_found_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The new engine may have another plan."""
     monkeypatch.setattr(shared_engine, "IDLE_SECONDS", 0.01)
