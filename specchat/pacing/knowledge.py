@@ -64,7 +64,7 @@ class Knowledge:
         target = {(bucket, size): seconds for bucket, size, seconds in self.target.as_record()}
         for bucket, table in self.verifying.worth_keeping().items():
             for size, seconds in table.items():
-                if size <= LONGEST_KNOWN and (bucket or TARGET not in self.measured):
+                if bucket and size <= LONGEST_KNOWN and TARGET in self.measured:
                     target[bucket, size] = seconds
         return LearnedPair(
             [(*place, seconds) for place, seconds in sorted(target.items())],

@@ -7,7 +7,8 @@ the machine's present speed, so what slows every pass down (heat, another progra
 a property of the length in use: the median of what the last passes took beside what was expected
 of them. `bias` is what the last ones of a length took beside that: the mean of their middle half,
 which a stalled pass does not move. It is drawn to 1 a little, as else both factors could drift
-apart: passes of one length only say what their product is.
+apart: passes of one length only say what their product is. Where nothing was measured, only single
+passes tell the speed, as the shape may be wrong for all others.
 """
 
 from collections import deque
@@ -84,7 +85,8 @@ class RecentSeconds:
 
     def _learn(self, size: int, depth: int, seconds: float) -> None:
         ratio = seconds / self._nominal(size, depth)
-        self._levels.append(ratio / self._bias(size, depth))
+        if size <= 1 or not self._levels or self._is_measured():
+            self._levels.append(ratio / self._bias(size, depth))
         place = bucket_of(depth), size
         self._ratios.setdefault(place, deque(maxlen=NUM_RECENT)).append(ratio / self.speed)
 

@@ -138,7 +138,11 @@ class WayChoice:
 
     def _is_plain_due(self) -> bool:
         """Whether to see again what plain steps take, at the price of what drafting brings."""
-        if not self.way.length or self._since_check < LEAST_INTERVAL:
+        if not self.way.length:
+            return False
+        if not self._knowledge.target.is_known:
+            return self._since_check == RUN
+        if self._since_check < LEAST_INTERVAL:
             return False
         lost = PLAIN_RUN * (1.0 - 1.0 / max(self.gain, 1.0))
         return self._since_check * PLAIN_SHARE >= lost

@@ -118,7 +118,7 @@ class ProcessEngine(Engine):
     def _wait_until_prepared(
         self, number: int, on_progress: ProgressCallback | None
     ) -> engine_host.Prepared:
-        latest, is_stopped = Progress("comparing", 0.0), False
+        latest, is_stopped = Progress("measuring", 0.0), False
         while True:
             message = self._receive() if self._has_message(STOP_POLL_SECONDS) else None
             if isinstance(message, engine_host.Prepared) and message.number == number:

@@ -23,6 +23,7 @@ from scripts.support.simulated_pair import (
     always,
     best_constant,
     measured,
+    stair,
     told,
 )
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
@@ -35,7 +36,7 @@ from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_drafts import PastDraft, Way
-from specchat.passes.pass_costs import QUANTISED, Stair
+from specchat.passes.pass_costs import QUANTISED, REPACKED, Stair
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 12, 15)
 LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
@@ -451,13 +452,32 @@ def test_nothing_counts_as_measured_that_was_lost() -> None:
 
 def test_passes_longer_than_any_known_are_not_kept() -> None:
     """A grammar that forces many tokens makes such; what is kept stays sound."""
-    pair = Knowledge()
+    pair = Knowledge(stair=USUAL["F16"])
+    measured(machine_of("F16", 0.1, 0.8, 2), pair)
     for _ in range(20):
         pair.verifying.observe(1, 1000, 0.02)
         pair.verifying.observe(41, 1000, 0.2)
     record = pair.as_record()
-    assert {size for _, size, _ in record.target} == {1}
+    assert {size for bucket, size, _ in record.target if bucket} == {1}
     assert Knowledge(record).verifying.seconds(41, 1000) > 0
+
+
+def test_what_passes_take_is_kept_only_beside_what_was_measured() -> None:
+    """The time of one length says what plain decoding takes only by a shape that may be wrong."""
+    pair = Knowledge()
+    for _ in range(20):
+        pair.verifying.observe(4, 100, 0.1)
+    assert not pair.as_record().target
+
+
+def test_a_wrong_shape_is_not_taken_for_a_slow_machine(on: Callable[..., LearningPacer]) -> None:
+    """Nothing is measured, and checking a token takes far longer than this kind of file's usual."""
+    costs = stair({1: 1.0, 2: 1.8, 3: 2.7, 4: 2.9, 5: 3.75, 8: 5.2, 16: 7.7, 33: 15.0})
+    rates = []
+    for seed in range(6):
+        machine = NoisyMachine(costs, 0.1, always(0.65), seed)
+        rates.append(machine.decode(on(machine, Knowledge(stair=REPACKED)), 128))
+    assert statistics.mean(rates) > 0.9
 
 
 def test_measuring_between_answers_is_believed_at_once(on: Callable[..., LearningPacer]) -> None:
