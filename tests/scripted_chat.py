@@ -10,6 +10,7 @@ from time import sleep
 from typing import Any, NamedTuple
 
 from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall, TreeToken
+from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import Engine, EngineFacts, Loading
@@ -159,10 +160,18 @@ class ScriptedEngine(Engine):
         self._drafts = options.get("drafter") != "none"
         if not self._drafts:
             self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"
-        return self._steps(text)
+        if (replay := options.get("replay")) is not None:
+            return self._replayed(text, options.get("begun", ()), replay)
+        return self._steps(self._tokens(text))
 
-    def _steps(self, text: str) -> Iterator[Chunk]:
-        tokens = self._tokens(text)
+    def _replayed(self, text: str, begun: Sequence[Chunk], replay: Replay) -> Iterator[Chunk]:
+        yield from begun
+        tokens, first = self._tokens(text), sum(len(step.tokens) for step in begun)
+        length = 3 if self._drafts else 1
+        end = min(first - (first - replay.end) // length * length, len(tokens))
+        yield from self._steps(tokens[first:end])
+
+    def _steps(self, tokens: Sequence[Token]) -> Iterator[Chunk]:
         length = 3 if self._drafts else 1
         for place in range(0, len(tokens), length):
             if self._stopped.is_set():

@@ -28,6 +28,10 @@ QUESTIONS = ["What is speculative decoding?"]
 PICTURE = Path(__file__).with_name("race.svg")
 
 
+def _ignore(_: object) -> None:
+    """Show nothing of how far a race is."""
+
+
 def race(words: argparse.Namespace) -> Race:
     """Ask all questions but the last, and race the last one several times."""
     demo = find_pair(DEMO)
@@ -44,7 +48,7 @@ def race(words: argparse.Namespace) -> Race:
             answer = "".join(chunk.text for chunk in engine.chat(turns, **options))
             turns.append({"role": "assistant", "content": answer})
         turns.append({"role": "user", "content": last})
-        races = [run_race(engine, turns, options, lambda *_: None) for _ in range(ROUNDS)]
+        races = [run_race(engine, turns, options, _ignore, _ignore) for _ in range(ROUNDS)]
     races.sort(key=lambda each: each.speedup)
     print("speedups:", *(f"{each.speedup:.2f}" for each in races))
     return races[ROUNDS // 2]

@@ -124,14 +124,14 @@ def frame(
 ) -> list[Text]:
     """Return the lines of a race at a moment, exactly `height` of them.
 
-    The result is at the top from the start, since both lanes were decoded before they are played.
+    The result is at the top once both lanes have ended.
     """
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
     lanes = [_lane_lines(lane, seconds, columns, rows, colours) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    result, details = _result_lines(race, width)
+    result, details = _result_lines(race, width) if seconds >= race.seconds else (Text(), Text())
     lines = [head, result, *joined, details, _legend_line(race, width, colours)][:height]
     for line in lines:
         line.truncate(width)
@@ -190,8 +190,7 @@ def _result_lines(race: Race, width: int) -> tuple[Text, Text]:
     if verdict.cell_len + details.cell_len + 2 <= width:
         return Text.assemble(verdict, "  ", details), Text()
     if details.cell_len > width:
-        first, *_, last = details.plain.split(" · ")
-        details = Text(f"{first} · {last}", "dim")
+        details = Text(details.plain.split(" · ")[0], "dim")
     return verdict, details
 
 

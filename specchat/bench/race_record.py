@@ -1,68 +1,55 @@
-"""A race: one prompt decoded plainly and speculatively, with the time of every step."""
+"""A race: an answer's own tokens decoded again with drafts and without, and the time of each step.
 
-from collections.abc import Callable, Mapping, Sequence
+The two lanes take turns, a slice of the answer each, so that both see the same minute of the
+machine.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from math import exp, log
-from statistics import fmean, stdev
 from typing import Any, Self
 
-from specchat.decoding.chunk import Chunk, pieces_of
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import Gain, StepTimes, compared, judged
-from specchat.drafter_registry import DRAFTERS, GRAMMAR, PLAIN, TARGET
-from specchat.engine.api import Engine
+from specchat.decoding.step_times import Gain, compared
+from specchat.drafter_registry import DRAFTERS, PLAIN
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.chat_message import ChatMessage
 from specchat.wording import drafting_text, rate_text, speedup_text
 
 MAX_TOKENS = 256
-"""The default token limit of each answer."""
-WARM_UP_TOKENS = 8
+"""The default token limit of the answer that `specchat race` races."""
+SLICE = 32
+"""The tokens that a lane decodes before it is the other one's turn."""
 MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
-"""A race is repeated until its verdict is sound, up to this many rounds and this many seconds."""
-SERVED_ROUNDS = 3
-SERVED_BY = "served_by"
+"""The answer is raced again until the verdict is sound, up to so many times and seconds."""
 TOO_BUSY = "too close or too busy to tell"
 
-RaceProgress = Callable[[str, int], object]
-"""Called with the name of the lane being decoded and its number of tokens."""
+RaceProgress = Callable[[str], object]
+"""Called with how far a race is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaceStep:
     """The output of a step, `seconds` after the end of the prompt, with each token's origin.
 
-    `nodes` counts the tokens of a draft with branches; it is 0 for other drafts.
+    The step drafted `drafted` tokens, branches included.
     """
 
     seconds: float
     texts: tuple[str, ...]
     origins: tuple[str, ...]
-    rejected: tuple[str, ...] = ()
-    nodes: int = 0
+    drafted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One of the two answers; `stats` has the fields of `specchat ask --json`."""
+    """The answer as it was decoded in one way; `stats` has the fields of `specchat ask --json`."""
 
     drafter: str
     steps: tuple[RaceStep, ...]
     stats: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, chunks: Sequence[Chunk], statistics: Statistics) -> Self:
-        """Return the lane of a decoded answer; SpecchatError if it is empty."""
-        steps = [
-            RaceStep(chunk.seconds, *_tokens_of(chunk), chunk.rejected, len(chunk.tree))
-            for chunk in chunks
-            if chunk.tokens or (statistics.served_by and chunk.pieces)
-        ]
-        if not steps:
-            raise SpecchatError("the model wrote nothing: try another prompt")
-        served = {SERVED_BY: statistics.served_by} if statistics.served_by else {}
-        return cls(statistics.drafter, tuple(steps), {**statistics.as_dict(), **served})
 
     @property
     def name(self) -> str:
@@ -84,24 +71,12 @@ class Lane:
     @property
     def num_tokens(self) -> int:
         """The number of tokens."""
-        if SERVED_BY in self.stats:  # a part of its stream may have several
-            return int(self.stats.get("generated_tokens") or 0)
         return sum(len(step.texts) for step in self.steps)
 
     @property
     def tokens_per_second(self) -> float:
         """The decode rate; 0 if the times are unknown."""
         return self.num_tokens / self.seconds if self.seconds else 0.0
-
-    def add_to(self, times: StepTimes) -> None:
-        """Add the times of the steps."""
-        before = 0.0
-        for step in self.steps:
-            num_emitted, took = len(step.texts), step.seconds - before
-            own = sum(step.origins.count(origin.name) for origin in (TARGET, GRAMMAR))
-            num_drafted = step.nodes or num_emitted - own + len(step.rejected)
-            times.add(num_drafted, num_emitted, took, took, 0.0)
-            before = step.seconds
 
     def until(self, seconds: float) -> "Lane":
         """Return this lane as it was at a moment, perhaps before its first step."""
@@ -110,21 +85,18 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two answers of one engine to the same prompt, decoded one after the other.
-
-    They may have been decoded several times: `gain` is that of all rounds.
-    """
+    """An answer decoded again both ways, perhaps several times: `gain` is that of all rounds."""
 
     prompt: str
     target: str
     draft: str | None
     plain: Lane
     speculative: Lane
-    gain: Gain = field(default_factory=Gain)
+    gain: Gain
 
     @property
     def lanes(self) -> tuple[Lane, Lane]:
-        """Both answers, in the order in which they are drawn."""
+        """Both ways, in the order in which they are drawn."""
         return self.plain, self.speculative
 
     @property
@@ -141,11 +113,6 @@ class Race:
         return self.speculative.tokens_per_second / plain if plain else 0.0
 
     @property
-    def is_same_text(self) -> bool:
-        """Whether both lanes have the same text."""
-        return self.plain.text == self.speculative.text
-
-    @property
     def verdict(self) -> str:
         """The speedup as text."""
         if self.gain.kind == "plain":
@@ -154,8 +121,7 @@ class Race:
 
     def details(self) -> str:
         """Return in one line where the speedup came from."""
-        same = "same text" if self.is_same_text else "different texts"
-        return f"{drafting_text(self.speculative.stats)} · {same}"
+        return drafting_text(self.speculative.stats)
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""
@@ -169,126 +135,165 @@ class Race:
         record: dict[str, Any] = msgspec.to_builtins(self)
         record["plain"]["tokens_per_second"] = self.plain.tokens_per_second
         record["speculative"]["tokens_per_second"] = self.speculative.tokens_per_second
-        return {**record, "speedup": self.speedup, "same_text": self.is_same_text}
+        return {**record, "speedup": self.speedup}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self | None:
-        """Return the race in a record of `as_record`; None if it is missing or malformed."""
+        """Return the race in a record of `as_record`; None if it is none, or of two texts."""
         import msgspec
 
         try:
             race = msgspec.convert(record, cls)
         except msgspec.ValidationError:
             return None
-        if not (race.plain.steps and race.speculative.steps):
-            return None
-        if "gain" in record:
-            return race
-        rounds = Rounds()
-        rounds.add(*race.lanes)
-        return replace(race, gain=rounds.gain)
+        is_raced = race.plain.steps and race.plain.text == race.speculative.text
+        return race if is_raced else None
 
 
-class Rounds:
-    """The rounds of a race, each decoded plainly and then speculatively."""
+class LaneInProgress:
+    """One way to decode the answer, as far as it has got in this round."""
 
-    def __init__(self) -> None:
-        """Start with no rounds."""
-        self._lanes: list[tuple[Lane, Lane]] = []
-        self._times = StepTimes(), StepTimes()
+    def __init__(self, answer: "RacedAnswer", drafter: str | None) -> None:
+        """Draft as `drafter` says, or as the other options do."""
+        self._answer, self._drafter = answer, drafter
+        self.whole = Statistics()  # of all rounds
+        self.begin()
 
-    def add(self, plain: Lane, speculative: Lane) -> None:
-        """Add a decoded round."""
-        self._lanes.append((plain, speculative))
-        for lane, times in zip(self._lanes[-1], self._times, strict=True):
-            lane.add_to(times)
+    def begin(self) -> None:
+        """Begin a round."""
+        self.steps: list[RaceStep] = []
+        self.origins: list[str] = []
+        self.statistics = Statistics()
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens are decoded."""
+        return len(self.origins)
+
+    def options(self, end: int) -> dict[str, Any]:
+        """Return the options that decode up to `end` of all tokens, or a little further."""
+        done, tokens = self.num_tokens, self._answer.tokens
+        begun = (Chunk("", tokens[:done], tuple(self.origins)),) if done else ()
+        chosen = {"drafter": self._drafter} if self._drafter else {}
+        return {**chosen, "begun": begun, "replay": Replay(tokens, end)}
+
+    def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
+        """Add what these options brought; the first chunk repeats what there was."""
+        before = self.statistics.decode_s
+        for chunk in chunks[1 if self.num_tokens else 0 :]:
+            if chunk.tokens:
+                texts = self._answer.texts[self.num_tokens :][: len(chunk.tokens)]
+                drafted = len(chunk.tree) or len(chunk.proposed)
+                self.steps.append(RaceStep(before + chunk.seconds, texts, chunk.origins, drafted))
+                self.origins += chunk.origins
+        self.statistics = self.statistics.joined(statistics)
+
+    def end(self) -> Lane:
+        """End a round; return it."""
+        self.whole = self.whole.joined(self.statistics)
+        return Lane(self.statistics.drafter, tuple(self.steps), self.statistics.as_dict())
+
+
+class RacedAnswer:
+    """The race of an answer: what to decode next, and what came of it."""
+
+    def __init__(self, steps: Sequence[Chunk]) -> None:
+        """Race the answer of these steps. Raises SpecchatError if it has no tokens."""
+        self.tokens = tuple(token for step in steps for token in step.tokens)
+        self.texts = tuple(text for step in steps for text in step.texts)
+        if not self.tokens:
+            raise SpecchatError("the model wrote nothing: try another prompt")
+        self._plain, self._speculative = LaneInProgress(self, PLAIN), LaneInProgress(self, None)
+        self._rounds: list[tuple[Lane, Lane]] = []
+        self.turns = self._turns()
+        """Yields each lane whose turn it is, and how many of all tokens it is to decode."""
+
+    def _turns(self) -> Iterator[tuple[LaneInProgress, int]]:
+        lanes = [self._plain, self._speculative]
+        while not self._is_decided:
+            for lane in lanes:
+                lane.begin()
+            for start in range(0, len(self.tokens), SLICE):
+                end = min(start + SLICE, len(self.tokens))
+                for lane in lanes:
+                    if lane.num_tokens < end:  # its last step may have gone as far
+                        yield lane, end
+                # each lane begins as often, as a machine may get slower or faster all the time
+                lanes.reverse()
+            self._rounds.append((self._plain.end(), self._speculative.end()))
+
+    @property
+    def progress(self) -> str:
+        """How far the race is."""
+        done = min(self._plain.num_tokens, self._speculative.num_tokens)
+        again = f", round {len(self._rounds) + 1}" if self._rounds else ""
+        return f"racing: {done} of {len(self.tokens)} tokens{again}"
 
     @property
     def gain(self) -> Gain:
-        """The gain from speculation over all rounds."""
-        if any(SERVED_BY in lane.stats for pair in self._lanes for lane in pair):
-            return self._served_gain()
-        plain, speculative = (sum(pair[side].num_tokens for pair in self._lanes) for side in (0, 1))
-        return compared(*self._times, plain, speculative)
-
-    def _served_gain(self) -> Gain:
-        """Return the gain from the rates of whole answers, where the times of steps are unknown."""
-        ratios = [
-            log(speculative.tokens_per_second / plain.tokens_per_second)
-            for plain, speculative in self._lanes
-            if plain.tokens_per_second and speculative.tokens_per_second
-        ]
-        if len(ratios) < SERVED_ROUNDS:
-            return Gain("measuring", exp(fmean(ratios))) if ratios else Gain()
-        speedup, error = exp(fmean(ratios)), stdev(ratios) / len(ratios) ** 0.5
-        return Gain(judged(speedup, error), speedup, error)
+        """The gain from speculation over all rounds that have ended."""
+        plain, own = self._plain.whole, self._speculative.whole
+        return compared(
+            plain.step_times, own.step_times, plain.generated_tokens, own.generated_tokens
+        )
 
     @property
-    def is_decided(self) -> bool:
+    def _is_decided(self) -> bool:
         """Whether the verdict is sound, there is nothing to decide, or it has taken long enough."""
-        if not self._lanes:
+        if not self._rounds:
             return False
-        seconds = sum(times.seconds for times in self._times)
-        is_over = len(self._lanes) >= MOST_ROUNDS or seconds >= ENOUGH_SECONDS
+        seconds = self._plain.whole.decode_s + self._speculative.whole.decode_s
+        is_over = len(self._rounds) >= MOST_ROUNDS or seconds >= ENOUGH_SECONDS
         return is_over or self.gain.kind != "measuring"
 
-    def race(self, prompt: str, target: str, draft: str | None) -> Race:
+    def race(self, prompt: str, facts: EngineFacts) -> Race:
         """Return the race, with the lanes of the round that was disturbed least."""
-        best = min(self._lanes, key=lambda pair: sum(lane.seconds for lane in pair))
-        return Race(prompt, target, draft, *best, self.gain)
+        best = min(self._rounds, key=lambda lanes: sum(lane.seconds for lane in lanes))
+        return Race(prompt, facts.target, facts.draft, *best, self.gain)
 
 
-def _tokens_of(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts and origins of the tokens of a step, or of a part of a server's stream."""
-    if chunk.texts:
-        return chunk.texts, chunk.origins
-    pieces = pieces_of(chunk)
-    return tuple(piece.text for piece in pieces), tuple(piece.origin for piece in pieces)
+def why_no_race(facts: EngineFacts) -> str | None:
+    """Return why an engine cannot race an answer, None if it can."""
+    if facts.served_by:
+        return f"{facts.served_by} runs the model: a race needs it on this machine"
+    if facts.speculation_off_reason:
+        return f"this pair cannot speculate ({facts.speculation_off_reason})"
+    return None
 
 
 def run_race(
     engine: Engine,
     messages: Sequence[ChatMessage],
     options: Mapping[str, Any],
+    on_answer: Callable[[Chunk], object],
     on_progress: RaceProgress,
 ) -> Race:
-    """Decode an answer plainly, then speculatively, each with an empty cache.
+    """Decode an answer, with drafts, and race it.
 
-    Raises SpecchatError if the pair cannot speculate, and Cancelled if an answer is stopped.
+    `on_answer` is called with each of the answer's steps. Raises SpecchatError if that is
+    impossible here, and Cancelled if it is stopped.
     """
-    facts = engine.facts
-    if not facts.chooses_drafter:
-        raise SpecchatError(
-            f"no race: {facts.served_by} cannot turn drafts off for one answer; `specchat serve`"
-            " can"
-        )
-    if facts.speculation_off_reason:
-        raise SpecchatError(f"no race: this pair cannot speculate ({facts.speculation_off_reason})")
-    plainly = {**options, "drafter": PLAIN}
-    warm_up = {
-        **plainly,
-        "max_tokens": WARM_UP_TOKENS,
-    }  # brings weights into memory and clocks up to speed
-    _decode(engine, messages, warm_up, partial(on_progress, "first"))
-    rounds = Rounds()
-    while not rounds.is_decided:
-        plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
-        speculative = _decode(engine, messages, options, partial(on_progress, "speculative"))
-        rounds.add(plain, speculative)
-    return rounds.race(messages[-1]["content"], facts.target, facts.draft)
+    if reason := why_no_race(engine.facts):
+        raise SpecchatError(f"no race: {reason}")
+    answer = RacedAnswer(_decoded(engine, messages, options, on_answer))
+    for lane, end in answer.turns:
+        on_progress(answer.progress)
+        chunks = _decoded(engine, messages, {**options, **lane.options(end)})
+        lane.add(chunks, engine.stats)
+    return answer.race(messages[-1]["content"], engine.facts)
 
 
-def _decode(
+def _decoded(
     engine: Engine,
     messages: Sequence[ChatMessage],
     options: Mapping[str, Any],
-    on_progress: Callable[[int], object],
-) -> Lane:
-    engine.forget()
+    on_step: Callable[[Chunk], object] = lambda _: None,
+) -> list[Chunk]:
+    """Return the steps of an answer; Cancelled if it was stopped."""
     chunks: list[Chunk] = []
     for chunk in engine.answer(messages, **options):
         chunks.append(chunk)
-        on_progress(engine.stats.generated_tokens)
+        on_step(chunk)
     if chunks[-1].finish == "cancelled":
         raise Cancelled("the race was stopped")
-    return Lane.of(chunks, engine.stats)
+    return chunks

@@ -1,4 +1,4 @@
-"""`specchat race`: plain and speculative decoding of one prompt, played side by side."""
+"""`specchat race`: an answer decoded with drafts and without, played side by side."""
 
 import argparse
 import shutil
@@ -20,9 +20,11 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
 )
 from specchat.cli.terminal import print_result, require_output, say, show_line
+from specchat.decoding.chunk import Chunk, pieces_of
 from specchat.drafter_registry import PLAIN
 from specchat.errors import InvalidOption
 from specchat.options.declarations import GenerateOptions
+from specchat.safe_text import harmless
 
 MAX_SIZE = (110, 30)
 """The largest size of a race, in columns and rows."""
@@ -32,7 +34,7 @@ TASK = "edit"
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Decode both answers, then play the race, export it or print the result."""
+    """Race an answer, then play the race, export it or print the result."""
     if arguments.export:
         require_output(arguments.export, EXPORTS)
     race = _run(arguments)
@@ -45,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> Race:
-    """Load the pair and decode both answers, by default at temperature 0, so that they agree."""
+    """Load the pair, decode an answer, by default at temperature 0, and race it."""
     answerer = chosen_answerer(arguments)
     drafter = answerer.options["drafter"]
     if drafter == PLAIN:
@@ -57,15 +59,21 @@ def _run(arguments: argparse.Namespace) -> Race:
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
 
-    def show_progress(name: str, num_tokens: int) -> None:
-        show_line(f"decoding the {name} answer: {num_tokens} tokens")
+    is_seen = sys.stdout.isatty() and not arguments.json
+
+    def show_answer(chunk: Chunk) -> None:
+        if is_seen:
+            text = "".join(piece.text for piece in pieces_of(chunk))
+            print(harmless(text), end="\n" if chunk.finish else "", flush=True)
+        else:
+            show_line(f"answering: {engine.stats.generated_tokens} tokens")
 
     usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
     with open_answerer(arguments, answerer) as engine:
         engine.prepare(show_loading)
         with stopping_on_interrupt(engine.stop):
-            race = run_race(engine, messages, options, show_progress)
+            race = run_race(engine, messages, options, show_answer, show_line)
     show_line()
     return race
 

@@ -45,7 +45,7 @@ def text_body(request: GenerateRequest, model: str, dialect: Dialect) -> dict[st
 
 def _shared(request: AnswerRequest, model: str, dialect: Dialect) -> dict[str, Any]:
     """Return the fields of both APIs."""
-    if request.begun:
+    if request.begun or request.replay:
         raise InvalidOption("only a model on this machine can go on from a token of an answer")
     for name in ("logit_bias", "is_exact"):
         if getattr(request, name):

@@ -24,9 +24,12 @@ class AnswerTranscript:
         Raises ContextFull if they exceed `capacity`, the tokens that the target's memory holds.
         """
         self.finish: Finish | None = None
-        self.tokens = [*request.tokens, *(token for step in request.begun for token in step.tokens)]
+        begun = request.begun_tokens
+        self.tokens = [*request.tokens, *begun]
         self.walk = Walk(request.constraint, frozenset(request.end_tokens))
         self.num_left = request.max_tokens or sys.maxsize
+        if request.replay:
+            self.num_left = len(request.replay.tokens) - len(begun)
         self._num_prompt = len(request.tokens)
         self._capacity = capacity
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)

@@ -30,7 +30,7 @@ class DraftMaker:
 
         # a drafter counts from the first step, the noise of a seed from the answer's first token
         def draw(distribution: Distribution, index: int) -> int:
-            return request.draw(distribution, first + index)
+            return request.draw_draft(distribution, first + index)
 
         def ranked(
             distribution: Distribution, index: int, count: int

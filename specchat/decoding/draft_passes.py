@@ -30,7 +30,9 @@ class DraftPasses:
         self.depth = 0
         self._tokens, self._target, self._request = tokens, target, request
         self._tree_model = target if isinstance(target, TreeModel) else None
-        self._trees = self._tree_model if request.most_nodes else None
+        # drawn branches beside a draft that is known to be right would never be accepted
+        has_branches = request.most_nodes and not (request.replay and request.draws_siblings)
+        self._trees = self._tree_model if has_branches else None
         self._num_read_again = 0  # accepted branches of the last pass
 
     @property

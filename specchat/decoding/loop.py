@@ -128,6 +128,8 @@ class _Answer:
         room = transcript.room
         if (is_cancelled := request.is_cancelled()) or room == 0:
             return transcript.end("cancelled" if is_cancelled else "context")
+        if request.replay and transcript.index >= request.replay.end:
+            return transcript.end("length")
 
         passes.read_ahead()
         num_unread, num_extra = passes.num_unread, passes.num_extra
@@ -175,7 +177,7 @@ class _Answer:
             return sampler.distribution(rows[node], [*past, *before] if past else (), mask)
 
         def own_at(node: int, num_before: int) -> int:
-            return request.draw(target_at(node), first + num_before)
+            return request.draw_own(target_at(node), first + num_before)
 
         draft = tree.draft
         verify = request.verifier_at(first, tree.drawn)

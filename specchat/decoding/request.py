@@ -10,12 +10,14 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.constraint import Constraint
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.noise import Noise
+from specchat.decoding.replay import Replay
 from specchat.decoding.verification import (
     Verifier,
     verify_by_argmax,
     verify_by_block,
     verify_by_noise,
     verify_by_traversal,
+    verify_replayed,
 )
 from specchat.errors import InvalidOption
 from specchat.options.declarations import Sampling
@@ -34,6 +36,10 @@ class Request:
 
     The answer begins with the tokens of `begun`, steps of an earlier answer, and continues as if it
     had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
+
+    With a `replay` its tokens are emitted, whatever would be drawn, and drafts are accepted as
+    often as they were when it was decoded. It takes the place of `max_tokens`. Drafts have branches
+    only where those are not drawn: at temperature 0, and with a seed.
 
     The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with
     the next draft, in passes of at most `longest_pass` tokens; None for any number.
@@ -56,6 +62,7 @@ class Request:
     num_shared: int = 0
     if_too_long: str = SHORTER_OR_LARGER
     begun: Sequence[Chunk] = ()
+    replay: Replay | None = None
     num_alternatives: int = 0
     constraint: Constraint | None = None
     longest_pass: int | None = None
@@ -69,12 +76,43 @@ class Request:
             raise InvalidOption(f"draft_length must be 0 or more, not {self.draft_length}")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
+        if self.replay:
+            begun, tokens = self.begun_tokens, self.replay.tokens
+            is_beginning = list(tokens[: len(begun)]) == begun
+            if not is_beginning or not len(begun) < self.replay.end <= len(tokens):
+                raise InvalidOption("a replay must go on where the beginning of the answer ends")
+
+    @property
+    def begun_tokens(self) -> list[int]:
+        """The tokens that the answer begins with."""
+        return [token for step in self.begun for token in step.tokens]
 
     def draw(self, distribution: Distribution, index: int) -> int:
         """Draw a token for an index of the answer; at temperature 0 take the most probable one."""
         if self.noise and len(distribution) > 1:
             return self.noise.draw(distribution, index)
         return distribution.sample(self.random)
+
+    def draw_draft(self, distribution: Distribution, index: int) -> int:
+        """Draw a token to draft for an index of the answer.
+
+        In a replay without a seed it is the answer's own token, if that can be drawn.
+        """
+        token = self.draw(distribution, index)
+        if self.replay is None or self.noise:
+            return token
+        own = self._replayed(index, token)
+        return own if distribution.probability(own) else token
+
+    def draw_own(self, distribution: Distribution, index: int) -> int:
+        """Draw the target's own token for an index of the answer; in a replay it is known."""
+        return self._replayed(index, self.draw(distribution, index))
+
+    def _replayed(self, index: int, token: int) -> int:
+        """Return the replayed answer's token at an index, or else the one that was drawn."""
+        if self.replay is None or index >= len(self.replay.tokens):
+            return token
+        return self.replay.tokens[index]
 
     def ranked(
         self, distribution: Distribution, index: int, count: int
@@ -91,8 +129,15 @@ class Request:
 
         At temperature 0 it compares with the argmax. Above that, with a seed, noise gives the same
         text whatever is drafted; without a seed, block verification accepts the most, or traversal
-        where siblings were drawn.
+        where siblings were drawn. In a replay the text is known.
         """
+        usual = self._usual_verifier(index, siblings)
+        if self.replay is None:
+            return usual
+        rest = self.replay.tokens[index:]
+        return verify_replayed(usual, rest, is_coupled=self.noise is not None)
+
+    def _usual_verifier(self, index: int, siblings: Mapping[int, Sequence[int]]) -> Verifier:
         if self.verifier or self.sampling.is_greedy:
             return self.verifier or verify_by_argmax
         if self.noise:

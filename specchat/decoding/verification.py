@@ -7,6 +7,7 @@ token that follows them. The resulting text is distributed exactly as the target
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple, TypeAlias
 
 from specchat.decoding.distribution import (
@@ -127,6 +128,37 @@ def verify_by_traversal(siblings: Mapping[int, Sequence[int]]) -> Verifier:
             if random() < chance:
                 return Verdict(position, sample_shares(wanted_here, random), probabilities)
         raise AssertionError("the text is always accepted")
+
+    return verify
+
+
+def verify_replayed(usual: Verifier, text: Sequence[int], *, is_coupled: bool) -> Verifier:
+    """Return a verifier of drafts of a known text, which accepts as many as `usual` did there.
+
+    `text` has the tokens from the draft's first one on. Where drafts are certain, or coupled with
+    the target by noise, the right ones are accepted. Drafts that are drawn must be the text's own
+    tokens wherever those can be drawn: drawn anew, they would be right less often than the text's
+    drafts were. After accepted tokens with their P, block verification emits a token x with
+    probability P p(x), and as an accepted draft with min(q(x), P p(x)). Given the text, its token
+    was therefore an accepted draft with probability min(1, q(x) / (P p(x))), whatever follows.
+
+    `usual` is called, too, because its time counts.
+    """
+
+    def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
+        probabilities = usual(draft, target, random).prefix_probabilities
+        num_accepted = 0
+        for (token, proposed, _), own, reached in zip(
+            draft, text, chain(probabilities, repeat(1.0)), strict=False
+        ):
+            if token != own:
+                break
+            if not is_coupled:
+                wanted = reached * target(num_accepted).probability(token)
+                if random() * wanted >= proposed.probability(token):
+                    break
+            num_accepted += 1
+        return Verdict(num_accepted, text[num_accepted], probabilities)
 
     return verify
 

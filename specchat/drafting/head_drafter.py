@@ -73,7 +73,8 @@ class HeadDrafter(DraftModelDrafter):
             self._num_blind = 0
         if self._is_ahead and self._first:
             self._fit.num_drafts += 1
-            self._fit.num_right += emitted[0] in {*self._drafted[:1], self._first.best()}
+            is_accepted = num_accepted > 0 and emitted[0] in self._drafted[:1]
+            self._fit.num_right += is_accepted or emitted[0] == self._first.best()
         super().observe(emitted, num_accepted)
 
 

@@ -328,6 +328,7 @@ class LocalEngine(Engine):
             is_cancelled=self._abort.is_set,
             num_shared=prompt.num_shared,
             begun=options.begun,
+            replay=options.replay,
             num_alternatives=options.alternatives,
             constraint=prompt.constraint,
             longest_pass=self._longest_pass(options),

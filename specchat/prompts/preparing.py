@@ -49,6 +49,8 @@ class Preparation:
         """
         request = described(request)
         begun = _begun_tokens(self._model.vocabulary, request.begun)
+        if request.replay:
+            require_known(self._model.vocabulary, request.replay.tokens)
         text = self._text(request, len(begun))
         ends, stops = self._ends_of(text.start)
         rules = ANY_TEXT
@@ -103,11 +105,14 @@ class Preparation:
     def _text(self, request: AnswerRequest, num_begun: int) -> PromptText:
         """Return a request as tokens, without its oldest turns if it asks to make room.
 
-        Room is also left for the `num_begun` tokens that the answer begins with.
+        Room is also left for the `num_begun` tokens that the answer begins with. All parts of a
+        replay have the same prompt.
         """
         if isinstance(request, GenerateRequest):
             return PromptText(self._tokens_of_text(request.prompt, special=request.special))
         room = min(request.max_tokens or LEAST_ROOM, self._capacity // 4)
+        if request.replay:  # the memory need not hold the last token
+            room = max(room, len(request.replay.tokens) - 1) - num_begun
         return conversation_text(self._model, request, self._capacity - num_begun - room)
 
     def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:

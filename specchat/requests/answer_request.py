@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.replay import Replay
 from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import GenerateOptions
@@ -21,8 +22,9 @@ class GenerateRequest(GenerateOptions):
 
     With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
     prompt; otherwise they stay text. `begun` are steps of an earlier answer with this target: the
-    answer begins with their tokens, which are yielded first. `prediction` is a text, or its tokens,
-    that the answer is expected to resemble: what they have in common is drafted. The answer is what
+    answer begins with their tokens, which are yielded first. With `replay` it is a known answer
+    that is decoded again, `max_tokens` or not. `prediction` is a text, or its tokens, that the
+    answer is expected to resemble: what they have in common is drafted. The answer is what
     `structure` allows, if one is given. With `is_exact` no draft is longer than those that are
     verified with the bits of plain decoding.
     """
@@ -30,6 +32,7 @@ class GenerateRequest(GenerateOptions):
     prompt: str | Sequence[int]
     special: bool = field(default=True, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
+    replay: Replay | None = field(default=None, kw_only=True)
     prediction: str | Sequence[int] = field(default="", kw_only=True)
     structure: Structure | None = field(default=None, kw_only=True)
     is_exact: bool = field(default=False, kw_only=True)
@@ -51,17 +54,18 @@ class ChatRequest(GenerateOptions):
     where the chat template has that. With `enforces_tools` a call that begins can only become one
     of a tool, with arguments that follow its schema. The chat template gets `variables` besides its
     own, as llama-server's `chat_template_kwargs`. `begun` are steps of an earlier answer with this
-    target: the answer begins with their tokens, which are yielded first. `prediction`, `structure`
-    and `is_exact` are as in GenerateRequest. With `make_room`, the messages with the indices
-    `pinned` stay, and the rest of their turns. With `is_aside` the conversation will continue
-    without the last message and the answer: the request is refused with InvalidOption if the model
-    would have to read the conversation again for that.
+    target: the answer begins with their tokens, which are yielded first. `replay`, `prediction`,
+    `structure` and `is_exact` are as in GenerateRequest. With `make_room`, the messages with the
+    indices `pinned` stay, and the rest of their turns. With `is_aside` the conversation will
+    continue without the last message and the answer: the request is refused with InvalidOption if
+    the model would have to read the conversation again for that.
     """
 
     messages: Sequence[ChatMessage]
     pinned: Sequence[int] = field(default=(), kw_only=True)
     is_aside: bool = field(default=False, kw_only=True)
     begun: Sequence[Chunk] = field(default=(), kw_only=True)
+    replay: Replay | None = field(default=None, kw_only=True)
     tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     tool_choice: ToolChoice = field(default="auto", kw_only=True)
     tool_names: Sequence[str] = field(default=(), kw_only=True)

@@ -4,41 +4,62 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bench.race_script import QUESTION, SPECULATIVE, RacingEngine, race_of
 from specchat.bench.race_frame import chip_lines, chips, frame, lane_figures
-from specchat.bench.race_record import Lane, Race, run_race
-from specchat.decoding.chunk import Chunk, TreeToken
-from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import Gain, StepTimes
+from specchat.bench.race_record import Race, RacedAnswer, RaceStep, run_race
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.step_times import Gain
 from specchat.errors import Cancelled, SpecchatError
 from tables import table
 
 
-def test_both_answers_are_decoded_from_an_empty_memory() -> None:
-    """First some tokens to warm up, then the plain answer, then the speculative one."""
-    engine, seen = RacingEngine(), []
+def raced(engine: RacingEngine) -> tuple[Race, list[Chunk], list[str]]:
+    """Return a race, its answer as it came, and the progress that was reported."""
+    answer: list[Chunk] = []
+    progress: list[str] = []
+    options = {"drafter": "auto"}
+    race = run_race(engine, QUESTION, options, answer.append, progress.append)
+    return race, answer, progress
 
-    race = run_race(
-        engine, QUESTION, {"drafter": "auto", "max_tokens": 9}, lambda *what: seen.append(what)
-    )
 
-    assert [(each["drafter"], each["max_tokens"]) for each in engine.options] == [
-        ("none", 8),
-        ("none", 9),
-        ("auto", 9),
-    ]
-    assert engine.forgotten == [0, 1, 2]
-    assert {name for name, _ in seen} == {"first", "plain", "speculative"}
-    assert [step.seconds for step in race.plain.steps] == [1.0, 2.0, 3.0]
-    assert [step.seconds for step in race.speculative.steps] == [0.5, 1.5]
+def test_the_lanes_take_turns_with_the_answers_own_tokens() -> None:
+    """A slice each, the first to begin changing; a step may go beyond, and is not decoded twice."""
+    engine = RacingEngine()
+    race, answer, progress = raced(engine)
+
+    assert engine.parts[:6] == [
+        ("none", 0, 32), ("auto", 0, 32),
+        ("auto", 32, 64), ("none", 32, 64),
+        ("none", 64, 70), ("auto", 64, 70),
+    ]  # fmt: skip
+    assert race.plain.text == race.speculative.text == "".join(chunk.text for chunk in answer)
+    assert [lane.num_tokens for lane in race.lanes] == [70, 70]
+    assert [len(lane.steps) for lane in race.lanes] == [70, 35]
+    assert [lane.seconds for lane in race.lanes] == pytest.approx([0.7, 0.35])
+    assert race.speculative.stats["accepted"] == 35
+    assert race.gain.speedup == pytest.approx(2.0, rel=0.02)
+    assert progress[:2] == ["racing: 0 of 70 tokens"] * 2
+    assert "racing: 32 of 70 tokens, round 2" in progress
+
+
+@table(("seconds", "rounds"), [(0.001, 5), (0.01, 3), (0.05, 1), (0.5, 1)])
+def test_a_race_is_repeated_until_it_says_something(seconds: float, rounds: int) -> None:
+    """Up to five times: an answer of some dozen tokens takes no time."""
+    engine = RacingEngine()
+    engine.seconds = seconds
+    race, _, _ = raced(engine)
+
+    assert len(engine.parts) == 6 * rounds
+    assert race.gain.is_sound == (seconds > 0.001)
 
 
 def test_the_figures_follow_from_the_times() -> None:
     """The rates are tokens per second of decoding, the speedup is their ratio."""
-    race = replace(race_of(), gain=Gain("faster", 2.0))
+    race = race_of(gain=Gain("faster", 2.0, 0.01, 3.0, 1.5))
 
     assert race.plain.tokens_per_second == pytest.approx(1.0)
     assert race.speculative.tokens_per_second == pytest.approx(2.0)
@@ -46,7 +67,7 @@ def test_the_figures_follow_from_the_times() -> None:
     assert race.seconds == pytest.approx(3.0)
     assert race.summary() == (
         "plain 1.0 tokens/s · speculative 2.0 tokens/s · 2.0x faster"
-        " · 50 % of 4 draft tokens accepted · 1.50 tokens per target pass · same text"
+        " · 50 % of 4 draft tokens accepted · 1.50 tokens per target pass"
     )
 
 
@@ -55,8 +76,7 @@ def test_a_race_without_drafts_says_so() -> None:
     race = race_of()
     race = replace(race, speculative=replace(race.plain, steps=race.plain.steps[:2]))
 
-    assert "nothing drafted" in race.details()
-    assert "different texts" in race.details()
+    assert race.details() == "nothing drafted"
 
 
 def test_a_record_is_read_back() -> None:
@@ -67,36 +87,32 @@ def test_a_record_is_read_back() -> None:
     assert Race.of_record(record) == race
     assert record["speedup"] == race.speedup
     assert record["plain"]["tokens_per_second"] == race.plain.tokens_per_second
-    assert record["speculative"]["steps"][0]["rejected"] == [" no"]
+    assert record["speculative"]["steps"][0]["drafted"] == 3
 
 
-@table("record", [{}, {"prompt": 3}, {"plain": {"steps": []}}])
+OTHER_TEXT = race_of(speculative=SPECULATIVE[:1]).as_record()
+
+
+@table("record", [{}, {"prompt": 3}, {"plain": {"steps": []}}, OTHER_TEXT])
 def test_a_malformed_record_is_no_race(record: dict[str, object]) -> None:
     """A store may hold anything."""
     assert Race.of_record(record) is None
 
 
-def test_the_times_of_trees_are_those_of_their_passes() -> None:
-    """A pass over a draft with branches takes longer than one over the draft alone."""
-    branches = tuple(TreeToken(text, 0, "draft", is_accepted=False) for text in "abc")
-    chain = Chunk("x", (1,), ("target",), ("x",), (2,), ("no",), seconds=0.1)
-    lane = Lane.of([chain, chain._replace(seconds=0.3, tree=branches)], Statistics())
-    times = StepTimes()
-    lane.add_to(times)
-    expected = StepTimes()
-    expected.add(1, 1, 0.1, 0.1, 0.0)
-    seconds = lane.steps[1].seconds - lane.steps[0].seconds
-    expected.add(3, 1, seconds, seconds, 0.0)
-    assert times == expected
-
-
-def test_a_pair_that_cannot_speculate_has_no_race() -> None:
+@table(
+    ("facts", "reason"),
+    [
+        ({"speculation_off_reason": "it cannot roll back"}, r"speculate \(it cannot roll back\)"),
+        ({"served_by": "vLLM at there"}, "vLLM at there runs the model"),
+    ],
+)
+def test_what_cannot_race_says_why(facts: dict[str, Any], reason: str) -> None:
     """The reason is in the message, and nothing is decoded."""
     engine = RacingEngine()
-    engine.facts = replace(engine.facts, speculation_off_reason="it cannot roll back")
+    engine.facts = replace(engine.facts, **facts)
 
-    with pytest.raises(SpecchatError, match=r"cannot speculate \(it cannot roll back\)"):
-        run_race(engine, QUESTION, {"drafter": "auto"}, lambda *_: None)
+    with pytest.raises(SpecchatError, match=reason):
+        raced(engine)
     assert engine.options == []
 
 
@@ -106,13 +122,13 @@ def test_a_stopped_race_is_cancelled() -> None:
     engine.finish = "cancelled"
 
     with pytest.raises(Cancelled):
-        run_race(engine, QUESTION, {"drafter": "auto"}, lambda *_: None)
+        raced(engine)
 
 
 def test_an_empty_answer_is_an_error() -> None:
     """There is nothing to compare."""
     with pytest.raises(SpecchatError, match="wrote nothing"):
-        Lane.of([Chunk("", finish="stop")], Statistics())
+        RacedAnswer([Chunk("", finish="stop")])
 
 
 def test_a_lane_is_drawn_as_it_was_at_a_moment() -> None:
@@ -146,32 +162,33 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
     assert "plain decoding" in now
     assert "with draft model and suffix lookup" in now
     assert end.count("One two three") == 2
-    for shown in (now, end):
-        assert shown.splitlines()[1] == f" {race.verdict} "
-        assert race.details() in shown
+    assert now.splitlines()[1] == ""
+    assert race.verdict not in now
+    assert end.splitlines()[1] == f" {race.verdict} "
+    assert race.details() in end
 
 
 def test_the_result_stands_at_the_top_in_its_colour() -> None:
-    """From the start: both lanes were decoded before. A narrow screen leaves the middle out."""
-    race = replace(race_of(), gain=Gain("faster", 1.5, 0.01, 3.0, 2.0))
-    head, result, *_, details, legend = frame(race, 0.0, 120, 12)
+    """Once both lanes have ended. A narrow screen leaves the middle out."""
+    race = race_of(gain=Gain("faster", 1.5, 0.01, 3.0, 2.0))
+    head, result, *_, details, legend = frame(race, 3.0, 120, 12)
     assert result.plain == f" 1.5x faster   {race.details()}"
     assert str(result.spans[0].style).endswith("on #93dd9b")
     assert head.plain.rstrip() == race.prompt
     assert details.plain == ""
     assert "own token" in legend.plain
-    *_, details, legend = frame(race, 0.0, 47, 12)
+    *_, details, legend = frame(race, 3.0, 47, 12)
     assert [each.strip() for each in legend.plain.split("   ") if each.strip()] == [
         "draft model", "suffix lookup", "A own token",
     ]  # fmt: skip
-    assert details.plain == "50 % of 4 draft tokens accepted · same text"
+    assert details.plain == "50 % of 4 draft tokens accepted"
 
 
 def test_only_drafted_tokens_are_chips() -> None:
     """The target's own are text, in the colours of code where they are code."""
     words = ("```python\n", "def", " twice", "():\n", "    return 'a'  # b\n", "```\n", "def")
     origins = ("target", "target", "suffix", "target", "target", "target", "target")
-    step = Chunk("", tuple(range(7)), origins, words, seconds=1.0)
+    step = RaceStep(1.0, words, origins)
     lines = chip_lines(race_of(speculative=[step]).speculative, 40, 9)
     spans = [(line.plain, each) for line in lines for each in line.spans]
     drawn = [(text[each.start : each.end], str(each.style)) for text, each in spans]
@@ -186,7 +203,7 @@ def test_only_drafted_tokens_are_chips() -> None:
 def test_chips_stay_where_they_are() -> None:
     """What a longer answer begins with is laid out as before, so that nothing jumps."""
     text = "a long token,", "\n", " and", "日本語", "\n\nx"
-    steps = [Chunk(each, (1,), ("suffix",), (each,), seconds=n) for n, each in enumerate(text)]
+    steps = [RaceStep(n, (each,), ("suffix",)) for n, each in enumerate(text)]
     whole = race_of(speculative=steps).speculative
     laid_out = list(chips(whole, 8))
 
@@ -208,7 +225,7 @@ def test_chips_stay_where_they_are() -> None:
 def test_what_a_model_writes_does_not_reach_the_terminal_as_it_is() -> None:
     """Escape sequences and marks that reorder a line are replaced, in prompts too."""
     evil = "\x1b[2J\u202e\u200f\r\x9b"
-    steps = [SPECULATIVE[0]._replace(texts=(evil, evil))]
+    steps = [replace(SPECULATIVE[0], texts=(evil, evil))]
     race = replace(race_of(speculative=steps), prompt=evil)
     drawn = "\n".join(line.plain for line in frame(race, 3.0, 60, 12))
 

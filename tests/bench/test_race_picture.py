@@ -21,8 +21,7 @@ from specchat.bench.race_picture import (
     as_cast,
     draw,
 )
-from specchat.bench.race_record import Race
-from specchat.decoding.chunk import Chunk
+from specchat.bench.race_record import Race, RaceStep
 from tables import table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,8 +32,7 @@ def long_race() -> Race:
     """Return a race whose answers have more lines than are shown."""
     lines = [f"line {number}\n" for number in range(MAX_ROWS + 5)]
     steps = [
-        Chunk(text, (1,), ("target",), (text,), seconds=0.1 * (number + 1))
-        for number, text in enumerate(lines)
+        RaceStep(0.1 * (number + 1), (text,), ("target",)) for number, text in enumerate(lines)
     ]
     return race_of(plain=steps, speculative=[*SPECULATIVE, *steps[-1:]])
 
@@ -114,7 +112,7 @@ def test_the_figures_of_the_picture_are_those_of_the_record() -> None:
 def test_hostile_text_stays_text(drawn: object) -> None:
     """What a model or a prompt says can neither add elements nor break the file."""
     assert callable(drawn)
-    steps = [PLAIN[0]._replace(texts=(HOSTILE,)), *PLAIN[1:]]
+    steps = [replace(PLAIN[0], texts=(HOSTILE,)), *PLAIN[1:]]
     race = replace(race_of(plain=steps), prompt=HOSTILE, target=HOSTILE)
     root = parsed(drawn(race))
 
@@ -143,7 +141,7 @@ def screen_after(events: list[list[object]]) -> list[str]:
 
 def test_a_recording_ends_with_the_last_moment() -> None:
     """It has a header, events in order, and what a terminal shows at the end is the result."""
-    race = race_of(plain=[*PLAIN[:2], PLAIN[2]._replace(seconds=3.02)])  # between two frames
+    race = race_of(plain=[*PLAIN[:2], replace(PLAIN[2], seconds=3.02)])  # between two frames
     header, *events = map(json.loads, as_cast(race).splitlines())
 
     assert (header["version"], header["width"], header["height"]) == (2, *SIZE)
@@ -157,7 +155,7 @@ def test_a_recording_ends_with_the_last_moment() -> None:
 
 def test_a_recording_holds_no_escape_sequences_of_the_model() -> None:
     """Only those that place and colour the lines."""
-    race = race_of(plain=[PLAIN[0]._replace(texts=(HOSTILE,))])
+    race = race_of(plain=[replace(PLAIN[0], texts=(HOSTILE,))])
     out = "".join(json.loads(line)[2] for line in as_cast(race).splitlines()[1:])
 
     assert set(re.findall(r"\x1b(?!\[[?\d;]*[HKJmhl])", out)) == set()
@@ -167,10 +165,7 @@ def test_a_recording_holds_no_escape_sequences_of_the_model() -> None:
 @table("ending", EXPORTS)
 def test_every_export_is_small_and_never_empty(ending: str) -> None:
     """A race of 256 tokens stays below a limit that a README can hold."""
-    steps = [
-        Chunk("word ", (1,), ("target",), ("word ",), seconds=0.02 * (number + 1))
-        for number in range(256)
-    ]
+    steps = [RaceStep(0.02 * (number + 1), ("word ",), ("target",)) for number in range(256)]
     text = EXPORTS[ending](race_of(plain=steps, speculative=steps))
 
     assert 1000 < len(text.encode()) < 300_000

@@ -229,14 +229,14 @@ def test_options_for_loading_are_said_to_have_no_effect(
 
 
 @pytest.mark.usefixtures("config")
-def test_a_race_needs_a_server_that_can_turn_drafts_off(
+def test_a_race_needs_a_model_on_this_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """And bench measures others as they are."""
     with read_recording("vllm").server() as server:
         code, line = refused(capsys, "race", "--connect", server.address)
         assert code == 1
-        assert "cannot turn drafts off for one answer" in line
+        assert "a race needs it on this machine" in line
         words = ["bench", "--connect", server.address, "--task", "chat", "--rounds", "1"]
         assert main([*words, "--temperature", "0"]) == 0
         output, _ = capsys.readouterr()

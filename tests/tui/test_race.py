@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
+from specchat.decoding.replay import Replay
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.strip import Strip
@@ -35,7 +38,7 @@ def drafters(script: Script) -> list[Any]:
 async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
     call: str, tmp_path: Path
 ) -> None:
-    """Plainly first; the second time, even in another session, it is only played."""
+    """Its own tokens; the second time, even in another session, the race is only played."""
     script, path = Script(["abcdefghijkl" * 10]), tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -43,12 +46,12 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(
         before = app.conversations.last
         await race(pilot, call)
         assert drafters(script) == [None, "none", None]
-        answer, plain, speculative = [options.get("seed") for _, options in script.asked]
-        assert answer is None
-        assert plain is not None
-        assert plain == speculative
         assert [turns for turns, _ in script.asked] == [script.asked[0][0]] * 3
-        await until(pilot, lambda: "same text" in screen_text(app))
+        known = app.answers.steps_of(before.id) if before else None
+        assert known is not None
+        tokens = tuple(token for step in known.steps for token in step.tokens)
+        replays = [options.get("replay") for _, options in script.asked]
+        assert replays == [None, *[Replay(tokens, len(tokens))] * 2]
         await until(pilot, lambda: "Race again" in screen_text(app))
         await pilot.press("end")
         await until(pilot, lambda: "11.4 tokens/s · 30 tokens done in 2.6 s" in screen_text(app))
@@ -89,7 +92,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
         await say(pilot, "A question?")
         await race(pilot)
         await type_keys(pilot, "end")
-        await until(pilot, lambda: "same text" in screen_text(app))
+        await until(pilot, lambda: "per target pass" in screen_text(app))
         assert "Export as SVG" in screen_text(app)
         await type_keys(pilot, "space")
         assert is_playing(app)
@@ -135,6 +138,25 @@ async def test_an_answer_without_drafts_has_no_race() -> None:
         await say(pilot, "A question?")
         await say(pilot, "/race")
         await until(pilot, lambda: any("no drafts" in each.message for each in app._notifications))
+    assert len(script.asked) == 1
+
+
+@pytest.mark.slow
+async def test_an_answer_of_another_model_has_no_race(tmp_path: Path) -> None:
+    """Its tokens are that model's."""
+    script, path = Script(), tmp_path / "history.db"
+    app = chat(script, path)
+    async with app.run_test() as pilot:
+        await say(pilot, "A question?")
+        known = app.conversations.last
+        assert known is not None
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE steps SET target = 'Other 3B'")
+    app = chat(script, path)
+    async with app.run_test() as pilot:
+        await app.actions.conversations.open(1)
+        await say(pilot, "/race")
+        await until(pilot, lambda: any("Other 3B" in each.message for each in app._notifications))
     assert len(script.asked) == 1
 
 

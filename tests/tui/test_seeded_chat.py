@@ -28,7 +28,7 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(tiny: WriteModel, draf
     app = ChatApp(Setup(pair, offers=list, history=None), load=LocalEngine)
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "aa aa aa aa aa aa aa aa")
-        texts, drafted = [], []
+        texts, drafted, accepted = [], [], []
         for key in ("", "f5", "f7"):
             if key == "f7":
                 await race(pilot)
@@ -39,6 +39,7 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(tiny: WriteModel, draf
             assert last is not None
             texts.append(last.text)
             drafted.append(last.statistics["drafted"])
+            accepted.append(last.statistics["accepted"])
         raced = app.state.races.last
 
     assert len(texts[0]) > 20
@@ -46,4 +47,5 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(tiny: WriteModel, draf
     assert raced is not None
     assert [lane.text for lane in raced.lanes] == [texts[0]] * 2
     assert [lane.stats["drafted"] > 0 for lane in raced.lanes] == [False, True]
+    assert raced.speculative.stats["accepted"] == accepted[-1]
     assert min(drafted) > 0

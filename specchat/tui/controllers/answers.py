@@ -53,7 +53,7 @@ class Answers:
         self.on_end: Callable[[], None] = lambda: None
         """Called after an answer has ended."""
         self.on_free: Callable[[], None] = lambda: None
-        """Called once nothing is being written, be it an answer or a lane of a race."""
+        """Called once nothing is being written, be it an answer or a part of a race."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -169,6 +169,7 @@ class Answers:
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
+        writing.seed = options.get("seed")
         if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)
@@ -228,8 +229,7 @@ class Answers:
         chunks, statistics = list(update.chunks), update.statistics
         self._shown_at = monotonic()
         if writing.message is None or writing.display is None:
-            count = statistics.generated_tokens
-            self._view.say(f"{writing.words}: {count} token{'s' * (count != 1)}", "progress")
+            self._view.say(writing.words, "progress")
             writing.add(chunks, statistics)
             return
         self.figures.add(chunks, statistics)

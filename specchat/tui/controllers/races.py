@@ -1,13 +1,13 @@
-"""Races: the last answer decoded again, plainly and speculatively; no Textual here."""
+"""Races: the last answer decoded again, with drafts and without; no Textual here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from secrets import randbelow
 from typing import Any
 
-from specchat.bench.race_record import MAX_TOKENS, Lane, Race, Rounds
+from specchat.bench.race_record import LaneInProgress, Race, RacedAnswer, why_no_race
 from specchat.chat.conversation import Message
+from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.safe_text import harmless
@@ -16,21 +16,29 @@ from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.writing import Writing
+from specchat.tui.controllers.writing import SEED, Writing
+from specchat.tui.texts.figures import SAMPLED_WITH
+from specchat.tui.texts.sampling_text import only_sampling
 from specchat.tui.texts.schema_text import structure_of
 
-MIN_TOKENS = 16
-NUM_SEEDS = 2**32
 RACE = "race"
 """The key of the race in the statistics of a stored answer."""
+RACED = "in the race"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A race in progress."""
+
+    message: Message
+    answer: RacedAnswer
+    display: AnswerDisplay | None
+    show: Callable[[Race], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Races:
-    """Decodes the last answer both ways with one seed, and stores the result with the answer.
-
-    The two lanes run one after the other, so that neither slows the other down.
-    """
+    """Decodes the last answer's tokens again, both ways in turns, and stores the result with it."""
 
     view: ChatView
     conversations: Conversations
@@ -45,88 +53,83 @@ class Races:
         return Race.of_record(answer.statistics.get(RACE, {})) if answer else None
 
     async def run(self, show: Callable[[Race], None]) -> None:
-        """Race the last answer, and show the race once both lanes are decoded."""
-        answer, pair = self.conversations.last, self.pair_controller
+        """Race the last answer, and show the race once it has ended."""
+        answer = self.conversations.last
         if answer is None or answer.role != "assistant":
             self.view.notify("There is no answer to race yet.")
-        elif (facts := pair.facts) is None and pair.pair.server is not None:
-            pair.require_session()  # only the server says whether it can turn drafts off
-            self.view.notify("Not connected yet: try again in a moment.")
-        elif facts is not None and not facts.chooses_drafter:
-            words = f"{harmless(facts.served_by)} cannot turn drafts off for one answer."
-            self.view.notify(f"{words} A race needs `specchat serve` there.")
-        elif answer.statistics.get("drafted") == 0:  # any difference would be chance
-            self.view.notify("That answer used no drafts, so there is no speedup to measure.")
-        else:
-            seed = self.options.current.get("seed")
-            seed = randbelow(NUM_SEEDS) if seed is None else seed
+            return
+        known = self.answers.steps_of(answer.id)
+        if reason := self._why_not(answer, known):
+            self.view.notify(reason)
+        elif known is not None:
             display = await self.view.last_answer()
-            self._next_round(answer, seed, show, Rounds(), display)
+            self._next_turn(_Running(answer, RacedAnswer(known.steps), display, show))
 
-    def _next_round(
-        self,
-        answer: Message,
-        seed: int,
-        show: Callable[[Race], None],
-        rounds: Rounds,
-        display: AnswerDisplay | None,
-    ) -> None:
-        then = partial(self._plain_ended, answer, seed, show, rounds)
-        lane = Writing(display=display, words="race, first without speculation", then=then)
-        self._decode(lane, answer, seed=seed, drafter=PLAIN)
+    def _why_not(self, answer: Message, known: StoredSteps | None) -> str | None:
+        """Return why an answer cannot be raced now, None if it can."""
+        pair, facts = self.pair_controller.pair, self.pair_controller.facts
+        if pair.server is not None:
+            return "A race needs a model on this machine."
+        if facts is None:
+            self.pair_controller.require_session()  # it may have been unloaded
+            return "The pair is still loading: try again in a moment."
+        if reason := why_no_race(facts):
+            return f"No race: {harmless(reason)}."
+        if answer.statistics.get("drafted") == 0:  # any difference would be chance
+            return "That answer used no drafts, so there is no speedup to measure."
+        if known is None or not known.target:
+            return "The tokens of that answer are not stored. Regenerate it to race it."
+        if known.target != facts.target:
+            return f"{harmless(known.target)} wrote that answer. Regenerate it to race it."
+        return None
 
-    def _plain_ended(
-        self,
-        answer: Message,
-        seed: int,
-        show: Callable[[Race], None],
-        rounds: Rounds,
-        lane: Writing,
-        statistics: Statistics,
-    ) -> None:
-        plain = Lane.of(lane.steps, statistics)
-        then = partial(self._both_ended, answer, seed, plain, show, rounds)
-        ours = Writing(display=lane.display, words="race, now with speculation", then=then)
-        self._decode(ours, answer, seed=seed, **_speculation_options(self.options.current))
-
-    def _decode(self, lane: Writing, answer: Message, **options: Any) -> None:
-        """Decode as many tokens as the answer has, within limits."""
-        tokens = min(max(answer.statistics.get("generated_tokens", 0), MIN_TOKENS), MAX_TOKENS)
-        structure = structure_of(answer.schema)
-        self.answers.send(
-            lane, answer.parent or 0, max_tokens=tokens, structure=structure, **options
-        )
-
-    def _both_ended(
-        self,
-        answer: Message,
-        seed: int,
-        plain: Lane,
-        show: Callable[[Race], None],
-        rounds: Rounds,
-        lane: Writing,
-        statistics: Statistics,
-    ) -> None:
-        facts, tree = self.pair_controller.facts, self.conversations.tree
-        if facts is None or answer.id not in tree:
+    def _next_turn(self, race: _Running) -> None:
+        """Decode the next part of the answer, or end the race after the last one."""
+        message, turn = race.message, next(race.answer.turns, None)
+        if turn is None:
+            self._end(race)
             return
-        rounds.add(plain, Lane.of(lane.steps, statistics))
-        if not rounds.is_decided:
-            self._next_round(answer, seed, show, rounds, lane.display)
-            return
-        question = tree[answer.parent].text if answer.parent is not None else ""
-        race = rounds.race(question, facts.target, facts.draft)
-        self._store(lane, answer, {RACE: race.as_record(), **_measured_speedup(race, answer)})
-        show(race)
+        lane, end = turn
+        words, then = race.answer.progress, partial(self._turn_ended, race, lane)
+        writing = Writing(display=race.display, words=words, then=then)
+        options = self._options_of(message) | lane.options(end)
+        self.answers.send(writing, message.parent or 0, **options)
+        self.view.say(words, "progress")
 
-    def _store(self, lane: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
-        """Store the measurements with the answer, and show them."""
-        record = self.conversations.keep_figures(answer.id, measured)
+    def _options_of(self, message: Message) -> dict[str, Any]:
+        """Return the options that an answer was decoded with, and speculation if it is off now."""
+        sampling = only_sampling(message.statistics.get(SAMPLED_WITH, {}))
+        if (temperature := message.statistics.get("temperature")) is not None:
+            sampling["temperature"] = temperature
+        return {
+            **_speculation_options(self.options.current),
+            **sampling,
+            "seed": message.statistics.get(SEED),
+            "structure": structure_of(message.schema),
+        }
+
+    def _turn_ended(
+        self, race: _Running, lane: LaneInProgress, writing: Writing, statistics: Statistics
+    ) -> None:
+        lane.add(writing.steps, statistics)
+        if race.message.id in self.conversations.tree:
+            self._next_turn(race)
+
+    def _end(self, race: _Running) -> None:
+        """Store what was measured with the answer, and show it."""
+        message, facts = race.message, self.pair_controller.facts
+        if facts is None:
+            return
+        question = self.conversations.tree[message.parent].text if message.parent else ""
+        ended = race.answer.race(question, facts)
+        measured = {RACE: ended.as_record(), **_measured_gain(ended, message)}
+        record = self.conversations.keep_figures(message.id, measured)
         self.answers.take_measured(record)
         self.view.show_state()
-        if lane.display is not None:
-            lane.display.say(*self.answers.line_below(answer.finish, record))
+        if race.display is not None:
+            race.display.say(*self.answers.line_below(message.finish, record))
         self.answers.settle()
+        race.show(ended)
 
 
 def _speculation_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,18 +138,14 @@ def _speculation_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: AUTO for name, off in switched_off.items() if options.get(name) == off}
 
 
-def _measured_speedup(race: Race, answer: Message) -> dict[str, Any]:
-    """Return the speedup and the seconds saved, for an answer's statistics.
-
-    Empty if the texts differ: the times of different texts cannot be compared.
-    """
-    if not race.is_same_text or not race.gain.is_sound:
-        return {}
-    rates = [lane.tokens_per_second for lane in race.lanes]
-    rates[0] = rates[1] / race.speedup
+def _measured_gain(race: Race, message: Message) -> dict[str, Any]:
+    """Return what replaces the estimated gain in an answer's statistics."""
+    if race.gain.kind == "measuring":  # then an estimate would say too much, too
+        return {"speedup": 0.0, "saved_s": 0.0, "speedup_source": RACED, "measured_rates": []}
+    speedup, own = race.speedup, race.speculative.tokens_per_second
     return {
-        "speedup": race.speedup,
-        "saved_s": answer.statistics.get("decode_s", 0.0) * (race.speedup - 1),
-        "speedup_source": "in the race",
-        "measured_rates": rates,
+        "speedup": speedup,
+        "saved_s": message.statistics.get("decode_s", 0.0) * (speedup - 1),
+        "speedup_source": RACED,
+        "measured_rates": [own / speedup, own],
     }

@@ -12,10 +12,13 @@ from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.controllers.session import Question
 from specchat.tui.texts.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
 
+SEED = "seed"
+"""The key of the seed in the statistics of a stored answer, which others lack."""
+
 
 @dataclass(slots=True)
 class Writing:
-    """The answer being written, or a lane of a race, which has no message of its own."""
+    """The answer being written, or a part of a race, which has no message of its own."""
 
     message: int | None = None
     display: AnswerDisplay | None = None
@@ -26,10 +29,11 @@ class Writing:
     finish: str | None = None
     """How the answer ended before it was continued."""
     temperature: float = 0.0
+    seed: int | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The sampling options of this answer alone."""
     words: str = ""
-    """The progress text of a lane."""
+    """The progress text of a race."""
     then: "Callable[[Writing, Statistics], None] | None" = None
     """Called at the end of a lane that was not stopped."""
     begun: Sequence[Chunk] = ()
@@ -86,6 +90,7 @@ class Writing:
             "saved_s": figures.saved_s,
             "pair": pair,
             "temperature": self.temperature,
+            **({} if self.seed is None else {SEED: self.seed}),
             **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),
             **({} if "drafter" in stats.unreported else {"drafter": stats.drafter}),
             "drafted_by_position": stats.drafted_by_position,
