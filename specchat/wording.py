@@ -1,12 +1,15 @@
 """How figures are written: the same on screen, in commands, in messages and in exports."""
 
 from collections.abc import Mapping, Sequence
+from math import log
 from typing import Any
 
 UNITS = ("bytes", "kB", "MB", "GB")
 SAME_SPEED, FASTER, SLOWER = "same speed", " faster", " slower"
 SPEEDUP_TOLERANCE = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
+NUM_ERRORS = 2.0
+"""So is one that is within as many standard errors of it."""
 LEAST_SAVED = 0.1
 """Seconds."""
 NOTABLE_COST = 1.01
@@ -54,21 +57,27 @@ def rate_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.1f} tokens/s"
 
 
-def speedup_text(speedup: float, decimals: int = 1) -> str:
+def is_same_speed(speedup: float, error: float = 0.0) -> bool:
+    """Return True if a speedup, with its relative standard error, may be none."""
+    is_close = 1 - SPEEDUP_TOLERANCE < speedup < 1 + SPEEDUP_TOLERANCE
+    return is_close or abs(log(speedup)) < NUM_ERRORS * error
+
+
+def speedup_text(speedup: float, decimals: int = 1, *, error: float = 0.0) -> str:
     """Return a speedup over plain decoding as "1.4x faster" or "27 % slower".
 
-    What was measured over several rounds has two decimals.
+    What was measured over several rounds has two decimals. `error` is its relative standard error.
     """
-    if speedup >= 1 + SPEEDUP_TOLERANCE:
-        return f"{speedup:.{decimals}f}x{FASTER}"
-    if speedup > 1 - SPEEDUP_TOLERANCE:
+    if is_same_speed(speedup, error):
         return SAME_SPEED
+    if speedup > 1:
+        return f"{speedup:.{decimals}f}x{FASTER}"
     return f"{percent(1 - speedup)}{SLOWER}"
 
 
-def speedup_cell(speedup: float) -> str:
+def speedup_cell(speedup: float, error: float = 0.0) -> str:
     """Return a speedup as "1.36x", for a narrow column with a heading that says what it is."""
-    return f"{speedup:.2f}x"
+    return "same" if is_same_speed(speedup, error) else f"{speedup:.2f}x"
 
 
 def speedup_range(low: float, high: float) -> str:
@@ -133,8 +142,12 @@ def _first_token(statistics: Mapping[str, Any]) -> list[str]:
 
 def _gain_texts(statistics: Mapping[str, Any]) -> list[str]:
     """Return the speedup and the seconds saved, as far as they are known."""
-    speedup = statistics.get("speedup")
-    texts = [speedup_text(speedup) if speedup else "", saved_text(statistics.get("saved_s", 0.0))]
+    speedup, error = statistics.get("speedup"), statistics.get("speedup_error") or 0.0
+    if not speedup:
+        return []
+    if is_same_speed(speedup, error):
+        return [SAME_SPEED]
+    texts = [speedup_text(speedup, error=error), saved_text(statistics.get("saved_s") or 0.0)]
     return [text for text in texts if text]
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall, TreeToken
 from specchat.decoding.replay import Replay
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import StepTimes
 from specchat.engine.api import Engine, EngineFacts, Loading
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.answer_update import Update
@@ -20,6 +19,7 @@ from specchat.requests.progress import ProgressCallback, Stage
 from specchat.requests.prompt_size import PromptSize
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
+from timed_steps import timed
 
 FACTS = EngineFacts(
     target="Scripted 8B",
@@ -39,15 +39,7 @@ ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
 COSTS = {count: 0.08 + 0.008 * count for count in range(1, 34)}
 DRAFT_SECONDS, VERIFY_SECONDS = 0.02, 0.096
 STEP_SECONDS = 0.12
-
-
-def timed(speedup: float, seconds: float = 4.0) -> StepTimes:
-    """Return the times of an undisturbed answer with a speedup, unknown if that is 0."""
-    times, num_steps, num_emitted = StepTimes(), 50, 8
-    step = seconds / num_steps
-    for _ in range(num_steps):
-        times.add(num_emitted, num_emitted, step, step, speedup * step / num_emitted)
-    return times
+SPEEDUP = 3 * COSTS[1] / STEP_SECONDS
 
 
 class Token(NamedTuple):
@@ -230,7 +222,9 @@ class ScriptedEngine(Engine):
         self.stats.decode_s += seconds
         self.stats.draft_s += drafting
         self.stats.verify_s += VERIFY_SECONDS if self._drafts else COSTS[1]
-        self.stats.step_times.add(drafted, num_tokens, seconds, seconds - drafting, COSTS[1])
+        if self._drafts:
+            generated = self.stats.generated_tokens
+            self.stats.step_times = timed(SPEEDUP, self.stats.decode_s, generated)
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)
         self.stats.reasoning_tokens += num_reasoning
         self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)

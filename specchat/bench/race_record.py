@@ -117,7 +117,8 @@ class Race:
         """The speedup as text."""
         if self.gain.kind == "plain":
             return "plain speed"
-        return speedup_text(self.speedup) if self.gain.is_sound else TOO_BUSY
+        words = speedup_text(self.speedup, error=self.gain.error)
+        return words if self.gain.is_sound else TOO_BUSY
 
     def details(self) -> str:
         """Return in one line where the speedup came from."""
@@ -233,9 +234,7 @@ class RacedAnswer:
     def gain(self) -> Gain:
         """The gain from speculation over all rounds that have ended."""
         plain, own = self._plain.whole, self._speculative.whole
-        return compared(
-            plain.step_times, own.step_times, plain.generated_tokens, own.generated_tokens
-        )
+        return compared(plain.step_times, own.step_times)
 
     @property
     def _is_decided(self) -> bool:

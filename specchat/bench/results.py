@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specchat import drafter_registry
 from specchat.chat.answer_statistics import AnswerTotals, add_up
+from specchat.wording import SAME_SPEED, speedup_text
 
 Ratios = Mapping[tuple[str, float], list[float]]
 """The ratios of an arm's speed to plain decoding's, one per round, by task and temperature."""
@@ -69,6 +70,10 @@ class Speedup(NamedTuple):
     speedup: float
     low: float
     high: float
+
+    def words(self) -> str:
+        """Return it as text: the same speed if its interval contains that."""
+        return SAME_SPEED if self.low < 1 < self.high else speedup_text(self.speedup, 2)
 
 
 @dataclass(slots=True)

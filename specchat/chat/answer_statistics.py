@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import hypot
+from operator import mul
 from typing import Any
 
 from specchat.chat.conversation import Message
@@ -14,8 +16,10 @@ PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_to
 SUMMED_FIELDS = (
     "generated_tokens", "steps", "drafted", "accepted", "nodes",
     "decode_s", "draft_s", "verify_s", "overhead_s", "saved_s", "reasoning_tokens", "reasoning_s",
+    "repeated",
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
+RATIOS = ("tokens_per_second", "acceptance_rate", "tokens_per_step", "speedup", "speedup_error")
 UNKNOWN = "-"
 NUM_MEASURED = 20
 """Answers that say how fast a pair is."""
@@ -31,7 +35,8 @@ class AnswerTotals:
     """The combined figures of several answers; None for a figure that no answer has.
 
     Rates are ratios of sums, not means of rates. `speedup` is the time that plain decoding would
-    have taken divided by the time taken, over the answers whose speedup is known.
+    have taken divided by the time taken, over the answers whose speedup is known, and
+    `speedup_error` its relative standard error.
     """
 
     answers: int
@@ -39,6 +44,7 @@ class AnswerTotals:
     decode_s: float
     tokens_per_second: float | None
     speedup: float | None
+    speedup_error: float | None
     acceptance_rate: float | None
     tokens_per_step: float | None
     accepted_by_position: tuple[float, ...]
@@ -55,14 +61,15 @@ def add_up(answers: Iterable[Record]) -> AnswerTotals:
     stepped = [record for record in records if record.get("steps")]
     timed = [each for each in records if each.get("speedup")]
     tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
+    plain = [each["speedup"] * each["decode_s"] for each in timed]
+    errors = [each.get("speedup_error") or 0.0 for each in timed]
     return AnswerTotals(
         answers=len(records),
         tokens=int(tokens),
         decode_s=seconds,
         tokens_per_second=_ratio(tokens, seconds),
-        speedup=_ratio(
-            sum(each["speedup"] * each["decode_s"] for each in timed), _sum(timed, "decode_s")
-        ),
+        speedup=_ratio(sum(plain), _sum(timed, "decode_s")),
+        speedup_error=_ratio(hypot(*map(mul, plain, errors)), sum(plain)),
         acceptance_rate=_ratio(_sum(records, "accepted"), _sum(records, "drafted")),
         tokens_per_step=_ratio(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
         accepted_by_position=_accepted_by_position(records),
@@ -97,8 +104,9 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     for name in SUMMED_LISTS:
         whole[name] = _added(first.get(name, []), second.get(name, []))
     totals = add_up([first, second])
-    for name in ("tokens_per_second", "acceptance_rate", "tokens_per_step", "speedup"):
+    for name in RATIOS:
         whole[name] = getattr(totals, name) or 0.0
+    whole.pop("measured_rates", None)  # of one part
     whole["accepted_by_position"] = list(totals.accepted_by_position)
     return whole
 
@@ -125,7 +133,7 @@ def _figures(totals: AnswerTotals) -> tuple[str, ...]:
     return (
         str(totals.tokens),
         f"{rate:.1f}" if rate else UNKNOWN,
-        speedup_text(speedup) if speedup else UNKNOWN,
+        speedup_text(speedup, error=totals.speedup_error or 0.0) if speedup else UNKNOWN,
         UNKNOWN if accepted is None else percent(accepted),
         f"{per_pass:.2f}" if per_pass else UNKNOWN,
     )

@@ -38,7 +38,6 @@ from specchat.cli.terminal import (
     show_line,
 )
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
-from specchat.decoding.step_times import Gain
 from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
@@ -261,7 +260,7 @@ def _report(
             "model": {"target": engine.facts.target, "draft": engine.facts.draft},
             "drafter": engine.stats.drafter,
             "speculation": engine.stats.speculation,
-            "stats": engine.stats.as_dict(),
+            "stats": {**engine.stats.as_dict(), **engine.stats.gain.as_record()},
         }
         if structure:
             stats = engine.stats
@@ -272,14 +271,8 @@ def _report(
     if reason := _why_empty(engine, answer, hides_reasoning=hides_reasoning):
         say(reason)
     if sys.stderr.isatty():
-        say(answer_line({**engine.stats.as_dict(), **_gain(engine.stats.gain)}))
+        say(answer_line({**engine.stats.as_dict(), **engine.stats.gain.as_record()}))
         say(speculation_line(engine.stats.speculation))
-
-
-def _gain(gain: Gain) -> dict[str, float]:
-    """Return the speedup and the seconds saved, if there are any: one slow answer says nothing."""
-    is_named = gain.kind in ("faster", "same")
-    return {"speedup": gain.speedup, "saved_s": gain.saved_s} if is_named else {}
 
 
 def _why_empty(engine: Engine, answer: list[Chunk], *, hides_reasoning: bool) -> str:

@@ -31,7 +31,7 @@ from specchat.cli.terminal import (
 )
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.wording import percent, rate_text, speculation_line, speedup_range, speedup_text
+from specchat.wording import percent, rate_text, speculation_line, speedup_range
 
 TEMPERATURES = (0.0, 0.8)
 INTERVAL_HEADING = "95 % interval"
@@ -156,22 +156,24 @@ class _Report:
         return f"{self.pair} on {device}, drafter {self.arm.name}"
 
     def _row(self, task: str, temperature: float) -> tuple[str, ...]:
-        speedup, low, high = self.results.speedup(self.arm, task, temperature)
+        found = self.results.speedup(self.arm, task, temperature)
         accepted = self.results.totals(self.arm, task, temperature).acceptance_rate or 0.0
         return (
             task,
             f"{temperature:g}",
             *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
-            speedup_text(speedup, 2),
-            interval_text(low, high),
+            found.words(),
+            interval_text(found.low, found.high),
             percent(accepted),
         )
 
     def _conclusions(self) -> Iterator[str]:
-        speedup, low, high = self.results.speedup(self.arm)
+        found = self.results.speedup(self.arm)
         is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
-        interval = "" if is_single else f" ({INTERVAL_HEADING}: {interval_text(low, high)})"
-        yield f"over all tasks: {speedup_text(speedup, 2)}{interval}"
+        interval = (
+            "" if is_single else f" ({INTERVAL_HEADING}: {interval_text(found.low, found.high)})"
+        )
+        yield f"over all tasks: {found.words()}{interval}"
         if is_single:
             yield "a single round has no interval: use --rounds 2 or more"
         *_, last = self.results.of(self.arm)

@@ -197,7 +197,7 @@ def _per_pass(request: "ServedRequest") -> str:
 
 def _speedup(request: "ServedRequest") -> str:
     gain = request.statistics.gain
-    return speedup_cell(gain.speedup) if gain.is_sound else ""
+    return speedup_cell(gain.speedup, gain.error) if gain.is_sound else ""
 
 
 COLUMNS = (

@@ -12,7 +12,7 @@ from specchat.safe_text import in_one_line
 
 DRAFTS = ("drafted", "accepted", "acceptance_rate")
 STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_position")
-ALWAYS_UNREPORTED = ("nodes", "forced", "draft_s", "verify_s", "overhead_s")
+ALWAYS_UNREPORTED = ("nodes", "forced", "repeated", "draft_s", "verify_s", "overhead_s")
 UNKNOWN_COUNT = "the server does not report tokens: speeds count the parts of its stream"
 LARGEST = 1 << 31
 MUCH_FASTER = 2.0
@@ -183,9 +183,10 @@ class ReportedFigures:
         for name in ("speculation_off_reason", "draft_off_reason"):
             setattr(stats, name, _words(figures, name) or None)
         speedup, saved = _number(figures, "speedup"), _number(figures, "saved_s")
-        if speedup and saved is not None:
-            own = stats.decode_s
-            stats.reported_gain = Gain(judged(speedup, 0.0), speedup, 0.0, own + saved, own)
+        if speedup and speedup > 0 and saved is not None:
+            stats.reported_gain = _gain(
+                speedup, abs(_number(figures, "speedup_error") or 0.0), saved
+            )
         if (left_out := _count(figures, "left_out_messages")) is not None:
             stats.left_out = left_out
         notices = figures.get("notices")
@@ -225,6 +226,12 @@ class ReportedFigures:
         missing += [] if "cached" in has else ["cached_tokens"]
         missing += [] if "prompt_s" in has else ["prompt_s"]
         stats.unreported = tuple(missing)
+
+
+def _gain(speedup: float, error: float, saved: float) -> Gain:
+    """Return the gain that a server reports: its seconds follow from the rounded figures."""
+    own = saved / (speedup - 1) if saved * (speedup - 1) > 0 else 0.0
+    return Gain(judged(speedup, error), speedup, error, own * speedup, own)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

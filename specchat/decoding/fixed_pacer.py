@@ -99,7 +99,5 @@ class FixedPacer:
     ) -> None:
         """Do nothing."""
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Return 0.0: the time of a plain step is unknown."""
-        del emitted, seconds
-        return 0.0
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Do nothing."""

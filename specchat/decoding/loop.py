@@ -21,6 +21,7 @@ from specchat.decoding.ports import (
     Rows,
 )
 from specchat.decoding.proposal import DraftToken
+from specchat.decoding.repeats import Repeats
 from specchat.decoding.request import Request
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
@@ -76,6 +77,7 @@ class _Answer:
         self._drafts = DraftMaker(drafter, request, transcript, pacer)
         self._sampler = Sampler(request.sampling)
         self._likely = LikelyTokens(request.num_alternatives, transcript.walk, transcript.piece)
+        self._repeats = Repeats(token for step in request.begun for token in step.tokens)
 
     def chunks(self, on_progress: PromptProgress | None) -> Iterator[Chunk]:
         """Yield the chunks of the answer."""
@@ -149,9 +151,15 @@ class _Answer:
         num_decided = len(chunk.tokens) - passes.num_unread + 1  # by verifying or drawing them
         # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
-        plain = self._pacer.end_step(chunk.tokens[:num_decided], perf_counter() - drafted)
-        num_read, num_decoded = num_extra + 1 + tree.num_nodes, num_unread - 1 + num_decided
-        self._statistics.time_step(num_read, num_decoded, plain, began, drafted, evaluated)
+        self._pacer.end_step(chunk.tokens[:num_decided], perf_counter() - drafted)
+        seconds = self._statistics.time_step(began, drafted, evaluated)
+        times, num_forced = self._statistics.step_times, chunk.origins.count(GRAMMAR.name)
+        num_own, is_repeated = len(chunk.tokens) - num_forced, self._repeats.add(chunk.tokens)
+        if is_repeated or num_unread > 1:  # forced tokens are read together without drafts, too
+            times.leave_out()
+            self._statistics.repeated += num_own * is_repeated
+        else:
+            times.add(num_extra + tree.num_nodes, num_own, seconds, drafted - began)
         return chunk._replace(seconds=self._statistics.decode_s, chances=chances)
 
     def _verify(self, tree: DraftTree, rows: Rows) -> tuple[list[int], int, Chances]:

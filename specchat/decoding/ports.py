@@ -203,11 +203,8 @@ class Pacer(Protocol):
         `branches` are those beside the draft, if some were replaced since they were chosen.
         """
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Learn from the tokens that a step verified or drew, and its time without drafting.
-
-        Returns the present time of a plain step in seconds, 0.0 if unknown.
-        """
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Learn from the tokens that a step verified or drew, and its time without drafting."""
 
 
 class Drafter(Protocol):

@@ -38,7 +38,8 @@ class Statistics:
     among them, and `by_origin` both by what drafted them; a token decoded again after a checkpoint
     counts once. Of a draft with branches they count the positions, and `nodes` counts all tokens.
     `forced` counts the tokens that a grammar forced, which nothing drafted or verified: an answer
-    has one token from each step, the accepted and the forced ones. `is_valid` says of an ended
+    has one token from each step, the accepted and the forced ones. `repeated` counts the tokens in
+    which it said a passage over and over, which its gain leaves out. `is_valid` says of an ended
     answer whether it is what its structure asked for, None if it had none; `invalid_reason` says
     why a complete one is not. `acceptance_histogram[i]` is the number of steps that accepted i
     drafted tokens. `draft_s` is the time of drafting, draws included, `verify_s` that of the
@@ -63,6 +64,7 @@ class Statistics:
     accepted: int = 0
     nodes: int = 0
     forced: int = 0
+    repeated: int = 0
     is_valid: bool | None = None
     invalid_reason: str = ""
     drafted_by_position: list[int] = field(default_factory=list)
@@ -82,29 +84,18 @@ class Statistics:
     unreported: tuple[str, ...] = ()
     reported_gain: Gain | None = None
 
-    def time_step(
-        self,
-        num_read: int,
-        num_decoded: int,
-        single: float,
-        began: float,
-        drafted: float,
-        evaluated: float,
-    ) -> None:
-        """Add the time of a step that ends now; the first one sets the time to first token.
+    def time_step(self, began: float, drafted: float, evaluated: float) -> float:
+        """Add the time of a step that ends now, and return it; the arguments are clock times.
 
-        Its pass read `num_read` tokens. Of those and its own token, `num_decoded` are the answer's:
-        forced tokens count in the step that reads them. A plain step takes `single` seconds, or
-        what `pass_costs` has if that is 0; the other arguments are clock times.
+        The first step sets the time to first token.
         """
         ended = perf_counter()
         self.decode_s += ended - began
         self.draft_s += drafted - began
         self.verify_s += evaluated - drafted
-        single = single or self.pass_costs.get(1, 0.0)
-        self.step_times.add(num_read - 1, num_decoded, ended - began, ended - drafted, single)
         if self.steps == 1 and not self.time_to_first_token_s:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
+        return ended - began
 
     def count_forced(self, count: int) -> None:
         """Count tokens that a grammar forced."""
@@ -251,6 +242,7 @@ _SUMS = (
     "accepted",
     "nodes",
     "forced",
+    "repeated",
     "prompt_s",
     "draft_prompt_s",
     "decode_s",
@@ -269,6 +261,7 @@ _CONTRACT = (
     "accepted",
     "nodes",
     "forced",
+    "repeated",
     "acceptance_rate",
     "tokens_per_step",
     "accepted_by_position",

@@ -1,36 +1,53 @@
-"""The gain of an answer from speculation, as far as the times of its steps show it.
+"""The gain of an answer from speculation, as its own steps show it.
 
-Other programs use the machine too, and may delay one pass for a second, or every pass for a minute.
-Each step therefore counts with the median time of the steps that drafted as many tokens, and a gain
-is sound only if it exceeds its error.
+    speedup = what plain decoding would have taken for its tokens / what its steps took
+
+What plain decoding takes, the answer's plain steps say: pacing makes some while drafts pay, a few
+in a row, all over the answer. Other programs may slow every pass down for a minute, and passes get
+slower as the context fills up, so plain steps count beside those that drafted around them:
+
+    plain step = median of plain steps near here / median of (step / typical step of its length)
+
+Where there are too few of them there is no gain, and each has its error.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
-from math import exp, log, log2
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, hypot, log, log2, sqrt
+from statistics import fmean, median
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from specchat.wording import SPEEDUP_TOLERANCE
+from specchat.wording import NUM_ERRORS, is_same_speed
 
 GainKind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
-"""Nothing was drafted; not sound yet; what a sound gain says."""
+"""Nothing was drafted; not known yet, or not exactly enough; what a gain says."""
 
 Bins: TypeAlias = dict[tuple[int, int], int]
 BINS_PER_OCTAVE = 24
 """Times are counted in bins 3 % wide."""
+PLAIN, UNSETTLED = 0, -1
+"""What plain steps count as, in place of the number of tokens drafted: the first one after others
+takes up to a third longer, as the processor's caches hold less of what it reads."""
+LOOKUPS = 0.1
+"""A step that drafted nothing, but spent more than this share on it, made a draft pass."""
+BLOCK, MOST_BLOCKS = 16, 32
+"""Steps in a row that count as having been made under the same conditions, and how many blocks of
+them are kept: evenly spread over the answer."""
 FEW_STEPS = 4
 """With fewer steps of a length than this, their median may be that of a disturbance."""
-MIN_SECONDS, MIN_STEPS = 1.0, 8
-"""The least decoding time, and the fewest steps with drafts, before a gain is reported."""
+MIN_SECONDS, MIN_STEPS, MIN_PLAIN = 1.0, 8, 3
+"""The least decoding time, and the fewest steps with drafts and without, for a gain."""
 MEDIAN_ERROR = 1.25
 """Standard error of a median, in standard deviations over the root of the count (normal errors)."""
 QUARTILES_APART = 1.35
 """The distance of the quartiles, in standard deviations."""
-PRICE_ERROR, PRICE_SPREAD = 0.03, 0.28
-"""The error of a plain pass's time: a constant part, and a share of how much passes vary. It
-follows the machine's speed by a moving average of weight 0.15, whose error is sqrt(0.15 / 1.85)."""
-NUM_ERRORS = 2.0
-"""How many standard errors a sound gain is away from none."""
+MOST_OFF = log(2)
+"""How far off a step counts at most, in the logarithm of its time: some are held up."""
+LEAST_ERROR = 0.015
+"""What times of a quiet machine leave unknown."""
+SAME_ERROR = 0.05
+"""With an error up to this, a speedup within its error of 1 is the same speed."""
 BUSY = 1.5
 """Decoding took this many times as long as its typical steps: something else held it up."""
 
@@ -39,8 +56,8 @@ BUSY = 1.5
 class Gain:
     """The estimated speedup of an answer over plain decoding, with its relative standard error.
 
-    `plain_s` and `own_s` are the seconds that plain decoding would typically take for its tokens,
-    and that its own steps typically take. The speedup is 0 where nothing can be compared.
+    `own_s` are the seconds that it took, and `plain_s` those that plain decoding would have taken,
+    for the `num_tokens` that count. The speedup is 0 where nothing can be compared.
     """
 
     kind: GainKind = "plain"
@@ -48,6 +65,13 @@ class Gain:
     error: float = 0.0
     plain_s: float = 0.0
     own_s: float = 0.0
+    num_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that the figures agree, so that all that is shown of them does."""
+        agrees = abs(self.plain_s - self.speedup * self.own_s) <= 1e-6 * self.plain_s
+        if not agrees or (self.is_sound and self.speedup <= 0):
+            raise ValueError(f"impossible figures: {self}")
 
     @property
     def is_sound(self) -> bool:
@@ -59,15 +83,33 @@ class Gain:
         """Seconds saved, below 0 if lost; 0 unless the gain is sound."""
         return self.plain_s - self.own_s if self.is_sound else 0.0
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Tokens per second without and with speculation; none if unknown."""
+        if not (self.is_sound and self.own_s and self.num_tokens):
+            return ()
+        return self.num_tokens / self.plain_s, self.num_tokens / self.own_s
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the figures as JSON types: None for each unless the gain is sound."""
+        known = {"speedup": self.speedup, "speedup_error": self.error, "saved_s": self.saved_s}
+        return {name: round(each, 3) if self.is_sound else None for name, each in known.items()}
+
 
 def judged(speedup: float, error: float) -> GainKind:
     """Return what a speedup with a relative standard error says."""
-    margin = NUM_ERRORS * error
-    if abs(speedup - 1) < SPEEDUP_TOLERANCE:
-        return "same" if margin < 2 * SPEEDUP_TOLERANCE else "measuring"
-    if speedup > 1:
-        return "faster" if speedup > exp(margin) else "measuring"
-    return "slower" if speedup < exp(-margin) else "measuring"
+    if is_same_speed(speedup, error):
+        return "same" if error <= SAME_ERROR else "measuring"
+    return "faster" if speedup > 1 else "slower"
+
+
+class _PlainStep(NamedTuple):
+    """What a plain step typically takes, with the relative standard error, and the extremes."""
+
+    seconds: float
+    error: float
+    shortest: float
+    longest: float
 
 
 @dataclass(slots=True)
@@ -75,48 +117,76 @@ class StepTimes:
     """How long the steps of an answer took, by the tokens their passes read beyond the last one."""
 
     seconds: float = 0.0
-    """Of all steps."""
-    priced_s: float = 0.0
-    """The time plain decoding would take for the tokens of steps with drafts, where it is known."""
-    num_unpriced: int = 0
-    """The number of tokens of steps with drafts for which that time is unknown."""
-    _bins: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Of all steps that count."""
+    num_tokens: int = 0
+    """Of all steps that count, those that plain decoding takes a step for."""
+    _bins: Bins = field(default_factory=dict)
     """The number of steps by drafted tokens, and by the logarithm of their time.
 
     Another thread may add a step at any time, so calculations use a copy.
     """
+    _blocks: list[Sequence[tuple[int, float]]] = field(default_factory=list)
+    """Blocks with plain steps and others: drafted tokens and seconds of each."""
+    _block: list[tuple[int, float]] = field(default_factory=list)
+    """The present block."""
+    _num_blocks: int = 0
+    _stride: int = 1
+    _is_settled: bool = False
+    """Whether the last step was plain."""
 
     def add(
-        self, num_drafted: int, num_emitted: int, seconds: float, verified_in: float, single: float
+        self, num_drafted: int, num_emitted: int, seconds: float, drafting: float = 0.0
     ) -> None:
-        """Add a step, of which `verified_in` seconds were not drafting.
+        """Add a step, of which `drafting` seconds went into looking for a draft.
 
-        A plain step takes `single` seconds, 0.0 if that is unknown. It was measured earlier, when
-        the machine may have been slower, and takes no longer than a pass over more tokens.
+        Plain decoding takes a step for each of the `num_emitted` tokens.
         """
-        self.seconds += seconds
-        key = num_drafted, _bin(seconds)
+        is_plain = not num_drafted and drafting <= LOOKUPS * seconds
+        length = PLAIN if is_plain and self._is_settled else num_drafted or UNSETTLED
+        self._is_settled = is_plain
+        key = length, _bin(seconds)
         self._bins[key] = self._bins.get(key, 0) + 1
-        if num_drafted and single:
-            self.priced_s += num_emitted * min(single, verified_in)
-        elif num_drafted:
-            self.num_unpriced += num_emitted
+        self.seconds += seconds
+        self.num_tokens += num_emitted
+        self._block.append((length, seconds - drafting if length == PLAIN else seconds))
+        if len(self._block) == BLOCK:
+            self._keep_block()
+
+    def leave_out(self) -> None:
+        """Leave a step out: the next plain one follows another."""
+        self._is_settled = False
+
+    def _keep_block(self) -> None:
+        """Keep the present block if its steps can be compared, and begin the next one."""
+        block, self._block = self._block, []
+        if not _is_mixed(block):
+            return
+        if self._num_blocks % self._stride == 0:
+            self._blocks.append(tuple(block))
+        self._num_blocks += 1
+        if len(self._blocks) > MOST_BLOCKS:
+            self._blocks = self._blocks[::2]
+            self._stride *= 2
 
     def joined(self, later: "StepTimes") -> "StepTimes":
         """Return the times of these steps and of later ones of the same answer."""
         bins = Counter(self._bins)
         bins.update(later._bins)  # noqa: SLF001  # of the same class
-        return StepTimes(
+        whole = StepTimes(
             self.seconds + later.seconds,
-            self.priced_s + later.priced_s,
-            self.num_unpriced + later.num_unpriced,
+            self.num_tokens + later.num_tokens,
             dict(bins),
+            [*self._blocks, self._block, *later._blocks],  # noqa: SLF001
+            list(later._block),  # noqa: SLF001
         )
+        whole._blocks = [block for block in whole._blocks if _is_mixed(block)]
+        return whole
 
     def count(self) -> tuple[int, int]:
         """Return the number of steps without drafts and with them."""
         counts = _counts(dict(self._bins))
-        return counts[0], counts.total() - counts[0]
+        without = counts[PLAIN] + counts[UNSETTLED]
+        return without, counts.total() - without
 
     def typical_s(self) -> tuple[float, float]:
         """Return the seconds that these steps typically take, and the error's share of them."""
@@ -128,45 +198,79 @@ class StepTimes:
 
     def gain(self) -> Gain:
         """Return the gain over plain decoding."""
+        seconds, num_tokens = self.seconds, self.num_tokens  # of no more steps than the bins have
         bins = dict(self._bins)
         counts = _counts(bins)
-        num_plain, num_drafting = counts[0], counts.total() - counts[0]
+        num_drafting = counts.total() - counts[PLAIN] - counts[UNSETTLED]
         if not num_drafting:
             return Gain()
-        if self.num_unpriced and num_plain < MIN_STEPS:
-            return Gain("measuring")
         typical, spread = _typical(bins)
-        own = sum(counts[drafted] * seconds for drafted, seconds in typical.items())
-        plain_steps = typical.get(0, 0.0) * num_plain
-        plain = plain_steps + self.priced_s + self.num_unpriced * typical.get(0, 0.0)
-        speedup = plain / own
-        # the steps without drafts are the same in both, so only the others' errors count
-        share = (own - plain_steps) / own
-        median_error = MEDIAN_ERROR * spread / num_drafting**0.5
-        price_error = (PRICE_ERROR**2 + (PRICE_SPREAD * spread) ** 2) ** 0.5
-        error = share * (median_error**2 + price_error**2) ** 0.5
-        kind = judged(speedup, error)
-        is_long_enough = self.seconds >= MIN_SECONDS and num_drafting >= MIN_STEPS
-        if not is_long_enough or self.seconds > BUSY * own:
-            kind = "measuring"
-        return Gain(kind, speedup, error, plain, own)
+        plain = self._plain_step(typical, counts)
+        if plain is None or num_drafting < MIN_STEPS or seconds < MIN_SECONDS:
+            return Gain("measuring")
+        # no step takes less than a plain one, so there is no more to gain than tokens per step
+        typical = {length: max(took, plain.seconds) for length, took in typical.items()}
+        typical[PLAIN] = plain.seconds
+        own = sum(counts[length] * took for length, took in typical.items())
+        speedup = plain.seconds * num_tokens / own
+        if speedup > num_tokens / counts.total() * (1 + 1e-9):
+            raise ValueError(f"a speedup of {speedup}, {num_tokens} tokens, steps {counts}")
+        # plain steps are the same in both, so only the others' errors count
+        share = 1 - plain.seconds * counts[PLAIN] / own
+        own_error = MEDIAN_ERROR * spread / sqrt(num_drafting)
+        error = share * hypot(plain.error, own_error, LEAST_ERROR)
+        gain = Gain(judged(speedup, error), speedup, error, speedup * seconds, seconds, num_tokens)
+        # what is shown of plain decoding is what some plain step took
+        shown, margin = gain.plain_s / num_tokens, exp(NUM_ERRORS * error)
+        was_seen = plain.shortest / margin <= shown <= plain.longest * margin
+        return gain if was_seen else replace(gain, kind="measuring")
+
+    def _plain_step(self, typical: dict[int, float], counts: Counter[int]) -> _PlainStep | None:
+        """Return what a plain step would typically take; None where there are too few.
+
+        A pass over one token takes no longer than one over more.
+        """
+        sure = [length for length in counts if length > 0 and counts[length] >= FEW_STEPS]
+        ratios, differences, taken = list[tuple[float, float]](), list[float](), list[float]()
+        for block in [*self._blocks, tuple(self._block)]:
+            plain = [seconds for length, seconds in block if length == PLAIN]
+            others = [log(seconds / typical[length]) for length, seconds in block if length in sure]
+            if plain and others:
+                level = median(others)
+                differences += [each - level for each in others]
+                weight = 1 / (1 / len(plain) + 1 / len(others))
+                ratios.append((weight, log(median(plain)) - level))
+                taken += plain
+        if len(taken) < MIN_PLAIN:
+            return None
+        total, number = sum(weight for weight, _ in ratios), len(ratios)
+        mean = sum(weight * ratio for weight, ratio in ratios) / total
+        spread = sqrt(fmean(min(abs(each), MOST_OFF) ** 2 for each in differences))
+        within = MEDIAN_ERROR * spread / sqrt(total)
+        between = hypot(*(weight * (ratio - mean) for weight, ratio in ratios)) / total
+        between *= sqrt(number / (number - 1)) if number > 1 else 0.0
+        seconds = min(exp(mean), *(typical[length] for length in sure))
+        return _PlainStep(seconds, max(within, between), min(taken), max(taken))
 
 
-def compared(plain: StepTimes, own: StepTimes, plain_tokens: int, own_tokens: int) -> Gain:
-    """Return the gain over a plain decoding of the same prompt, compared by time per token."""
-    if not own.count()[1] or not plain_tokens or not own_tokens:
+def compared(plain: StepTimes, own: StepTimes) -> Gain:
+    """Return the gain over a plain decoding of the same answer, compared by time per token."""
+    if not (own.count()[1] and plain.num_tokens and own.num_tokens):
         return Gain()
     (plain_s, plain_error), (own_s, own_error) = plain.typical_s(), own.typical_s()
-    plain_s *= own_tokens / plain_tokens
-    speedup, error = plain_s / own_s, (plain_error**2 + own_error**2) ** 0.5
-    kind = judged(speedup, error)
+    per_token = own.num_tokens / plain.num_tokens
+    plain_s *= per_token
+    speedup, error = plain_s / own_s, hypot(plain_error, own_error)
     is_long_enough = min(plain.seconds, own.seconds) >= MIN_SECONDS
-    is_busy = (
-        own.seconds > BUSY * own_s or plain.seconds * own_tokens > BUSY * plain_s * plain_tokens
-    )
-    return Gain(
-        "measuring" if is_busy or not is_long_enough else kind, speedup, error, plain_s, own_s
-    )
+    is_busy = own.seconds > BUSY * own_s or plain.seconds * per_token > BUSY * plain_s
+    kind = "measuring" if is_busy or not is_long_enough else judged(speedup, error)
+    return Gain(kind, speedup, error, plain_s, own_s, own.num_tokens)
+
+
+def _is_mixed(block: Sequence[tuple[int, float]]) -> bool:
+    """Return whether a block has plain steps and such that drafted."""
+    lengths = {drafted for drafted, _ in block}
+    return PLAIN in lengths and max(lengths) > 0
 
 
 def _counts(bins: Bins) -> Counter[int]:
@@ -187,7 +291,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
     counts = _counts(bins)
     medians = {drafted: _median(bins, drafted) for drafted in counts}
     sure = {drafted: medians[drafted] for drafted, count in counts.items() if count >= FEW_STEPS}
-    typical = {drafted: min(median, _bound(drafted, sure)) for drafted, median in medians.items()}
+    typical = {drafted: min(each, _bound(drafted, sure)) for drafted, each in medians.items()}
     differences = Counter[int]()
     for (drafted, number), count in bins.items():
         if drafted in sure:

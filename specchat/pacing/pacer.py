@@ -126,11 +126,8 @@ class LearningPacer:
             confidences = [hint.confidence for origin, hint in read if origin == self._origin]
             self._choice.add(PastDraft(tuple(confidences), tuple(own)), is_look=self._is_look)
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Learn from a step's emitted tokens, and its time without drafting.
-
-        Returns the seconds that a plain step takes now, 0.0 if unknown.
-        """
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Learn from a step's emitted tokens, and its time without drafting."""
         knowledge, depth, count = self._knowledge, self._depth, self._count + self._num_forced
         verifying = knowledge.verifying
         is_plain = count == 1 and not self._num_passes
@@ -140,7 +137,7 @@ class LearningPacer:
             verifying.observe(size, depth, seconds)
             self._last_count, self._since_draft = 1, self._since_draft + 1
             self._choice.end_step(len(emitted), is_plain=True)
-            return seconds
+            return
         if knowledge.target.is_known and not is_plain:
             expected, changed = verifying.seconds(size, depth), count != self._last_count
             knowledge.note_change(seconds, expected, changed=changed)
@@ -149,13 +146,11 @@ class LearningPacer:
         if self._num_passes and self._num_read <= LONG_READ:
             drafting = knowledge.drafting(self._origin)
             drafting.observe(self._num_passes, depth, self._drafted_at - self._began)
-        plain = verifying.seconds(PLAIN, depth) if verifying.was_tried(PLAIN, depth) else 0.0
         looked = self._price_of_look() if self._is_look else None
         self._choice.end_step(len(emitted), is_plain=is_plain, looked=looked)
         self._since_draft = 0 if self._known else self._since_draft + 1
         self._learn_untaken(emitted)
         self._branches.learn(emitted)
-        return plain
 
     def _price_of_look(self) -> float:
         """Return what a look costs, in tokens: its pass, and that the next plain one is slower."""
@@ -225,7 +220,7 @@ class LearningPacer:
         if rival is not None:
             self._use(rival)
         verifying, depth = self._knowledge.verifying, self._depth
-        if not verifying.is_known:
+        if self._choice.checks_plain or not verifying.is_known:
             return 0
         best, length = (self._choice.gain if rival else 1.0) / verifying.seconds(PLAIN, depth), 0
         change = self._knowledge.change * verifying.seconds(1, depth)

@@ -95,11 +95,6 @@ class RecentSeconds:
         self._catch_up()
         return self._nominal(size, depth) * self.speed * self._bias(size, depth)
 
-    def was_tried(self, size: int, depth: int) -> bool:
-        """Whether some of this size were made at such a depth."""
-        self._catch_up()
-        return len(self._ratios.get((bucket_of(depth), size), ())) >= FEW
-
     def worth_keeping(self) -> dict[int, dict[int, float]]:
         """Return what sizes that were made often took, by the depth's bucket.
 

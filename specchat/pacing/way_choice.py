@@ -14,9 +14,9 @@ RUN, FEW_DRAFTS = 6, 8
 """Steps of one way in a row; while fewer drafts are known, each step chooses anew."""
 CLEARLY = 1.02
 """Another way is chosen if it promises this many times the rate of the present one."""
-PLAIN_RUN, PLAIN_SHARE, LEAST_INTERVAL = 4, 0.01, 24
-"""Plain steps in a row while drafting pays, the share of time they may cost, and the steps between
-two such runs at least."""
+PLAIN_RUN, PLAIN_SHARE, FIRST_CREDIT, LEAST_INTERVAL = 4, 0.007, 1.25, 24
+"""Plain steps in a row while drafting pays, the share of the time that they may cost over all
+answers, what they may cost at first, in tokens, and the steps before such a run at least."""
 CREDIT_SHARE, OVERDRAFT = 0.005, 2.0
 """What each token earns for looking back, in tokens of plain decoding, and what a look that was
 right may add at once: only several in a row say that drafting pays again."""
@@ -36,11 +36,13 @@ class WayChoice:
     def __init__(self, knowledge: Knowledge, name: str, origin: str) -> None:
         """Choose for an origin of draft passes, "" for none; `name` is that at a temperature."""
         self._knowledge, self._name, self._origin = knowledge, name, origin
+        self._credits, self._plain = knowledge.credits, f"{name} plain"
+        self._credits.setdefault(self._plain, FIRST_CREDIT)
         self.drafts = knowledge.drafts_of(name)
         self.way, self.gain, self.checks_plain = Way(), 1.0, False
         self._best, self._gain_of_best = Way(), 0.0  # of the ways that draft, but the chosen one
         self._num_left, self._has_news, self._chosen_from = 0, True, 0
-        self._tries = self._was_right = False
+        self._tries = self._was_right = self._has_checked = False
         self._gap, self._since_look, self._since_check = 1, 1, 0
 
     # --- at each step
@@ -48,6 +50,7 @@ class WayChoice:
     def begin_answer(self, depth: int) -> None:
         """Choose for the first step of an answer."""
         self._num_left, self._has_news = 0, True
+        self._since_check = 0
         self._choose(depth, self._knowledge.longest)
 
     def begin_step(self, depth: int, limit: int) -> None:
@@ -72,6 +75,9 @@ class WayChoice:
             self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
         self._since_look = 0 if looked is not None else self._since_look + 1
         self._since_check = 0 if is_plain else self._since_check + 1
+        if not is_plain:
+            earned = PLAIN_SHARE * num_emitted / max(self.gain, 1.0)
+            self._credits[self._plain] = min(self._credits[self._plain] + earned, MOST_CREDIT)
 
     # --- what is given up
 
@@ -127,25 +133,33 @@ class WayChoice:
 
     def _begin_run(self, depth: int, limit: int) -> None:
         """Choose what the next steps do."""
-        self.checks_plain, self._tries = self._is_plain_due(), False
+        self.checks_plain, self._tries = self._is_plain_due(depth), False
         if self.checks_plain:
-            self._num_left, self._since_check = PLAIN_RUN, 0
+            self._num_left, self._since_check, self._has_checked = PLAIN_RUN, 0, True
             return
         self._choose(depth, min(limit, self._knowledge.longest))
         if self._origin and not self.way.length:
             self._try_again()
         self._num_left = RUN if len(self.drafts) >= FEW_DRAFTS else 1
 
-    def _is_plain_due(self) -> bool:
-        """Whether to see again what plain steps take, at the price of what drafting brings."""
-        if not self.way.length:
+    def _is_plain_due(self, depth: int) -> bool:
+        """Whether to see again what plain steps take, at the price of what drafting brings.
+
+        The first one after others takes longer, as changes of length do, and then the drafter has
+        them to read. Where nothing was measured, some are made after the first run at any price.
+        """
+        is_first = not (self._has_checked or self._knowledge.target.is_known)
+        if not self.way.length or self._since_check < (RUN if is_first else LEAST_INTERVAL):
             return False
-        if not self._knowledge.target.is_known:
-            return self._since_check == RUN
-        if self._since_check < LEAST_INTERVAL:
-            return False
+        verifying = self._knowledge.verifying
         lost = PLAIN_RUN * (1.0 - 1.0 / max(self.gain, 1.0))
-        return self._since_check * PLAIN_SHARE >= lost
+        first = (1.0 + 2.0 * self._knowledge.change) * verifying.seconds(1, depth)
+        lost += first / verifying.seconds(PLAIN, depth) - 1.0
+        lost += self._price_of_reading(PLAIN_RUN + 1, depth) - self._price_of_reading(1, depth)
+        if lost > self._credits[self._plain] and not is_first:
+            return False
+        self._credits[self._plain] -= lost
+        return True
 
     def _choose(self, depth: int, longest: int) -> None:
         """Choose the way to draft, unless nothing is known that was not before."""

@@ -71,8 +71,8 @@ class Totals:
 
     `finishes` counts them by API and by how they ended. `num_drafts` are the steps that drafted
     anything; `accepted_by_position` and `by_origin` split the accepted tokens. `plain_s` and
-    `own_s` are what plain decoding would have taken, and what decoding typically took, of those
-    answers whose gain is sound.
+    `own_s` are what plain decoding would have taken, and what decoding took, of those answers whose
+    gain is sound.
     """
 
     finishes: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -124,8 +124,7 @@ def metrics_of(statistics: Statistics, request: ServedRequest) -> dict[str, Any]
 
 
 def own_figures(statistics: Statistics) -> dict[str, Any]:
-    """Return specchat's own figures; the speedup is None unless it can be said soundly."""
-    gain = statistics.gain
+    """Return specchat's own figures; those of the gain are None unless the answer shows it."""
     by_origin = {
         name: {"drafted": drafted, "accepted": accepted}
         for name, (drafted, accepted) in sorted(statistics.by_origin.items())
@@ -140,8 +139,7 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
         "forced": statistics.forced,
         "valid": statistics.is_valid,
         "by_origin": by_origin,
-        "speedup": round(gain.speedup, 3) if gain.is_sound else None,
-        "saved_s": round(gain.saved_s, 3) if gain.is_sound else None,
+        **statistics.gain.as_record(),
         "left_out_messages": statistics.left_out,
         "notices": list(statistics.notices),
     }

@@ -63,7 +63,7 @@ class RacingEngine(FakeEngine):
             count = min(70 - done, 1 + drafts)
             statistics.count_step(count - 1, count - 1, count)
             statistics.decode_s += self.seconds
-            statistics.step_times.add(count - 1, count, self.seconds, self.seconds, 0.0)
+            statistics.step_times.add(count - 1, count, self.seconds)
             origins = ("draft",) * (count - 1) + ("target",)
             tokens = tuple(range(done, done + count))
             texts = tuple(f"{token} " for token in tokens)

@@ -16,27 +16,18 @@ from specchat.cli.serve_picture import (
     totals_line,
 )
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import StepTimes
 from specchat.server.activity import Activity, ServedRequest, Totals
 from tables import table
+from timed_steps import timed
 
 SECRET = "a text of someone's"
 
 
-def sound_times() -> StepTimes:
-    """Return the times of steps that took half of what plain decoding would have."""
-    times = StepTimes()
-    for _ in range(40):
-        times.add(3, 2, 0.05, 0.05, 0.05)
-    return times
-
-
 STATISTICS = Statistics(
     prompt_tokens=9804, cached_tokens=4, generated_tokens=87, steps=30, drafted=80, accepted=57,
-    decode_s=0.73, step_times=sound_times(),
+    decode_s=0.73, step_times=timed(2.0),
 )  # fmt: skip
 SPEEDUP = f"{STATISTICS.gain.speedup:.2f}x"
-"""2, but for times being counted in bins."""
 WRITING = ServedRequest(15, "codex", "responses", "demo", time(), "writing", statistics=STATISTICS)
 
 
@@ -124,9 +115,9 @@ def test_totals_say_what_was_saved() -> None:
     line = totals_line(total_of(WRITING, WRITING))
     assert line.text == (
         f"2 requests   174 tokens   71 % accepted   2.9 per pass   {SPEEDUP}"
-        "   saved 4 s of 8 s against plain decoding"
+        "   saved 8 s of 16 s against plain decoding"
     )
-    shorter = f"2 requests   71 % accepted   {SPEEDUP}   saved 4 s of 8 s"
+    shorter = f"2 requests   71 % accepted   {SPEEDUP}   saved 8 s of 16 s"
     assert line.painted(60, has_colours=False) == shorter
     assert totals_line(Totals()).text == "no requests yet"
 

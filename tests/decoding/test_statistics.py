@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import count
 
+import numpy as np
 import pytest
 
 from decoding.toy_answers import WHOLE, ToyPair
 from specchat.decoding import loop
 from specchat.decoding import statistics as timing
 from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.ports import Rows
 from specchat.decoding.statistics import Statistics
 from specchat.testing.toy import random_logits
 from tables import table
@@ -35,22 +38,51 @@ def test_an_answer_that_took_no_time_has_no_speed() -> None:
     assert Statistics(generated_tokens=6, decode_s=1.5).tokens_per_second == 4.0
 
 
-@pytest.mark.parametrize("known", [0.0, 1e-6, 1e3])
-def test_the_speedup_is_less_than_the_tokens_per_step(
-    known: float, monkeypatch: pytest.MonkeyPatch
+class CheckingPacer(FixedPacer):
+    """Lets four steps in sixteen be plain."""
+
+    num_steps = 0
+
+    def begin_step(self, depth: int, limit: int, num_forced: int = 0) -> None:
+        """Begin a step."""
+        self.num_steps += 1
+        is_plain = self.num_steps % 16 in range(8, 12)
+        super().begin_step(depth, 0 if is_plain else limit, num_forced)
+
+
+@table(("pacer", "kind"), [(CheckingPacer, "faster"), (FixedPacer, "measuring")])
+def test_an_answers_plain_steps_say_what_it_gained(
+    pacer: type[FixedPacer], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The speedup is 0 if the time of a plain pass is unknown. This test's clock never stalls."""
-    clock = map(float, count())
-    for module in (loop, timing):
-        monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(FixedPacer, "end_step", lambda *_: known)
+    """Each target pass takes a second by this clock, so drafts bring the tokens per step."""
     pair = ToyPair(random_logits(5, 1), random_logits(5, 2))
-    pair.chunks(sampling=WHOLE, draft_length=3)
+    num_passes, evaluate = count(), pair.target.evaluate
+    now = [0.0]
+
+    def counted(tokens: Sequence[int], num_rows: int) -> Rows:
+        now[0] = 1.0 + next(num_passes)
+        return evaluate(tokens, num_rows)
+
+    monkeypatch.setattr(pair.target, "evaluate", counted)
+    for module in (loop, timing):
+        monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    pair.chunks(sampling=WHOLE, draft_length=3, max_tokens=400, pacer=pacer())
+
+    gain = pair.statistics.gain
+    assert gain.kind == kind
+    if gain.is_sound:
+        assert gain.speedup == pytest.approx(pair.statistics.tokens_per_step)
+
+
+def test_a_passage_said_over_and_over_does_not_count() -> None:
+    """Neither for the gain nor for the seconds saved."""
+    pair = ToyPair(lambda tokens: np.eye(5, dtype=np.float32)[(tokens[-1] + 1) % 5])
+    pair.chunks(draft_length=3, max_tokens=300)
 
     statistics = pair.statistics
-    gain = statistics.gain
-    assert (gain.speedup > 0) == (known > 0)
-    assert gain.speedup < statistics.tokens_per_step + 0.03
+    assert statistics.generated_tokens == 300
+    assert 300 - statistics.repeated < 50
+    assert statistics.step_times.num_tokens == 300 - statistics.repeated
 
 
 def test_an_answer_of_nothing_has_no_rates() -> None:

@@ -44,8 +44,8 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 CONTRACT = {
     "prompt_tokens": int, "cached_tokens": int, "generated_tokens": int, "reasoning_tokens": int,
     "steps": int,
-    "drafted": int, "accepted": int, "nodes": int, "forced": int, "acceptance_rate": float,
-    "tokens_per_step": float,
+    "drafted": int, "accepted": int, "nodes": int, "forced": int, "repeated": int,
+    "acceptance_rate": float, "tokens_per_step": float,
     "accepted_by_position": list, "acceptance_histogram": list, "time_to_first_token_s": float,
     "prompt_s": float, "decode_s": float, "draft_s": float, "verify_s": float,
     "overhead_s": float, "tokens_per_second": float,

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from textual.widgets import Static
 
-from scripted_chat import Script, chat, timed
+from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer, PairChoice
+from timed_steps import timed
 from tui.driving import agree, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
     await say(pilot, "Slow")
     stats = app.answers.figures.statistics
     stats.drafter, stats.step_times = drafter, timed(0.5)
-    app.answers.figures.num_slow_before = app.answers.figures.num_paused_before = 2
+    app.answers.figures.num_paused_before = 2
     for name, value in fields.items():
         setattr(stats, name, value)
     app.view.show_state()
@@ -82,7 +83,6 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
         await say(pilot, "Slow", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
         stats = app.answers.figures.statistics
-        app.answers.figures.num_slow_before = 2
 
         async def advice(seconds: float, speedup: float) -> str:
             stats.decode_s += seconds
@@ -114,7 +114,6 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         await say(pilot, "Slow", wait=False)
         await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
         stats = app.answers.figures.statistics
-        app.answers.figures.num_slow_before = 2
 
         def is_advised() -> bool:
             stats.decode_s += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from scripted_chat import timed
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.texts.cards import figure_texts
@@ -19,6 +18,7 @@ from specchat.tui.texts.figure_words import (
 from specchat.tui.texts.figures import Figures
 from specchat.wording import answer_line
 from tables import table
+from timed_steps import timed
 
 
 def stats(**fields: object) -> Statistics:
@@ -42,22 +42,18 @@ def stats(**fields: object) -> Statistics:
 )
 def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
     """The sentence says whether speculation helps, and if not, why."""
-    assert verdict(Figures(stats(**given), num_slow_before=2)).startswith(words)
+    assert verdict(Figures(stats(**given))).startswith(words)
 
 
-def test_one_slow_answer_does_not_make_speculation_slow() -> None:
-    """It takes three in a row; a race counts at once."""
+def test_a_slow_answer_is_called_slow() -> None:
+    """Its own plain steps show it; within the error it is as fast."""
     slow = Figures(stats(speedup=0.5))
-    for slow.num_slow_before in (0, 1):
-        assert (slow.tone, slow.speedup, slow.saved_s) == ("", 0.0, 0.0)
-        assert verdict(slow) == "Measuring what speculation brings."
-        assert gain_words(slow) == "measuring"
-    slow.num_slow_before = 2
-    assert slow.tone == "bad"
-    assert slow.speedup == pytest.approx(0.5, rel=0.03)
-    slow.num_slow_before = 0
-    slow.compare({"speedup": 0.6})
-    assert slow.tone == "bad"
+    assert (slow.tone, gain_words(slow)) == ("bad", "50 % slower")
+    assert slow.saved_s == pytest.approx(-2.0, rel=0.02)
+    slow.compare({"speedup": 0.92, "speedup_error": 0.045})
+    assert (slow.tone, gain_words(slow)) == ("", "same speed")
+    slow.compare({"speedup": 0.9, "speedup_error": 0.03})
+    assert (slow.tone, gain_words(slow)) == ("bad", "10 % slower")
 
 
 def test_the_seconds_saved_add_up() -> None:
@@ -209,5 +205,5 @@ def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> 
 )
 def test_the_verdict_has_a_reason(given: dict[str, object], words: str) -> None:
     """It names acceptance, and what that brings or what drafting costs."""
-    assert why(Figures(stats(**given), num_slow_before=2)).count(words) == 1
+    assert why(Figures(stats(**given))).count(words) == 1
     assert why(Figures(stats(speedup=2.0, drafted=0))) == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from scripted_chat import COSTS, Script, chat, timed
+from scripted_chat import COSTS, Script, chat
 from specchat.bench.race_record import Race
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
@@ -25,6 +25,7 @@ from specchat.tui.texts.strip_text import strip_rows
 from specchat.tui.widgets.message_views import AnswerView
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from specchat.wording import SAME_SPEED, SPEEDUP_TOLERANCE, duration_text, speedup_text
+from timed_steps import timed
 from tui.driving import panel_text, race, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
@@ -70,8 +71,8 @@ def random_figures(chance: random.Random) -> Figures:
     stats.decode_s = chance.choice([1e-3, 0.3, 10]) * chance.uniform(1, 5) * (stats.steps > 0)
     stats.draft_s = stats.decode_s * chance.uniform(0, 0.5)
     stats.verify_s = stats.decode_s * chance.uniform(0, 0.5)
-    stats.step_times = timed(chance.choice([0, chance.uniform(0.2, 4), 0.951, 1.049]))
-    figures.num_slow_before = chance.randint(0, 3)
+    speedup = chance.choice([0, chance.uniform(0.2, 4), 0.951, 1.049])
+    stats.step_times = timed(speedup, stats.decode_s or 4.0, stats.generated_tokens or 400)
     figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
     figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
     figures._past.popleft()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from scripted_chat import Script, chat, timed
+from scripted_chat import Script, chat
 from specchat.decoding.statistics import Statistics
 from specchat.tui.texts.figures import Figures
 from specchat.tui.texts.strip_text import strip_rows
@@ -14,6 +14,7 @@ from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.strip import Strip
 from specchat.tui.widgets.transcript import Transcript
+from timed_steps import timed
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +33,9 @@ def test_a_narrow_strip_says_it_in_words() -> None:
     """Whatever has no room is left out, the least important first."""
     figures = Figures(FAST, saved_before=(60.0, 60.0))
     first, second = rows(figures, 72)
-    assert first == "2.0x faster · 100.0 tokens/s (≈49.9 without drafts) · kept 78 %"
+    assert first == "2.0x faster · 100.0 tokens/s (≈50.0 without drafts) · kept 78 %"
     assert second == "4.0 s saved · saved today 1 min 4 s"
-    assert rows(figures, 58)[0] == "2.0x faster · 100.0 tokens/s (≈49.9 without) · kept 78 %"
+    assert rows(figures, 58)[0] == "2.0x faster · 100.0 tokens/s (≈50.0 without) · kept 78 %"
     assert rows(figures, 40)[0] == "2.0x faster · 100.0 tokens/s · kept 78 %"
 
 

@@ -1,4 +1,4 @@
-"""What earlier answers say of speculation: how many were slow, seconds saved; no Textual here."""
+"""What earlier answers say of speculation: seconds saved, unused drafts; no Textual here."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from specchat.errors import SpecchatError
 from specchat.tui.texts.figures import Figures
 
 Drafting: TypeAlias = tuple[object, ...]
-"""What a gain depends on besides the text: the pair and how it drafts."""
+"""The pair, and how it drafts."""
 
 
 @dataclass(slots=True)
@@ -18,15 +18,12 @@ class Gains:
 
     saved_seconds: Callable[[], tuple[float, float]]
     """Returns the seconds that all stored answers saved, today and ever; it reads the store."""
-    _num_slow: Counter[Drafting] = field(default_factory=Counter)
-    """Answers in a row that were slower than plain decoding."""
     _num_paused: Counter[Drafting] = field(default_factory=Counter)
     """Answers in a row that ended with the draft model unused."""
     _saved: tuple[float, float] | None = None
 
     def begin(self, figures: Figures, drafting: Drafting) -> None:
         """Give the figures of an answer that begins what is known of earlier ones."""
-        figures.num_slow_before = self._num_slow[drafting]
         figures.num_paused_before = self._num_paused[drafting]
         self.add_up(figures)
 
@@ -45,12 +42,7 @@ class Gains:
         self.add_up(figures)
 
     def count(self, figures: Figures, drafting: Drafting, saved_s: float) -> None:
-        """Count an answer that has ended; one whose gain is unknown ends no row."""
-        kind = figures.statistics.gain.kind
-        if kind == "slower":
-            self._num_slow[drafting] += 1
-        elif kind in {"faster", "same"}:
-            del self._num_slow[drafting]
+        """Count an answer that has ended."""
         if figures.statistics.draft_off_reason is None:
             del self._num_paused[drafting]
         else:

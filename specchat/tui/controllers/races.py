@@ -141,11 +141,22 @@ def _speculation_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _measured_gain(race: Race, message: Message) -> dict[str, Any]:
     """Return what replaces the estimated gain in an answer's statistics."""
     if race.gain.kind == "measuring":  # then an estimate would say too much, too
-        return {"speedup": 0.0, "saved_s": 0.0, "speedup_source": RACED, "measured_rates": []}
+        return {
+            "speedup": 0.0, "speedup_error": 0.0, "saved_s": 0.0, "speedup_source": RACED,
+            "measured_rates": [],
+        }  # fmt: skip
     speedup, own = race.speedup, race.speculative.tokens_per_second
     return {
         "speedup": speedup,
-        "saved_s": message.statistics.get("decode_s", 0.0) * (speedup - 1),
+        "speedup_error": race.gain.error,
+        "saved_s": _seconds_counted(message.statistics) * (speedup - 1),
         "speedup_source": RACED,
         "measured_rates": [own / speedup, own],
     }
+
+
+def _seconds_counted(statistics: Mapping[str, Any]) -> float:
+    """Return what decoding took, but for the share of tokens that repeat a passage."""
+    repeated, generated = statistics.get("repeated", 0), statistics.get("generated_tokens", 0)
+    share = 1 - repeated / generated if generated else 0.0
+    return float(statistics.get("decode_s", 0.0)) * share

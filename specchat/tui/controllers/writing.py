@@ -87,6 +87,8 @@ class Writing:
         fields = {
             **(_known(stats) if stats.generated_tokens else {}),
             "speedup": figures.speedup,
+            "speedup_error": figures.speedup_error,
+            "measured_rates": figures.rates_compared() if figures.speedup else (),
             "saved_s": figures.saved_s,
             "pair": pair,
             "temperature": self.temperature,

@@ -84,8 +84,8 @@ class ModelRow:
         """How fast it was here, in short; empty if it was not measured."""
         if self.measured is None or not self.measured.tokens_per_second:
             return ""
-        rate, gain = f"{self.measured.tokens_per_second:.0f}", self.measured.speedup
-        return f"{rate}, {speedup_text(gain)}" if gain else rate
+        rate, gain = f"{self.measured.tokens_per_second:.0f}", _gain_text(self.measured)
+        return f"{rate}, {gain}" if gain else rate
 
     def details(self) -> Content:
         """Return all that is known of the pair, a fact a line, the most important ones first."""
@@ -132,8 +132,9 @@ class ModelRow:
         found = self.measured
         if found is None or not found.tokens_per_second:
             return ""
-        gain = f", {speedup_text(found.speedup)} with drafts" if found.speedup else ""
-        return f"Measured here: {rate_text(found.tokens_per_second)}{gain}"
+        gain = _gain_text(found)
+        words = f", {gain} with drafts" if gain else ""
+        return f"Measured here: {rate_text(found.tokens_per_second)}{words}"
 
     def _siblings(self) -> str:
         known = [
@@ -201,6 +202,12 @@ class Columns:
             Content.styled(_cell(text, width), style) for (text, style), width in shown if width
         ]
         return Content(GAP).join(parts)
+
+
+def _gain_text(totals: AnswerTotals) -> str:
+    """Return what drafts brought; empty if that is not known."""
+    error = totals.speedup_error or 0.0
+    return speedup_text(totals.speedup, error=error) if totals.speedup else ""
 
 
 def _cell(text: str, width: int) -> str:

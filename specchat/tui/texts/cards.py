@@ -102,7 +102,8 @@ def _rate(figures: Figures, width: int) -> Content:
 
 
 def _speedup(figures: Figures, width: int) -> Content:
-    style, speedup = TONES[figures.tone], figures.speedup
+    style = TONES[figures.tone]
+    words = speedup_text(figures.speedup, error=figures.speedup_error)
     plain, ours = figures.rates_compared()
     rows = (("with", ours, style), ("without", plain, MUTED))
     numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
@@ -115,7 +116,7 @@ def _speedup(figures: Figures, width: int) -> Content:
         )
         for name, rate, colour in rows
     ]
-    return _lines(_row(figures.speedup_source, speedup_text(speedup), width, style), *lines)
+    return _lines(_row(figures.speedup_source, words, width, style), *lines)
 
 
 def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Content]:

@@ -33,7 +33,7 @@ def verdict(figures: Figures) -> str:
         return f"{cause} to tell what speculation brought."
     if figures.kind == "measuring":
         return "Measuring what speculation brings."
-    words = speedup_text(figures.speedup)
+    words = speedup_text(figures.speedup, error=figures.speedup_error)
     return {
         "good": f"Speculation helps: {words}.",
         "bad": f"Speculation is slowing this answer down: {words}.",
@@ -54,10 +54,17 @@ def _served_verdict(figures: Figures) -> str:
 
 
 def why(figures: Figures) -> str:
-    """Return the reason for the verdict, as a sentence."""
+    """Return the reason for the verdict, in a sentence or two."""
     stats = figures.statistics
     if figures.kind == "plain" or stats.speculation_off_reason:
         return ""
+    repeated = f" {stats.repeated} tokens that repeat a passage do not count."
+    return _reason(figures) + repeated * bool(stats.repeated)
+
+
+def _reason(figures: Figures) -> str:
+    """Return what was accepted, and what that brought."""
+    stats = figures.statistics
     kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
     per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
     if not figures.reports("steps"):
@@ -111,7 +118,7 @@ def gain_words(figures: Figures) -> str:
     if figures.kind == "plain":
         return "plain speed"
     if figures.kind != "measuring":
-        return speedup_text(figures.speedup)
+        return speedup_text(figures.speedup, error=figures.speedup_error)
     if not figures.reports("reported_gain"):
         return "gain not reported"
     if not figures.is_counted:
@@ -120,7 +127,10 @@ def gain_words(figures: Figures) -> str:
 
 
 def savings(figures: Figures) -> list[str]:
-    """Return the seconds saved by this answer, today and ever, as far as there are any."""
+    """Return the seconds saved by this answer, today and ever, as far as there are any.
+
+    Within its error an answer saved none; the sums have what it is estimated to have.
+    """
     own = figures.saved_s
     uncounted = 0.0 if figures.is_counted else own
     today, ever = (before + uncounted for before in figures.saved_before)
@@ -131,7 +141,8 @@ def savings(figures: Figures) -> list[str]:
         more.append(f"in all {duration_text(ever)}")
     if more:
         more[0] = f"saved {more[0]}"
-    return [part for part in (saved_text(own), *more) if part]
+    words = saved_text(own) if figures.tone == "good" else ""
+    return [part for part in (words, *more) if part]
 
 
 def spark(values: Sequence[float], highest: float) -> str:

@@ -19,7 +19,7 @@ UNKNOWN_LENGTH = ""
 """Stands for the draft length of a stored answer, which is not recorded."""
 ESTIMATED = "estimated"
 AGREEING = 3
-"""Answers in a row that are slower before that is said: a busy machine slows one down, too."""
+"""Answers in a row without the draft model before other drafts are advised."""
 ORIGINS = "origins"
 """The key of the number of tokens by origin in the statistics of a stored answer."""
 SERVED_BY, UNREPORTED = "served_by", "unreported"
@@ -41,15 +41,16 @@ class Figures:
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     measured_speedup: float = 0.0
-    """The speedup, if the answer was decoded again without speculation."""
+    """The speedup of a stored answer, or of one that was decoded again without speculation."""
     speedup_source: str = ESTIMATED
     """How the speedup was determined, as text to show."""
     measured_rates: Sequence[float] = ()
     """Tokens per second without and with speculation, as measured for the speedup; () if not."""
-    num_slow_before: int = 0
-    """How many answers before this one, in a row and with the same options, were slower too."""
+    measured_error: float = 0.0
+    """The relative standard error of the measured speedup."""
     num_paused_before: int = 0
-    """How many ended with the draft model unused."""
+    """How many answers before this one, in a row and with the same options, ended with the draft
+    model unused."""
     saved_before: tuple[float, float] = (0.0, 0.0)
     """The seconds that all stored answers saved, today and ever."""
     is_counted: bool = False
@@ -72,6 +73,7 @@ class Figures:
     def compare(self, record: Mapping[str, Any]) -> None:
         """Set the speedup and its source from the statistics of an answer."""
         self.measured_speedup = record.get("speedup") or 0.0
+        self.measured_error = record.get("speedup_error") or 0.0
         self.speedup_source = record.get("speedup_source", ESTIMATED)
         self.measured_rates = record.get("measured_rates", ())
         self._known_saving = record.get("saved_s")
@@ -110,29 +112,28 @@ class Figures:
 
     @property
     def kind(self) -> GainKind:
-        """What can be said of the speedup.
-
-        One slow answer says nothing of speculation: it takes several in a row, or a race.
-        """
+        """What can be said of the speedup."""
         if not self.statistics.drafted:
             return "plain"
         if self.measured_speedup:
-            return judged(self.measured_speedup, 0.0)
+            return judged(self.measured_speedup, self.measured_error)
         kind = self.statistics.gain.kind
-        if kind == "plain":  # a stored answer, whose times are not kept
-            return "measuring"
-        is_agreed = self.num_slow_before >= AGREEING - 1
-        return kind if kind != "slower" or is_agreed else "measuring"
+        return "measuring" if kind == "plain" else kind  # a stored answer, whose times are not kept
 
     @property
     def speedup(self) -> float:
-        """The speedup over plain decoding: measured, or estimated from the times of steps.
+        """The speedup over plain decoding: stored, raced, or from the times of steps.
 
         0 where nothing can be said of it.
         """
         if self.kind in ("plain", "measuring"):
             return 0.0
         return self.measured_speedup or self.statistics.gain.speedup
+
+    @property
+    def speedup_error(self) -> float:
+        """The relative standard error of the speedup."""
+        return self.measured_error if self.measured_speedup else self.statistics.gain.error
 
     @property
     def saved_s(self) -> float:
@@ -148,7 +149,8 @@ class Figures:
         own = self.statistics.tokens_per_second
         if not self.speedup:
             return 0.0, own
-        without, ours = self.measured_rates or (own / self.speedup, own)
+        known = self.measured_rates if self.measured_speedup else self.statistics.gain.rates
+        without, ours = known or (own / self.speedup, own)
         return without, ours
 
     @property

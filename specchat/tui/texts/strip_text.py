@@ -82,7 +82,7 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
         words = Content.styled(kept, "") if kept else Content()
         return gain + rated("", f"{own:.1f}", bars, MEASURED) + words, _reason(figures)
     saved = figure_words.savings(figures)
-    own_saved = Content.styled(saved[0] if figures.saved_s > 0 and saved else "", _good(figures))
+    own_saved = Content.styled(saved[0] if figures.tone == "good" and saved else "", _good(figures))
     cost = figure_words.checking(figures) if figures.tone == "bad" else ""
     more = SEPARATOR.join(saved[bool(own_saved) :]) or cost
     return (

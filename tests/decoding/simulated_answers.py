@@ -1,0 +1,98 @@
+"""Simulated answers, whose speedup is known, on quiet machines and on busy ones.
+
+Drafts are decoded as pacing decodes: one length for some steps, and now and then plain steps in a
+row, of which the first is slower. Passes get slower as the answer goes on.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from specchat.decoding.step_times import StepTimes
+
+RUN, CHECK, INTERVAL = 6, 4, (24, 90)
+UNSETTLED = 1.25
+"""How much longer the first plain step after others takes."""
+
+
+@dataclass
+class Machine:
+    """A machine with other programs; `now` is its clock."""
+
+    chance: random.Random
+    spread: float
+    levels: tuple[float, float] = (1.0, 1.0)
+    """How much longer passes take, at least and at most, while another program runs."""
+    seconds: float = 1.5
+    """How long one runs, or does not, on average."""
+    stalls: float = 0.0
+    now: float = 0.0
+    until: float = 0.0
+    level: float = 1.0
+
+    def take(self, seconds: float) -> float:
+        """Return what a step takes that takes so long undisturbed."""
+        chance = self.chance
+        if self.now >= self.until:
+            self.until = self.now + chance.expovariate(1 / self.seconds)
+            self.level = chance.uniform(*self.levels) if chance.random() < 0.5 else 1.0
+        took = seconds * self.level * chance.lognormvariate(0, self.spread)
+        if chance.random() < self.stalls:
+            took += chance.expovariate(1 / 0.2)
+        self.now += took
+        return took
+
+
+def quiet(chance: random.Random) -> Machine:
+    """Return a machine with nothing else to do."""
+    return Machine(chance, chance.uniform(0.01, 0.05))
+
+
+def loaded(chance: random.Random) -> Machine:
+    """Return a machine with other programs all the time."""
+    return Machine(chance, chance.uniform(0.15, 0.35), stalls=0.01)
+
+
+def unsteady(chance: random.Random) -> Machine:
+    """Return a machine on which other programs come and go."""
+    return Machine(chance, chance.uniform(0.05, 0.2), levels=(1.3, 2.5), stalls=0.005)
+
+
+def interrupted(chance: random.Random) -> Machine:
+    """Return a machine on which a program begins or ends once or twice in an answer."""
+    return Machine(chance, chance.uniform(0.02, 0.1), levels=(1.5, 2.5), seconds=8.0)
+
+
+def answer(chance: random.Random, machine: Machine) -> tuple[StepTimes, float]:
+    """Return the times of an answer, and what its speedup is without the noise."""
+    times, plain_s, own_s = StepTimes(), 0.0, 0.0
+    single, slope = chance.uniform(0.006, 0.05), chance.choice([0.1, 0.25, 0.45])
+    accepted, growth = chance.uniform(0.3, 0.95), chance.uniform(0.0, 0.4)
+    num_tokens, emitted = chance.randint(150, 700), 0
+    interval, since, plain_left, length = chance.randint(*INTERVAL), 0, 0, 2
+    last_drafted = True
+    step = 0
+    while emitted < num_tokens:
+        depth = 1 + growth * emitted / num_tokens
+        if not plain_left and since >= interval:
+            plain_left, since = CHECK, 0
+        if plain_left:
+            plain_left -= 1
+            took = single * depth * (UNSETTLED if last_drafted else 1.0)
+            drafted, kept, last_drafted = 0, 0, False
+        else:
+            if step % RUN == 0:
+                length = chance.choice([1, 2, 2, 3, 4, 6])
+            since += 1
+            drafted, last_drafted = length, True
+            took = single * (1 + (slope + 0.08) * drafted) * (0.3 + 0.7 * depth)
+            kept = 0
+            while kept < drafted and chance.random() < accepted:
+                kept += 1
+        step += 1
+        times.add(drafted, kept + 1, machine.take(took))
+        plain_s += single * depth * (kept + 1)
+        own_s += took
+        emitted += kept + 1
+    return times, plain_s / own_s
