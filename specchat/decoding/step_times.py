@@ -314,7 +314,7 @@ def _bound(drafted: int, sure: dict[int, float]) -> float:
     if longer or not sure:
         return min(longer, default=float("inf"))
     longest = max(sure)
-    return sure[longest] * (drafted + 1) / (longest + 1)
+    return sure[longest] * (drafted + 1) / (max(longest, PLAIN) + 1)
 
 
 def _bin(seconds: float) -> int:

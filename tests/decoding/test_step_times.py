@@ -133,6 +133,10 @@ def test_without_enough_plain_steps_nothing_is_said() -> None:
     assert mixed(0.005, 0.003).gain().kind == "measuring"
     assert steps(99, 0, 1, 0.05, steps(7, 3, 3, 0.05, StepTimes())).gain().kind == "measuring"
     assert mixed(0.05, 0.03).gain().saved_s > mixed(0.005, 0.003).gain().saved_s == 0.0
+    looking = StepTimes()
+    for _ in range(6):
+        looking.add(0, 1, 0.05, 0.04)
+    assert steps(2, 3, 3, 0.1, looking).gain() == Gain("measuring")
     plain = steps(50, 0, 1, 0.1, StepTimes())
     assert plain.gain() == Gain()
     assert not plain.gain().is_sound
