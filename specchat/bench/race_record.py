@@ -22,7 +22,7 @@ MAX_TOKENS = 256
 """The default token limit of the answer that `specchat race` races."""
 SLICE = 32
 """The tokens that a lane decodes before it is the other one's turn."""
-MOST_ROUNDS, ENOUGH_SECONDS = 5, 20.0
+MOST_ROUNDS, ENOUGH_SECONDS = 10, 20.0
 """The answer is raced again until the verdict is sound, up to so many times and seconds."""
 TOO_BUSY = "too close or too busy to tell"
 
@@ -106,17 +106,14 @@ class Race:
 
     @property
     def speedup(self) -> float:
-        """Plain seconds per token / speculative seconds per token; 0 if unknown."""
-        if self.gain.speedup:
-            return self.gain.speedup
-        plain = self.plain.tokens_per_second
-        return self.speculative.tokens_per_second / plain if plain else 0.0
+        """Plain seconds per token / speculative seconds per token; 1 if nothing was drafted."""
+        return 1.0 if self.gain.kind == "plain" else self.gain.speedup
 
     @property
     def verdict(self) -> str:
         """The speedup as text."""
         if self.gain.kind == "plain":
-            return "plain speed"
+            return "drafts do not pay here"
         words = speedup_text(self.speedup, error=self.gain.error)
         return words if self.gain.is_sound else TOO_BUSY
 
