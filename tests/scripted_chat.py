@@ -120,7 +120,7 @@ class ScriptedEngine(Engine):
         self.stats = Statistics()
         self._script = script
         self._stopped = threading.Event()
-        self._drafts = True
+        self._drafts, self._is_replay = True, False
 
     def begin(self, request: AnswerRequest) -> Generator[Update]:
         """Answer a conversation."""
@@ -152,7 +152,9 @@ class ScriptedEngine(Engine):
         self._drafts = options.get("drafter") != "none"
         if not self._drafts:
             self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"
-        if (replay := options.get("replay")) is not None:
+        replay = options.get("replay")
+        self._is_replay = replay is not None
+        if replay is not None:
             return self._replayed(text, options.get("begun", ()), replay)
         return self._steps(self._tokens(text))
 
@@ -222,7 +224,9 @@ class ScriptedEngine(Engine):
         self.stats.decode_s += seconds
         self.stats.draft_s += drafting
         self.stats.verify_s += VERIFY_SECONDS if self._drafts else COSTS[1]
-        if self._drafts:
+        if self._is_replay:
+            self.stats.step_times.add(drafted, num_tokens, seconds, drafting)
+        elif self._drafts:
             generated = self.stats.generated_tokens
             self.stats.step_times = timed(SPEEDUP, self.stats.decode_s, generated)
         num_reasoning = sum(each.kind == "reasoning" for each in tokens)

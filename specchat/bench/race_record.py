@@ -114,8 +114,9 @@ class Race:
         """The speedup as text."""
         if self.gain.kind == "plain":
             return "drafts do not pay here"
-        words = speedup_text(self.speedup, error=self.gain.error)
-        return words if self.gain.is_sound else TOO_BUSY
+        if not self.gain.is_sound:
+            return TOO_BUSY
+        return speedup_text(self.speedup, error=self.gain.error)
 
     def details(self) -> str:
         """Return in one line where the speedup came from."""
@@ -231,7 +232,9 @@ class RacedAnswer:
     def gain(self) -> Gain:
         """The gain from speculation over all rounds that have ended."""
         plain, own = self._plain.whole, self._speculative.whole
-        return compared(plain.step_times, own.step_times)
+        gain = compared(plain.step_times, own.step_times)
+        # drafts in passages said over and over are left out
+        return Gain("measuring") if gain.kind == "plain" and own.drafted else gain
 
     @property
     def _is_decided(self) -> bool:

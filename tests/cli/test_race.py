@@ -80,4 +80,4 @@ def test_a_terminal_plays_the_race() -> None:
     assert "\x1b[?1049h" in play
     assert "tokens/s" in play
     assert "plain decoding" in end
-    assert "tokens per target pass" in end
+    assert " · speculative " in end

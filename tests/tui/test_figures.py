@@ -56,6 +56,15 @@ def test_a_slow_answer_is_called_slow() -> None:
     assert (slow.tone, gain_words(slow)) == ("bad", "10 % slower")
 
 
+def test_a_race_that_cannot_tell_leaves_no_estimate() -> None:
+    """It knows better than the answer's own steps."""
+    fast = Figures(stats(speedup=2.0))
+    assert fast.speedup == pytest.approx(2.0, rel=0.02)
+    fast.compare({"speedup": 0.0, "saved_s": 0.0, "speedup_source": "in the race"})
+    assert (fast.kind, fast.speedup, fast.saved_s) == ("measuring", 0.0, 0.0)
+    assert fast.rates_compared()[0] == 0.0
+
+
 def test_the_seconds_saved_add_up() -> None:
     """This answer's, those of today and those of ever, each once."""
     fast = Figures(stats(speedup=2.0), saved_before=(60.0, 3600.0))

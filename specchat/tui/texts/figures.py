@@ -117,6 +117,8 @@ class Figures:
             return "plain"
         if self.measured_speedup:
             return judged(self.measured_speedup, self.measured_error)
+        if self.speedup_source != ESTIMATED:  # where a race cannot tell, an estimate cannot either
+            return "measuring"
         kind = self.statistics.gain.kind
         return "measuring" if kind == "plain" else kind  # a stored answer, whose times are not kept
 
