@@ -37,7 +37,10 @@ them are kept: evenly spread over the answer."""
 FEW_STEPS = 4
 """With fewer steps of a length than this, their median may be that of a disturbance."""
 MIN_SECONDS, MIN_STEPS, MIN_PLAIN = 1.0, 8, 3
-"""The least decoding time, and the fewest steps with drafts and without, for a gain."""
+"""The least decoding time for a gain, and the fewest steps with drafts, unless they made no
+difference, and without."""
+MOSTLY = 0.8
+"""The share of plain steps above which they need not be compared with those around them."""
 MEDIAN_ERROR = 1.25
 """Standard error of a median, in standard deviations over the root of the count (normal errors)."""
 QUARTILES_APART = 1.35
@@ -205,8 +208,13 @@ class StepTimes:
         if not num_drafting:
             return Gain()
         typical, spread = _typical(bins)
-        plain = self._plain_step(typical, counts)
-        if plain is None or num_drafting < MIN_STEPS or seconds < MIN_SECONDS:
+        is_mostly_plain = counts[PLAIN] > MOSTLY * counts.total()
+        plain = (
+            _usual_plain_step(bins, typical[PLAIN], spread)
+            if is_mostly_plain
+            else self._plain_step(typical, counts)
+        )
+        if plain is None or seconds < MIN_SECONDS:
             return Gain("measuring")
         # no step takes less than a plain one, so there is no more to gain than tokens per step
         typical = {length: max(took, plain.seconds) for length, took in typical.items()}
@@ -217,13 +225,14 @@ class StepTimes:
             raise ValueError(f"a speedup of {speedup}, {num_tokens} tokens, steps {counts}")
         # plain steps are the same in both, so only the others' errors count
         share = 1 - plain.seconds * counts[PLAIN] / own
-        own_error = MEDIAN_ERROR * spread / sqrt(num_drafting)
+        own_error = MEDIAN_ERROR * spread / sqrt(counts.total() - counts[PLAIN])
         error = share * hypot(plain.error, own_error, LEAST_ERROR)
         gain = Gain(judged(speedup, error), speedup, error, speedup * seconds, seconds, num_tokens)
         # what is shown of plain decoding is what some plain step took
         shown, margin = gain.plain_s / num_tokens, exp(NUM_ERRORS * error)
         was_seen = plain.shortest / margin <= shown <= plain.longest * margin
-        return gain if was_seen else replace(gain, kind="measuring")
+        has_enough = num_drafting >= MIN_STEPS or gain.kind == "same"
+        return gain if was_seen and has_enough else replace(gain, kind="measuring")
 
     def _plain_step(self, typical: dict[int, float], counts: Counter[int]) -> _PlainStep | None:
         """Return what a plain step would typically take; None where there are too few.
@@ -251,6 +260,13 @@ class StepTimes:
         between *= sqrt(number / (number - 1)) if number > 1 else 0.0
         seconds = min(exp(mean), *(typical[length] for length in sure))
         return _PlainStep(seconds, max(within, between), min(taken), max(taken))
+
+
+def _usual_plain_step(bins: Bins, typical: float, spread: float) -> _PlainStep:
+    """Return what a plain step takes where nearly all are, under whatever conditions there were."""
+    taken = {number: count for (length, number), count in bins.items() if length == PLAIN}
+    error = MEDIAN_ERROR * spread / sqrt(sum(taken.values()))
+    return _PlainStep(typical, error, _seconds(min(taken)), _seconds(max(taken) + 1))
 
 
 def compared(plain: StepTimes, own: StepTimes) -> Gain:
@@ -305,7 +321,7 @@ def _typical(bins: Bins) -> tuple[dict[int, float], float]:
 def _median(bins: Bins, drafted: int) -> float:
     """Return the median seconds of the steps that drafted this many tokens."""
     own = Counter({number: count for (length, number), count in bins.items() if length == drafted})
-    return float(2 ** ((_quantile(own, 0.5) + 0.5) / BINS_PER_OCTAVE))
+    return _seconds(_quantile(own, 0.5) + 0.5)
 
 
 def _bound(drafted: int, sure: dict[int, float]) -> float:
@@ -319,6 +335,11 @@ def _bound(drafted: int, sure: dict[int, float]) -> float:
 
 def _bin(seconds: float) -> int:
     return int(BINS_PER_OCTAVE * log2(max(seconds, 1e-9)) // 1)
+
+
+def _seconds(number: float) -> float:
+    """Return the seconds at which a bin begins."""
+    return float(2 ** (number / BINS_PER_OCTAVE))
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
