@@ -6,13 +6,14 @@ Drafted tokens are chips, shaded by step; the target's own are text, with the co
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from specchat.bench.code_colours import code_colours
-from specchat.bench.race_record import Lane, Race
+from specchat.bench.race_record import Lane, Race, RaceStep
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
 from specchat.safe_text import harmless, in_one_line
 from specchat.wording import rate_text
@@ -70,10 +71,19 @@ def shades(of: TokenOrigin, colours: Shades | None = None) -> tuple[str, str]:
     return (colours or SHADES).get(of.colour, OTHER_SHADES)
 
 
-def chips(lane: Lane, width: int) -> Iterator[Chip]:
-    """Yield the chips of an answer, wrapped at a width; later steps never move earlier chips."""
+def chips(lane: Lane, width: int) -> Sequence[Chip]:
+    """Return the chips of an answer, wrapped at a width; later steps never move earlier chips."""
+    return _laid_out(lane.steps, width)
+
+
+@lru_cache(maxsize=4)
+def _laid_out(steps: Sequence[RaceStep], width: int) -> tuple[Chip, ...]:
+    return tuple(_wrapped(steps, width))
+
+
+def _wrapped(steps: Sequence[RaceStep], width: int) -> Iterator[Chip]:
     row = column = start = 0
-    for number, step in enumerate(lane.steps):
+    for number, step in enumerate(steps):
         for text, name in zip(step.texts, step.origins, strict=True):
             for part in LINE_PARTS.findall(drawable(text)):
                 for piece in chop_cells(part.replace("\n", "⏎"), width):
@@ -116,7 +126,7 @@ def lane_figures(lane: Lane, whole: Lane) -> str:
 def frame_height(race: Race, width: int) -> int:
     """Return the number of lines that a frame needs to show both answers in full."""
     laid_out = (chips(lane, (width - GAP) // 2) for lane in race.lanes)
-    return HEAD + FOOT + 1 + max(max(chip.row for chip in lane) for lane in map(list, laid_out))
+    return HEAD + FOOT + 1 + max((lane[-1].row for lane in laid_out if lane), default=0)
 
 
 def frame(
@@ -148,14 +158,28 @@ def _lane_lines(
     if figures.cell_len > width:
         figures = Text(rate_text(lane.tokens_per_second))
     title.truncate(width, overflow="ellipsis")
-    return [title, figures, bar, Text(), *chip_lines(lane, width, rows, colours)]
+    drawn = chip_lines(whole, width, rows, colours, num_steps=len(lane.steps))
+    return [title, figures, bar, Text(), *drawn]
 
 
-def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None) -> list[Text]:
-    """Return the last `rows` lines of an answer, drafted tokens as chips."""
+def chip_lines(
+    lane: Lane,
+    width: int,
+    rows: int,
+    colours: Shades | None = None,
+    *,
+    num_steps: int | None = None,
+) -> list[Text]:
+    """Return the last `rows` lines of an answer's first steps, drafted tokens as chips."""
     lines: dict[int, Text] = {}
-    code = code_colours("".join(drawable(text) for step in lane.steps for text in step.texts))
-    for chip in chips(lane, width):
+    steps = lane.steps[:num_steps]
+    code = code_colours("".join(drawable(text) for step in steps for text in step.texts))
+    drawn = [chip for chip in chips(lane, width) if chip.step < len(steps)]
+    last = drawn[-1].row if drawn else 0
+    first = max(0, last - rows + 1)
+    for chip in drawn:
+        if chip.row < first:
+            continue
         line = lines.setdefault(chip.row, Text())
         if chip.origin == TARGET.name:
             line.append(_own_text(chip, code))
@@ -163,8 +187,6 @@ def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None)
         mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
         shade = shades(origin(chip.origin), colours)[chip.step % 2]
         line.append(chip.text, f"{INK} on {shade} {mark}")
-    last = max(lines, default=0)
-    first = max(0, last - rows + 1)
     return [lines.get(row, Text()) for row in range(first, first + rows)]
 
 

@@ -131,7 +131,7 @@ def _laid_out(lane: Lane) -> dict[str, Any]:
     Both by time, `shares` are the fractions of the answer written, and `scrolls` the numbers of
     lines scrolled out at the top.
     """
-    answer = list(chips(lane, COLUMNS))
+    answer = chips(lane, COLUMNS)
     steps, shares, scrolls = [], [(0.0, 0.0)], [(0.0, 0)]
     num_tokens, num_rows = 0, 1
     for number, step in enumerate(lane.steps):
