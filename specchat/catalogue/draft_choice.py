@@ -8,7 +8,7 @@ its tokens are common.
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +29,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.draft_kinds import is_name_of_head
 from specchat.gguf.model_files import read_pair
-from specchat.gguf.origin import DraftOrigin, fingerprint, require_origin
+from specchat.gguf.origin import DraftOrigin, Fingerprints, fingerprints, require_origin
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
@@ -101,7 +101,9 @@ def find_drafts(target: Path) -> Drafts:
     models = {model.path.resolve(): model for model in (*find_local_models(), *beside)}
     models.pop(target.resolve(), None)
     with HeaderCache() as cache:
-        return _Search(own, cache).among(models.values())
+        search = _Search(own, cache)
+        models |= {model.path.resolve(): model for model in search.shipped()}
+        return search.among(models.values())
 
 
 def find_derived_draft(target: Path) -> Draft | None:
@@ -147,6 +149,15 @@ class _Search:
         advice = "the catalogue knows no draft that pays" if is_discouraged else ""
         advice = "it has a prediction head of its own" if self._facts.has_head else advice
         return Drafts(tuple(fitting), tuple(unfit), advice)
+
+    def shipped(self) -> Iterator[LocalModel]:
+        """Yield the drafts in the catalogue that were derived from this model, whatever file."""
+        for entry in read_catalogue().entries.values():
+            model = model_at(entry.draft) if isinstance(entry.draft, Path) else None
+            origin = self._cache.of(model.path).origin if model else None
+            is_named = origin is not None and origin.target == self._facts.name
+            if model and origin and is_named and origin.target_sha256 in self._fingerprints:
+                yield model
 
     def _draft(self, model: LocalModel, share: float) -> Draft:
         if origin := self._cache.of(model.path).origin:
@@ -230,14 +241,14 @@ class _Search:
         return self._likeness(model) - too_far
 
     def _reason_against_derived(self, origin: DraftOrigin) -> str | None:
-        if origin.target_sha256 != self._fingerprint:
+        if origin.target_sha256 not in self._fingerprints:
             return f"derived from another target, {origin.target}"
         return None if origin.is_predicted_to_gain else "no speedup was predicted for it"
 
     @cached_property
-    def _fingerprint(self) -> str:
-        """The target's fingerprint, as derived drafts record it."""
-        return fingerprint(read_header(self._target.path))
+    def _fingerprints(self) -> Fingerprints:
+        """The target's fingerprints, one of which derived drafts record."""
+        return fingerprints(read_header(self._target.path))
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)

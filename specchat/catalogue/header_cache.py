@@ -20,7 +20,7 @@ from specchat.gguf.unfinished_file import why_unwritten
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.system.private_files import FOLDERS, read_json, write_json
 
-FORMAT = 2
+FORMAT = 3
 """The cache file's version: raise it when a header gives other facts, so all are read again."""
 MAX_MODELS = 4000
 MAX_NAME_LENGTH = 200

@@ -17,7 +17,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
-from specchat.gguf.origin import MIN_SPEEDUP, DraftOrigin
+from specchat.gguf.origin import MIN_SPEEDUP, DraftOrigin, fingerprints
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -52,11 +52,15 @@ class MeasuredDraft:
         return self.here.speedup >= MIN_SPEEDUP
 
 
-def draft_path(target: Header, target_sha256: str, method: str) -> Path:
-    """Return the path of a target's draft by a method; deriving another one replaces it."""
+def derived_path(target: Header, method: str, title: str = "") -> Path:
+    """Return the path of what a method derives from a file; deriving it again replaces it.
+
+    Its name begins with a title, or with the file's own name.
+    """
     is_named = target.path.suffix.lower() == ".gguf"  # Ollama names files by their checksums
-    name = NO_NAME.sub("-", target.path.stem if is_named else target.name)[:MAX_NAME_LENGTH]
-    return derived_folder() / f"{name}-{method}-{target_sha256[:8]}.gguf"
+    title = title or (target.path.stem if is_named else target.name)
+    name = NO_NAME.sub("-", title)[:MAX_NAME_LENGTH]
+    return derived_folder() / f"{name}-{method}-{fingerprints(target).file[:8]}.gguf"
 
 
 def measure_draft(

@@ -12,7 +12,7 @@ import numpy as np
 from specchat.derivation.derived_files import (
     MeasuredDraft,
     costs_of,
-    draft_path,
+    derived_path,
     keep_draft,
     measure_draft,
     scratch_file,
@@ -33,7 +33,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
-from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.tensor_types import StoredType
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
@@ -120,8 +120,7 @@ class SkipDerivation:
 
     def run(self) -> Derived:
         """Return the draft; raises Cancelled if stopped before anything was measured."""
-        sha256, request = fingerprint(self._header), self._request
-        path = draft_path(self._header, sha256, METHOD)
+        request, path = self._request, derived_path(self._header, METHOD)
         search, held_out = self._search()
         if (best := search.best) is None:
             raise Cancelled("stopped before anything was measured")
@@ -136,8 +135,9 @@ class SkipDerivation:
             if is_kept:
                 layers = f"{count - len(left_out)} of {count} layers"
                 method = f"{METHOD}: {layers} kept"
-                origin = DraftOrigin(sha256, self._header.name, method, "the target's answers")
-                keep_draft(measured, path, origin, f"{self._header.name}, {layers}")
+                model, name = fingerprints(self._header).model, self._header.name
+                origin = DraftOrigin(model, name, method, "the target's answers")
+                keep_draft(measured, path, origin, f"{name}, {layers}")
         return Derived(count, left_out, len(search.results), measured, path if is_kept else None)
 
     def _search(self) -> tuple[LayerSearch, list[Text]]:

@@ -18,7 +18,7 @@ from specchat.derivation.answer_store import AnswerBatch, AnswerStore
 from specchat.derivation.derived_files import (
     NEW,
     MeasuredDraft,
-    draft_path,
+    derived_path,
     keep_draft,
     measure_draft,
     measured_costs,
@@ -31,7 +31,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.model_files import read_whole_model
-from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.reader import raw_metadata
 from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.llama.library import keep_freed_memory
@@ -119,8 +119,7 @@ class TrainDerivation:
         require_trainable(self._header)
         if not importlib.util.find_spec("torch") or not importlib.util.find_spec("gguf"):
             raise SpecchatError(MISSING)
-        self._sha256 = fingerprint(self._header)
-        self.work = work_folder(self._header, self._sha256)
+        self.work = work_folder(self._header)
         make_private(self.work)
         self._stopped = Event()
         self._threads = request.prompts.loading.threads or num_cores()
@@ -134,7 +133,7 @@ class TrainDerivation:
         keep_freed_memory()
         self._tidy()
         request, trainee = self._request, self._trainee()
-        path = draft_path(self._header, self._sha256, trainee.method)
+        path = derived_path(self._header, trainee.method)
         if request.prompts.texts or request.prompts.questions:
             open_private(self.work / OWN, "a").close()
         with scratch_file(path) as scratch:
@@ -280,12 +279,13 @@ class TrainDerivation:
         own = ", and the user's texts" if (self.work / OWN).exists() else ""
         minutes = f"{trainee.training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
-        return DraftOrigin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
+        model = fingerprints(self._header).model
+        return DraftOrigin(model, self._header.name, f"{METHOD}: {minutes}", data)
 
 
-def work_folder(header: Header, sha256: str) -> Path:
+def work_folder(header: Header) -> Path:
     """Return the folder of a target's sampled answers and checkpoints."""
-    return FOLDERS.user_cache_path / "training" / draft_path(header, sha256, METHOD).stem
+    return FOLDERS.user_cache_path / "training" / derived_path(header, METHOD).stem
 
 
 def require_trainable(header: Header) -> None:

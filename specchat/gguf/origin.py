@@ -1,7 +1,7 @@
-"""The origin of a derived draft: the record in its metadata that identifies its target.
+"""The origin of a derived draft: the record in its metadata that identifies its model.
 
-A derived draft predicts that one target; for any other model, even a fine-tuned version, it would
-only cost time. The target is recorded by a fingerprint of its weights, which guards against
+A derived draft predicts one model, in any quantization; for another model, even a fine-tuned
+version, it would only cost time. The model is recorded by a fingerprint, which guards against
 mix-ups, not against forgery.
 """
 
@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from math import isfinite
+from typing import NamedTuple
 
 from specchat.errors import IncompatibleDraft, ModelNotFound
-from specchat.gguf.header import Header
+from specchat.gguf.header import Header, Tensor
 from specchat.gguf.reader import read_part
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
+CONSTANTS = ("rope_freqs", "rope_factors")
+"""What the names of vectors begin with that are not trained, and that some conversions lack."""
 LONGEST_TEXT = 127
 """The longest value that llama.cpp writes, in bytes; other files may have longer ones."""
 MIN_SPEEDUP = 1.02
@@ -27,8 +30,9 @@ MIN_SPEEDUP = 1.02
 class DraftOrigin:
     """How a draft was derived: from which target, by which method, on which texts.
 
-    `target_sha256` is the target's `fingerprint` and `target` its name. `predicted_speedup` is the
-    speedup predicted on the machine where the draft was made, a number as text.
+    `target_sha256` is one of the target's `fingerprints`: the model's, or in older drafts the
+    file's. `target` is its name. `predicted_speedup` is the speedup predicted on the machine where
+    the draft was made, a number as text.
     """
 
     target_sha256: str
@@ -57,40 +61,57 @@ class DraftOrigin:
         return {f"{PREFIX}{key}": text for key, text in asdict(self).items()}
 
 
+class Fingerprints(NamedTuple):
+    """Checksums in hexadecimal: of a model in any quantization, and of its weights as stored."""
+
+    model: str
+    file: str
+
+
 def origin_of(header: Header) -> DraftOrigin | None:
-    """Return the record in a model's header, None for a model that was not derived."""
+    """Return the record in a draft's header, None for a model that is not a derived draft."""
     if not header.text(f"{PREFIX}target_sha256"):
         return None
     keys = DraftOrigin.__dataclass_fields__
     return DraftOrigin(*(header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys))
 
 
-def fingerprint(header: Header) -> str:
-    """Return a checksum that identifies a model's weights, in hexadecimal.
+def fingerprints(header: Header) -> Fingerprints:
+    """Return the checksums that identify a model. Raises as `read_header` does.
 
-    It is the SHA-256 of the architecture, the vocabulary, and each tensor's name, shape, type and
-    first 4096 bytes, which is fast for files of any size. Training changes all of a tensor, so its
-    beginning identifies it. Another chat template, or a split into several files, does not change
-    the fingerprint. Raises as `read_header` does.
+    Each is the SHA-256 of the architecture, the vocabulary, and tensors: of each its name, shape,
+    type and first 4096 bytes, which is fast for files of any size. Training changes all of a
+    tensor, so its beginning identifies it. Another chat template, or a split into several files,
+    changes nothing.
+
+    The file's counts all tensors, the model's only vectors (norms and biases): quantization leaves
+    them as they are. So an adapter merged into matrices alone goes unnoticed. A model without
+    vectors is known by its file.
     """
-    digest = sha256(f"{header.architecture} {vocabulary_of(header).digest}".encode())
-    for description, beginning in sorted(_tensors(header)):
-        digest.update(description.encode() + beginning)
-    return digest.hexdigest()
+    tensors = list(_tensors(header))
+    vectors = [beginning for tensor, beginning in tensors if _is_trained_vector(tensor)]
+    facts = f"{header.architecture} {vocabulary_of(header).digest}".encode()
+    counted = vectors, [beginning for _, beginning in tensors]
+    digests = [sha256(b"".join([facts, *sorted(each)])).hexdigest() for each in counted]
+    return Fingerprints(digests[0] if vectors else digests[1], digests[1])
 
 
 def require_origin(target: Header, draft: Header) -> None:
     """Raise IncompatibleDraft for a draft that was derived from another target."""
     origin = origin_of(draft)
-    if origin and origin.target_sha256 != fingerprint(target):
+    if origin and origin.target_sha256 not in fingerprints(target):
         raise IncompatibleDraft(
             f"{draft.path.name} was derived from another target, {origin.target}: derive one from"
             " this target with `specchat derive`, or use --draft none"
         )
 
 
-def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
-    """Yield a description of each tensor and the beginning of its data."""
+def _is_trained_vector(tensor: Tensor) -> bool:
+    return tensor.shape[:1] == (tensor.num_values,) and not tensor.name.startswith(CONSTANTS)
+
+
+def _tensors(header: Header) -> Iterator[tuple[Tensor, bytes]]:
+    """Yield each tensor with its description and the beginning of its data."""
     for path in header.parts:
         part = read_part(path)
         try:
@@ -98,6 +119,7 @@ def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
                 for tensor in part.tensors.values():
                     file.seek(part.data_position + tensor.offset)
                     beginning = file.read(min(tensor.num_bytes, SAMPLED_BYTES))
-                    yield f"{tensor.name} {tensor.shape} {tensor.stored} ", beginning
+                    description = f"{tensor.name} {tensor.shape} {tensor.stored} "
+                    yield tensor, description.encode() + beginning
         except OSError as error:
             raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None

@@ -13,11 +13,13 @@ import pytest
 from conftest import WriteModel
 from foreign_files import write_header
 from local_folders import GGUF, put, put_in_ollama
+from scripts.support.quantised_model import quantised
 from scripts.support.tiny_gguf import write_model, write_with_head
 from scripts.support.tiny_gguf.vocabulary import Vocabulary
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
-from specchat.gguf.origin import DraftOrigin, fingerprint
+from specchat.catalogue.pairs import save_pair
+from specchat.gguf.origin import DraftOrigin, fingerprints
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
 
@@ -353,7 +355,9 @@ def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> N
     target = write_with_head(tmp_path / "target.gguf", "llama", part="trunk")
     (tmp_path / "heads").mkdir()
     head = write_with_head(tmp_path / "heads/head.gguf", "llama", part="head")
-    ours = DraftOrigin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    ours = DraftOrigin(
+        fingerprints(read_header(target)).model, "the target", "train", "answers", "1.2"
+    )
     other = DraftOrigin("0" * 64, "another one", "train", "answers", "1.2")
     write_copy(Copy(str(head), str(tmp_path / "my-eagle3.gguf"), metadata=other.metadata))
 
@@ -363,3 +367,23 @@ def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> N
     assert "derived from another target, another one" in reason
     write_copy(Copy(str(head), str(tmp_path / "own-eagle3.gguf"), metadata=ours.metadata))
     assert best(target) == "own-eagle3.gguf"
+
+
+def test_the_draft_that_ships_is_found_for_any_file_of_its_model(
+    tiny: WriteModel, tmp_path: Path
+) -> None:
+    """By the record in it, wherever the target is and however it is named."""
+    source = tiny("llama", num_layers=6)
+    made = quantised(source, "Q8_0", tmp_path).rename(tmp_path / "other.gguf")
+    draft = tmp_path / "shipped" / "draft.gguf"
+    draft.parent.mkdir()
+    header = read_header(source)
+    origin = DraftOrigin(fingerprints(header).model, header.name, "skip", "answers", "1.5")
+    write_copy(Copy(str(source), str(draft), (3,), origin.metadata))
+    save_pair("one", source, draft)
+
+    best = find_drafts(made).best
+    assert best is not None
+    assert best.model.path == draft
+    other = tiny("llama", seed=7, metadata={"general.name": header.name})
+    assert draft not in [each.model.path for each in find_drafts(other).fitting]

@@ -17,7 +17,7 @@ import gguf
 import pytest
 
 from conftest import WriteModel
-from derivation.calm_layers import scale_layer, split_model, write_calm_target
+from derivation.calm_layers import fine_tune, split_model, write_calm_target
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import save_pair
@@ -125,7 +125,7 @@ def test_a_draft_that_pays_is_chosen_for_its_target(
         shutil.copy(target, tmp_path / f"{name}.gguf")
     save_pair("mine", tmp_path / "first.gguf", None)
     tuned = tmp_path / "tuned.gguf"
-    scale_layer(tuned, 1, 1.1)
+    fine_tune(tuned)
 
     for words in (["--target", target], ["--pair", "mine"]):
         _, answer, errors = run("ask", "hi", *words, *SHORT)

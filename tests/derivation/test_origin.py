@@ -6,23 +6,26 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 
 from conftest import WriteModel
-from derivation.calm_layers import scale_layer, split_model
+from derivation.calm_layers import fine_tune, scale_layer, split_model
+from scripts.support.quantised_model import quantised
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat import Engine
 from specchat.errors import EngineFailed, IncompatibleDraft
-from specchat.gguf.origin import DraftOrigin, fingerprint, origin_of
+from specchat.gguf.origin import DraftOrigin, fingerprints, origin_of
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
+from tables import table
 
 
 def derive(target: Path, draft: Path, **changes: str) -> DraftOrigin:
     """Write a draft with its origin, and return that."""
-    origin = DraftOrigin(
-        fingerprint(read_header(target)), "the target", "skip", "own answers", "1.2"
-    )
+    sha256 = fingerprints(read_header(target)).model
+    origin = DraftOrigin(sha256, "the target", "skip", "own answers", "1.2")
     write_copy(Copy(str(target), str(draft), (3,), {**origin.metadata, **changes}))
     return origin
 
@@ -50,25 +53,56 @@ def test_long_texts_are_cut_to_what_fits(tiny: WriteModel, tmp_path: Path) -> No
     assert not origin.is_predicted_to_gain
 
 
-def test_a_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
-    """Another template or a split changes nothing; another weight or vocabulary does."""
+def test_fingerprints_are_those_of_the_weights(tmp_path: Path) -> None:
+    """Another template or a split changes nothing; a vocabulary and training change both.
+
+    What is changed in matrices alone, as by an adapter, is seen only in the file's.
+    """
     model = write_model(tmp_path / "a.gguf", "llama")
     other = write_model(tmp_path / "b.gguf", "llama", metadata={"general.name": "renamed"})
-    known = fingerprint(read_header(model))
+    known = fingerprints(read_header(model))
 
-    assert fingerprint(read_header(other)) == known
-    assert fingerprint(read_header(split_model(model, tmp_path))) == known
+    assert fingerprints(read_header(other)) == known
+    assert fingerprints(read_header(split_model(model, tmp_path))) == known
     scale_layer(other, 2, 1.01)
-    assert fingerprint(read_header(other)) != known
+    adapted = fingerprints(read_header(other))
+    assert (adapted.model == known.model, adapted.file == known.file) == (True, False)
+    fine_tune(other)
+    assert set(fingerprints(read_header(other))).isdisjoint({*known, *adapted})
     larger = write_model(tmp_path / "c.gguf", "llama", vocabulary=321)
-    assert fingerprint(read_header(larger)) != known
+    assert set(fingerprints(read_header(larger))).isdisjoint(known)
+
+
+@table("architecture", ["llama", "qwen3", "gemma3", "qwen3moe", "mamba", "lfm2"])
+def test_quantization_changes_only_the_file(architecture: str, tmp_path: Path) -> None:
+    """Norms and biases stay as they are; the matrices of this width can have any of the types."""
+    model = write_model(tmp_path / "model.gguf", architecture, width=64)
+    files = [model, *(quantised(model, name, tmp_path) for name in ("F16", "Q8_0", "Q4_0"))]
+    found = [fingerprints(read_header(path)) for path in files]
+
+    assert len({each.model for each in found}) == 1
+    assert len({each.file for each in found}) == len(files)
+
+
+def test_a_model_without_vectors_is_known_by_its_file(tmp_path: Path) -> None:
+    """Of some architectures the norms have no weights."""
+    writer = gguf.GGUFWriter(tmp_path / "bare.gguf", "olmo")
+    writer.add_tensor("output.weight", np.ones((4, 8), np.float32))
+    writer.add_tensor("rope_freqs.weight", np.ones(8, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    found = fingerprints(read_header(tmp_path / "bare.gguf"))
+    assert found.model == found.file
 
 
 def test_another_target_refuses_the_draft(tmp_path: Path) -> None:
     """Also a fine-tuned version of the same model; the message names the right target."""
     target = write_model(tmp_path / "target.gguf", "llama")
     tuned = Path(shutil.copy(target, tmp_path / "tuned.gguf"))
-    scale_layer(tuned, 1, 1.5)
+    fine_tune(tuned)
     draft = tmp_path / "draft.gguf"
     derive(target, draft)
 
@@ -78,14 +112,30 @@ def test_another_target_refuses_the_draft(tmp_path: Path) -> None:
         Engine.load(target=tuned, draft=draft, learn=False)
 
 
+def test_another_quantization_takes_the_draft(tmp_path: Path) -> None:
+    """A draft from before models had a fingerprint names its target's file, and fits that alone."""
+    target = write_model(tmp_path / "target.gguf", "llama", width=64)
+    smaller, draft, old = quantised(target, "Q8_0", tmp_path), *(tmp_path / n for n in ("a", "b"))
+    derive(target, draft)
+    sha256 = fingerprints(read_header(target)).file
+    derive(target, old, **{"specchat.origin.target_sha256": sha256})
+
+    for of_target, of_draft in ((smaller, draft), (target, old)):
+        with Engine.load(target=of_target, draft=of_draft, learn=False) as engine:
+            assert engine.facts.draft
+    with pytest.raises(IncompatibleDraft, match="from another target"):
+        Engine.load(target=smaller, draft=old, learn=False)
+
+
 def test_another_target_refuses_the_head(tmp_path: Path) -> None:
     """A head has its target's width and vocabulary, and so has a fine-tuned version of that."""
     target, head, draft = (tmp_path / f"{name}.gguf" for name in ("target", "head", "draft"))
     for path, part in ((target, "trunk"), (head, "head")):
         write_with_head(path, "llama", part=part, is_eagle=True)
     tuned = Path(shutil.copy(target, tmp_path / "tuned.gguf"))
-    scale_layer(tuned, 1, 1.5)
-    origin = DraftOrigin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    fine_tune(tuned)
+    sha256 = fingerprints(read_header(target)).model
+    origin = DraftOrigin(sha256, "the target", "train", "answers", "1.2")
     write_copy(Copy(str(head), str(draft), metadata=origin.metadata))
 
     with Engine.load(target=target, draft=draft, learn=False) as engine:
