@@ -1,7 +1,8 @@
 """The models in a repository of the hub: its quantizations, and which of them to take.
 
 On a GPU the best is the largest that fits, up to 8 bits a weight: readers notice no gain from more.
-On a CPU decoding takes as long as reading the weights, so 4 bits come first.
+On a CPU decoding takes as long as reading the weights, so 4 bits come first; of files of about one
+size it is the one whose passes over a few tokens usually cost least, for those verify drafts.
 """
 
 import re
@@ -22,6 +23,7 @@ from specchat.hub.hub_request import NoticeCallback, ignore
 from specchat.hub.listing import ListedFile, list_files
 from specchat.hub.names import TAG, HubName
 from specchat.hub.references import MAIN, Reference, is_mirror
+from specchat.passes.pass_costs import REPACKED_TYPES, PassCosts, usual_stair
 from specchat.planning.device import Machine
 from specchat.wording import size_text
 
@@ -32,6 +34,10 @@ ORDER_ON_CPU = (4, 5, 6, 8, 3, 2, 1, 16, 32)
 """Bits a weight, the best compromise of speed and quality first."""
 OBSOLETE = re.compile(r"Q4_0_\d_\d|Q4_[23]", re.IGNORECASE)
 """Quantizations that llama.cpp no longer loads."""
+SAME_SIZE = 1.15
+"""How many times as large as another a file of about the same size may be."""
+DRAFTED = (2, 3, 4)
+"""The tokens of the passes by whose cost such files are compared: those of short drafts."""
 GGUF_ENDING = re.compile(r"[-_.]gguf$", re.IGNORECASE)
 ADAPTER = re.compile(r"(^|[-_./])lora([-_./]|$)", re.IGNORECASE)
 MOST_SHOWN = 12
@@ -193,14 +199,63 @@ def named(name: HubName, models: Sequence[RemoteModel]) -> RemoteModel:
 
 def best_of(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | None:
     """Return the best model for a machine; None if none fits, or if there is none."""
-    models = [model for model in models if not OBSOLETE.fullmatch(model.quantisation)]
-    fits = {model: model.fit(machine) for model in models}
-    on_gpu = [model for model in models if fits[model] == "fits the GPU"]
+    best = _best_by_bits(models, machine)
+    return best and min(
+        _alike(best, models, machine), key=lambda model: _cost_of_passes(model, machine)
+    )
+
+
+def why_preferred(best: RemoteModel, models: Sequence[RemoteModel], machine: Machine) -> str:
+    """Return why the best model is not that of the usual number of bits; empty if it is."""
+    other = _best_by_bits(models, machine)
+    if other is None or other == best:
+        return ""
+    cost, of_other = (_cost_of_passes(model, machine) for model in (best, other))
+    return (
+        f"{best.quantisation} rather than {other.quantisation}: checking {DRAFTED[0]} to"
+        f" {DRAFTED[-1]} tokens usually costs {cost:.1f}x checking one here, not {of_other:.1f}x"
+    )
+
+
+def _best_by_bits(models: Sequence[RemoteModel], machine: Machine) -> RemoteModel | None:
+    """Return the best model by its size and its bits a weight alone."""
+    fits = {model: model.fit(machine) for model in models if _can_load(model)}
+    on_gpu = [model for model, fit in fits.items() if fit == "fits the GPU"]
     quick = [model for model in on_gpu if 0 < _bits(model) <= ENOUGH_BITS] or on_gpu
     if quick:
         return max(quick, key=lambda model: (model.num_bytes or 0, model.quantisation == USUAL))
-    usable = [model for model in models if fits[model] != "too large"]
+    usable = [model for model, fit in fits.items() if fit != "too large"]
     return min(usable, key=_rank_on_cpu, default=None)
+
+
+def _alike(best: RemoteModel, models: Sequence[RemoteModel], machine: Machine) -> list[RemoteModel]:
+    """Return the best model, then others of about its size, the fastest kernels first."""
+    size, types = best.num_bytes or 0, REPACKED_TYPES
+    others = [
+        model
+        for model in models
+        if model != best
+        and size / SAME_SIZE <= (model.num_bytes or 0) <= size * SAME_SIZE
+        and _can_load(model)
+        and model.fit(machine) == best.fit(machine)
+    ]
+    others.sort(key=lambda model: [*types, model.quantisation].index(model.quantisation))
+    return [best, *others] if size else [best]
+
+
+def _can_load(model: RemoteModel) -> bool:
+    return not OBSOLETE.fullmatch(model.quantisation)
+
+
+def _cost_of_passes(model: RemoteModel, machine: Machine) -> float:
+    """Return what passes over a few tokens usually cost here, on average, relative to one."""
+    stair = usual_stair(
+        model.quantisation,
+        is_on_gpu="GPU" in model.fit(machine),
+        is_repacked=machine.repacks_weights,
+    )
+    costs = PassCosts(max(DRAFTED), stair).row(0)
+    return sum(costs[count] for count in DRAFTED) / len(DRAFTED)
 
 
 def rows(models: Sequence[RemoteModel], machine: Machine) -> list[str]:

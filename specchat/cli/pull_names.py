@@ -21,6 +21,7 @@ from specchat.catalogue.repository_models import (
     full_name,
     require_best,
     rows,
+    why_preferred,
 )
 from specchat.cli.terminal import confirm, print_exactly, say, show_line
 from specchat.errors import InvalidOption, ModelNotFound
@@ -116,6 +117,8 @@ def _chosen(wanted: HubName, models: Sequence[RemoteModel], machine: Machine) ->
     for row in rows(models, machine):
         say(f"  {row}")
     best = require_best(wanted, models, machine)
+    if why := why_preferred(best, models, machine):
+        say(why)
     size = f" ({size_text(best.num_bytes)})" if best.num_bytes else ""
     name = full_name(best, models)
     otherwise = f"`specchat pull {shlex.quote(name)}` pulls the best of them for this machine"

@@ -15,8 +15,8 @@ from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import TARGET, Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.passes.learned_cache import LearnedCache, LearnedPair
-from specchat.passes.pass_costs import ON_GPU, QUANTISED, REPACKED, UNQUANTISED, Stair
+from specchat.passes.learned_cache import OWN_HEAD, LearnedCache, LearnedPair, file_key
+from specchat.passes.pass_costs import Stair, usual_stair
 from specchat.passes.pass_measurement import (
     DRAFT_LENGTHS,
     HEAD_LENGTHS,
@@ -27,10 +27,9 @@ from specchat.passes.pass_measurement import (
     measure_passes,
     measure_plain,
 )
+from specchat.planning.host_resources import repacks_weights
 from specchat.requests.progress import ProgressReport
 
-REPACKED_TYPES, UNQUANTISED_TYPES = ("Q4_0", "IQ4_NL"), ("F16", "BF16", "F32")
-"""What llama.cpp calls files whose weights it repacks, and those that are not quantised."""
 MILLISECOND = 1e-3
 MOST_SECONDS = 1.2
 """How long the passes of a new model may be measured: of a pair, two and a half seconds in all."""
@@ -94,7 +93,7 @@ class PairPacing:
     def save(self) -> None:
         """Save what was learned."""
         if self.cache:
-            self.cache.keep_pair(self.subject, self.knowledge.as_record())
+            self.cache.keep_pair(self.subject, _described(self.knowledge.as_record(), self._pair))
 
     @property
     def is_settled(self) -> bool:
@@ -151,13 +150,11 @@ class PairPacing:
 
 def _usual_stair(pair: LoadedPair) -> Stair:
     """Return what passes usually cost with this kind of file on this kind of kernel."""
-    if pair.plan.gpu_layers:
-        return ON_GPU
-    quantisation = pair.context.model.sizes.header.quantisation
-    if quantisation in UNQUANTISED_TYPES:
-        return UNQUANTISED
-    is_repacked = pair.is_repacked and quantisation in REPACKED_TYPES
-    return REPACKED if is_repacked else QUANTISED
+    return usual_stair(
+        pair.context.model.sizes.header.quantisation,
+        is_on_gpu=bool(pair.plan.gpu_layers),
+        is_repacked=pair.is_repacked and repacks_weights(),
+    )
 
 
 def _let_states_wait(target: Context, head: LanguageModel, num_tokens: int) -> None:
@@ -212,3 +209,14 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "draft": files[1:] or (["head"] if pair.draft_context else []),
         "without tinyBLAS": tinyblas.longest_without(),
     }
+
+
+def _described(learned: LearnedPair, pair: LoadedPair) -> LearnedPair:
+    """Return what was learned, with what lets it be found and shown before the pair is loaded."""
+    kind = pair.files.kind if pair.draft_context else None
+    learned.draft = file_key(pair.loading.draft) or OWN_HEAD * bool(kind)
+    learned.draft_kind = kind.name if kind else ""
+    threads = f"{pair.num_threads} thread{'s' * (pair.num_threads != 1)}"
+    layers = f"{pair.plan.gpu_layers} layers on {', '.join(pair.gpus)}"
+    learned.way = f"{layers}, {threads}" if pair.plan.gpu_layers and pair.gpus else threads
+    return learned

@@ -19,6 +19,8 @@ MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16
 """Ways of loading a target that are kept; the ones written first are dropped."""
+OWN_HEAD = "head"
+"""What stands for a draft in the target's own file."""
 PROCESSOR_FIELDS = ("model name", "CPU part")
 """The beginnings of the lines in /proc/cpuinfo that identify a processor; ARM has only the
 second."""
@@ -36,7 +38,8 @@ class LearnedPair:
     `recent` has the last drafts of each name, an origin at some temperature: confidences and
     chances of each; `calibrations` how right confidences are, `credits` what looking back may cost.
     `measured` names the models whose passes were measured, "target" or the origin of their drafts;
-    what else is known of costs was learned from answers.
+    what else is known of costs was learned from answers. `draft` is the `file_key` of their draft,
+    empty for none, `draft_kind` its kind; `way` says in words how the target was loaded.
     """
 
     target: CostRows = field(default_factory=list)
@@ -45,6 +48,14 @@ class LearnedPair:
     calibrations: dict[str, list[float]] = field(default_factory=dict)
     credits: dict[str, float] = field(default_factory=dict)
     measured: list[str] = field(default_factory=list)
+    draft: str = ""
+    draft_kind: str = ""
+    way: str = ""
+
+    @property
+    def knows_target(self) -> bool:
+        """Whether the passes of the target were measured."""
+        return "target" in self.measured
 
 
 @dataclass(slots=True)
@@ -86,6 +97,10 @@ class LearnedCache:
         """Return what was learned of a pair; `subject` is what that depends on."""
         return self._read().pairs.get(_digest(subject), LearnedPair())
 
+    def pairs(self) -> list[LearnedPair]:
+        """Return what was learned of all pairs with this target, the latest first."""
+        return [*reversed(self._read().pairs.values())]
+
     def keep_pair(self, subject: Mapping[str, Any], learned: LearnedPair) -> None:
         """Save what was learned of a pair."""
         record = self._read()
@@ -104,6 +119,11 @@ class LearnedCache:
             write_json(self.path, record)
             if is_new:
                 _prune(self.path.parent)
+
+
+def file_key(path: Path | None) -> str:
+    """Return what stands for a draft in a pair: its path and size, hashed; empty for none."""
+    return _digest({"file": [str(path.resolve()), path.stat().st_size]}) if path else ""
 
 
 def _with_newest(known: Mapping[str, T], name: str, value: T) -> dict[str, T]:

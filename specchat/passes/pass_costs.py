@@ -27,6 +27,26 @@ UNQUANTISED: Stair = {1: 1.0, 2: 1.2, 3: 1.35, 4: 1.55, 8: 2.15, 16: 2.9, 33: 5.
 ON_GPU: Stair = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.05, 16: 2.5, 33: 3.2}
 """Any file on a GPU."""
 
+SHOWN = (1, 2, 3, 4, 5, 8, 16)
+"""The numbers of tokens at which a stair is shown."""
+
+REPACKED_TYPES = ("Q4_0", "IQ4_NL")
+UNQUANTISED_TYPES = ("F16", "BF16", "F32")
+"""What llama.cpp calls files whose weights it repacks, the fastest first, and those that are not
+quantised."""
+
+
+def usual_stair(quantisation: str, *, is_on_gpu: bool, is_repacked: bool) -> Stair:
+    """Return what passes usually cost with this kind of file on this kind of kernel.
+
+    `is_repacked` says whether weights that can be repacked are.
+    """
+    if is_on_gpu:
+        return ON_GPU
+    if quantisation in UNQUANTISED_TYPES:
+        return UNQUANTISED
+    return REPACKED if is_repacked and quantisation in REPACKED_TYPES else QUANTISED
+
 
 class PassCosts:
     """Seconds per pass, by its number of tokens and the depth of the context.
@@ -58,6 +78,11 @@ class PassCosts:
         if bucket not in self._rows:
             self._rows[bucket] = self._filled(self._known(bucket))
         return self._rows[bucket]
+
+    def stair(self) -> Stair:
+        """Return what passes cost in an empty context, relative to one over one token, at SHOWN."""
+        row = self.row(0)
+        return {length: row[length] / row[1] for length in SHOWN}
 
     def begin_with(self, seconds: Mapping[int, float]) -> None:
         """Start anew from costs measured in an empty context, by their number of tokens.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.options.worker_address import USUAL_PORT
-from specchat.planning.host_resources import available_bytes
+from specchat.planning.host_resources import available_bytes, repacks_weights
 from specchat.system.private_files import FOLDERS, read_json, write_json
 from specchat.workers.worker_probe import WorkerReport
 
@@ -110,10 +110,14 @@ def host_of(devices: Iterable[Device]) -> Device:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The host's free bytes and its GPUs; None if unknown."""
+    """The host's free bytes and its GPUs; None if unknown.
+
+    `repacks_weights` says whether its processors check four tokens of a Q4_0 file at once.
+    """
 
     free: int | None
     gpus: tuple[Device, ...] | None = None
+    repacks_weights: bool = True
 
     @property
     def room_on_gpus(self) -> int:
@@ -148,7 +152,8 @@ def find_machine(workers: Iterable[str] = ()) -> Machine:
     reported = read_json(gpus_path(), _ReportedGpus, None)
     gpus = reported.gpus if reported and reported.build == _installed_build() else None
     remote = known_workers(workers)
-    return Machine(available_bytes(), (*remote, *(gpus or ())) if remote else gpus)
+    gpus = (*remote, *(gpus or ())) if remote else gpus
+    return Machine(available_bytes(), gpus, repacks_weights())
 
 
 def gpus_path() -> Path:

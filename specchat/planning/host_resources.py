@@ -15,6 +15,7 @@ from specchat.system.control_groups import cpu_quotas, memory_limits
 from specchat.system.private_files import read_text
 
 PROCESSORS = Path("/sys/devices/system/cpu")
+CPU_FACTS = Path("/proc/cpuinfo")
 FAST_PROCESSORS = Path("/sys/devices/cpu_core/cpus")
 """Lists the processors of the performance cores, on Intel CPUs that also have efficiency cores."""
 SMALL_MODEL_BYTES = 32 << 20
@@ -79,6 +80,17 @@ def num_processors() -> int:
     """Return how many processors this process may use, hyperthreads included."""
     count = len(affinity()) or os.cpu_count() or 1
     return max(1, min(count, math.ceil(min(cpu_quotas(), default=count))))
+
+
+def repacks_weights() -> bool:
+    """Return True if llama.cpp has kernels here that check four tokens of a Q4_0 file at once.
+
+    They need AVX2 on x86 and the dot product on ARM; where the system lists no such features, they
+    are taken to be there.
+    """
+    lines = read_text(CPU_FACTS).splitlines()
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return not features or not {"avx2", "asimddp"}.isdisjoint(features.split())
 
 
 def affinity() -> list[int]:

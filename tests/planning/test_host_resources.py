@@ -17,6 +17,7 @@ from specchat.planning.host_resources import (
     num_cores,
     num_processors,
     num_threads,
+    repacks_weights,
     seconds_of_others,
 )
 from specchat.system import control_groups
@@ -218,3 +219,22 @@ def test_what_others_used_is_what_this_process_did_not(monkeypatch: pytest.Monke
     assert seconds_of_others([0, 2]) == 301.0
     assert seconds_of_others([1, 70]) == 19.0
     assert seconds_of_others([0, 2, 4]) == 322.0
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ("flags\t\t: fpu sse4_2 avx avx2 avx512f", True),
+        ("flags\t\t: fpu sse4_2 avx", False),
+        ("Features\t: fp asimd asimddp", True),
+        ("Features\t: fp asimd", False),
+        ("", True),  # as on a Mac
+    ],
+)
+def test_kernels_for_repacked_weights_need_some_features(
+    facts: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of x86 and of ARM; a system that lists none is taken to have them."""
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{facts}\n")
+    monkeypatch.setattr(host_resources, "CPU_FACTS", tmp_path / "cpuinfo")
+    assert repacks_weights() == expected
