@@ -5,6 +5,7 @@ from pathlib import Path
 
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import memory_of_entry
+from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.model_names import model_title, quantisation_in
 from specchat.drafter_registry import PLAIN
 from specchat.errors import SpecchatError
@@ -33,8 +34,9 @@ class Outlook:
     """A pair and its needs on this machine in words, as far as they are known.
 
     `drafts` names its drafter; `context` is in tokens, 0 if unknown. `memory` is what it needs of
-    what there is, such as "7.1 of 22.4 GB", and `fits` is False if that is too much. `notice` says
-    what is given up for memory, or why the files cannot be loaded.
+    what there is, such as "7.1 of 22.4 GB", and `fits` is False if that is too much. `speed` is the
+    speed of an installed pair, as far as it is known. `notice` says what is given up for memory, or
+    why the files cannot be loaded.
     """
 
     target: str = ""
@@ -43,6 +45,7 @@ class Outlook:
     context: int = 0
     memory: str = ""
     fits: bool = True
+    speed: str = ""
     notice: str = ""
 
 
@@ -93,8 +96,15 @@ def outlook_of_files(
         context=forecast.ctx,
         memory=" and ".join(_room_text(room, name) for name, room in rooms if room),
         fits=forecast.fits,
+        speed=_speed_text(known_speed(machine, forecast.target, draft)),
         notice=forecast.notice or "",
     )
+
+
+def _speed_text(speed: KnownSpeed) -> str:
+    """Return the predicted speed, if passes were measured, and what they cost."""
+    texts = filter(None, [speed.speed_text, f"passes over {speed.stair_text}"])
+    return "; ".join(texts)
 
 
 def _drafts_text(forecast: Forecast, draft: Path | None, drafter: str) -> str:

@@ -11,6 +11,7 @@ from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
+from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
 from specchat.cli.list import record_of
@@ -79,6 +80,7 @@ def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
         "memory": [_about_memory(figure, machine) for figure in memory],
         "workers": list(entry.workers),
         "chains_reason": _why_chains(*installed) if is_here else None,
+        "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
@@ -86,11 +88,13 @@ def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
 
 def _about_file(path: Path, workers: Sequence[str]) -> dict[str, Any]:
     drafts, about = find_drafts(path), _about_model(read_header(path))
+    machine = find_machine(workers)
     memory = memory_of(path) if about["generates_text"] else []
     return {
         **about,
-        "memory": [_about_memory(figure, find_machine(workers)) for figure in memory],
+        "memory": [_about_memory(figure, machine) for figure in memory],
         "chains_reason": _why_chains(path) if about["generates_text"] else None,
+        "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
         "drafts": {
             "advice": drafts.advice,
@@ -110,6 +114,10 @@ def _why_chains(target: Path, draft: Path | None = None) -> str | None:
     """
     header, of_draft = read_pair(target, draft)
     return why_chains(layout_of(header), kind_of(of_draft) if of_draft else None, LoadOptions())
+
+
+def _about_speed(machine: Machine, target: Path, draft: Path | None = None) -> dict[str, Any]:
+    return asdict(known_speed(machine, read_header(target), draft))
 
 
 def _about_memory(memory: Memory, machine: Machine) -> dict[str, Any]:
@@ -193,6 +201,7 @@ def _pair_lines(about: About) -> Lines:
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "workers", ", ".join(about["workers"])
+    yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
@@ -231,6 +240,7 @@ def _file_lines(about: About) -> Lines:
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
     if not about["generates_text"]:
@@ -287,6 +297,13 @@ def _format_text(about: About | None) -> str:
     if not about["system_prompt"]:
         lines.append("no system role: the system prompt is put before the first question")
     return "\n".join(lines)
+
+
+def _speed_lines(about: About) -> Lines:
+    if about["passes"]:
+        speed = KnownSpeed(**about["passes"])
+        yield "passes", speed.stair_text
+        yield "speed", speed.speed_text
 
 
 def _chains_text(about: About) -> str:

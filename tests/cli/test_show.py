@@ -16,7 +16,7 @@ from specchat.catalogue.catalogue_file import find_entry
 from specchat.catalogue.entry import KINDS
 from specchat.cli import main
 from specchat.passes.exactness import Exactness
-from specchat.passes.learned_cache import LearnedCache
+from specchat.passes.learned_cache import LearnedCache, LearnedPair
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +119,27 @@ def test_exact_drafts_are_shown_by_how_the_model_was_loaded(
         "bit-exact    drafts up to 32, verified in up to 12 % more time (one way)\n"
         "             no drafts (another)\n"
     ) in out
+
+
+def test_what_passes_cost_is_shown(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is usual until it was measured, and then the speed that it predicts."""
+    model = put(home / "model.gguf", tiny("llama").read_bytes())
+    before = shown(capsys, model)["passes"]
+    assert (before["is_measured"], before["stair"]["4"], before["plain_rate"]) == (False, 1.55, 0.0)
+    rows = [(0, count, 0.01 * (1 + 0.1 * (count - 1))) for count in range(1, 17)]
+    measured = LearnedPair(rows, measured=["target"], way="3 threads")
+    LearnedCache(model, "a build").keep_pair({}, measured)
+
+    after = shown(capsys, model)["passes"]
+    assert (after["is_measured"], after["stair"]["4"], after["way"]) == (True, 1.3, "3 threads")
+    assert after["plain_rate"] == pytest.approx(100.0)
+    main(["show", str(model)])
+    assert (
+        "passes       2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5x one token"
+        " (3 threads)\nspeed        predicted 100.0 tokens/s\n"
+    ) in capsys.readouterr().out
 
 
 def test_a_local_model_is_shown_by_its_name(

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from conftest import WriteModel
+from local_folders import put_in_hub
 from specchat.cli import doctor, main
 from specchat.doctor import backend
 from specchat.llama.child_process import (
@@ -25,6 +27,7 @@ from specchat.llama.child_process import (
     ask_for_build,
     try_decoding,
 )
+from specchat.passes.learned_cache import LearnedCache, LearnedPair
 from specchat.planning.device import Device, find_machine
 from specchat.settings.sources import settings_path
 
@@ -244,3 +247,34 @@ def test_a_gpu_that_only_llama_cpp_finds_is_shown(
 
     assert {"llvmpipe"} == {each["detail"] for each in findings if each["name"] == "GPU"}
     assert find_machine().gpus == (replace(found, free=0),)
+
+
+def test_passes_of_each_installed_model_are_named(
+    tmp_path: Path,
+    tiny: WriteModel,
+    examine_here: Callable[[], Examined],
+) -> None:
+    """Measured ones with the speed, the others together with what is usual."""
+    hub = tmp_path / "hf_home" / "hub"
+    paths = [
+        put_in_hub(hub, "org/model", f"{name}.gguf", tiny("llama", num_layers=layers).read_bytes())
+        for layers, name in enumerate(("a", "b", "c"), 1)
+    ]
+    rows = [(0, count, 0.01 * (1 + 0.1 * (count - 1))) for count in range(1, 17)]
+    measured = LearnedPair(rows, measured=["target"], way="3 threads")
+    LearnedCache(paths[1], "a build").keep_pair({}, measured)
+    _, _, findings = examine_here()
+
+    measured_line, usual_line = findings["passes"]["detail"].splitlines()
+    assert measured_line == (
+        "org/model/b.gguf: 2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5x one token"
+        " (3 threads); predicted 100.0 tokens/s"
+    )
+    assert usual_line == (
+        "org/model/a.gguf, org/model/c.gguf: 2, 3, 4, 5, 8, 16 tokens usually cost 1.2, 1.4, 1.6,"
+        " 1.7, 2.1, 2.9x one token; not measured yet"
+    )
+    models = {each["name"]: each for each in findings["passes"]["figures"]["models"]}
+    assert models["org/model/b.gguf"]["stair"]["4"] == 1.3
+    assert models["org/model/b.gguf"]["path"] == str(paths[1])
+    assert not models["org/model/a.gguf"]["is_measured"]

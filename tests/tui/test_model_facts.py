@@ -380,3 +380,13 @@ async def test_a_path_that_leads_nowhere_is_said_to() -> None:
         await until(pilot, lambda: "models/" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+
+
+async def test_the_speed_that_passes_predict_is_named() -> None:
+    """With what they cost, of a pair that is here."""
+    speed = "predicted 61.2 tokens/s; passes over 2, 3 tokens cost 1.6, 2.2x one token (2 threads)"
+    offers = [here("big", outlook=replace(FITTING, speed=speed))]
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=(160, 36)) as pilot:
+        await open_models(pilot, app)
+        assert speed.replace("predicted", "Predicted") in await mark(pilot, "big")

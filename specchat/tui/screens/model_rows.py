@@ -99,6 +99,7 @@ class ModelRow:
             *self._urgent(),
             Content(self._drafting()),
             Content(self._measured()),
+            Content(_sentence(outlook.speed)),
             Content(_sentence(in_one_line(offer.description))),
             Content(self._siblings()),
         ]
