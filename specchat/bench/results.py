@@ -130,6 +130,11 @@ class Results:
         rates = [run.tokens_per_second for run in self.of(arm, task, temperature)]
         return statistics.median(rates) if rates else 0.0
 
+    def mean_rate(self, arm: Arm) -> float:
+        """Return the geometric mean of an arm's decode rates over tasks and temperatures."""
+        cells = {(run.task, run.temperature) for run in self.of(arm)}
+        return statistics.geometric_mean(self.decode_rate(arm, *cell) for cell in cells)
+
     def prompt_rate(self) -> float:
         """Return the prompt tokens processed per second, over all answers."""
         sizes = [(run.stats["prompt_tokens"], run.stats["cached_tokens"]) for run in self.runs]

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from io import IncrementalNewlineDecoder
-from time import monotonic
 from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
@@ -26,6 +25,7 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
     with_known_think,
 )
+from specchat.cli.pass_measuring import measure_unknown
 from specchat.cli.structure_arguments import data_of, structure_of, why_not_valid
 from specchat.cli.terminal import (
     DONE,
@@ -35,14 +35,12 @@ from specchat.cli.terminal import (
     press,
     print_json,
     say,
-    show_line,
 )
 from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.drafter_registry import TARGET
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
-from specchat.requests.progress import Stage
 from specchat.safe_text import harmless
 from specchat.structured.structure import Structure
 from specchat.wording import answer_line, speculation_line
@@ -51,8 +49,6 @@ GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
 RAW_IGNORES = {"chat.system_prompt": "--system", "chat.think": "--think"}
 THINKING = ("Thinking...\n", "\n...done thinking.")
 """The text around reasoning on terminals without colours."""
-SECONDS_TO_MEASURE = 3.0
-"""How long to measure what passes cost, at most."""
 SECONDS_TO_HINT = 2.0
 """How long to wait for standard input before printing a hint."""
 WAITING = "waiting for standard input to end; --no-stdin asks without it"
@@ -78,32 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         if structure and (reason := why_not_valid(structure, answer, engine.stats)):
             say(reason)
             return FAILED
-        _measure(engine, arguments)
+        measure_unknown(engine, arguments)
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
-
-
-def _measure(engine: Engine, arguments: argparse.Namespace) -> None:
-    """Measure what later answers need and nobody has measured yet.
-
-    That is what passes cost, for some seconds at most, and with `--exact on` which drafts are
-    exact, as long as that takes. It comes after the first answer's last line, and after later ones
-    until a quiet machine has let it be done. Ctrl+C skips it.
-    """
-    facts, needs_exact = engine.facts, arguments.exact == "on"
-    needs_exact = needs_exact and facts.exact_draft is None
-    if facts.served_by or not arguments.learn or (facts.knows_costs and not needs_exact):
-        return
-    ends = monotonic() + SECONDS_TO_MEASURE
-
-    def report(stage: Stage, share: float) -> bool:
-        show_loading(stage, share)
-        return needs_exact or (stage == "measuring" and monotonic() < ends)
-
-    sys.stdout.flush()
-    with stopping_on_interrupt(engine.stop):
-        engine.prepare(report)
-    show_line()
 
 
 def _prompt(arguments: argparse.Namespace) -> str:

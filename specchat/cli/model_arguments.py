@@ -65,15 +65,15 @@ def is_first_run(arguments: argparse.Namespace) -> bool:
     return wants_offers and is_demo(arguments) and set(load_pairs()) == {DEMO}
 
 
-def chosen_pair(arguments: argparse.Namespace) -> Pair:
+def chosen_pair(arguments: argparse.Namespace, on_notice: Callable[[str], object] = say) -> Pair:
     """Return the pair that the arguments name, with a draft model.
 
     The draft model is the one named in the arguments, or else the one that tuning chose, or else
-    the best one installed (with --target) or a derived one, which is then reported. Raises
+    the best one installed (with --target) or a derived one; `on_notice` gets these. Raises
     InvalidOption for a pair that --save-as cannot save, and if a server is to answer.
     """
     require_models_here(arguments)
-    pair = _with_draft(named_pair(arguments), arguments)
+    pair = _with_draft(named_pair(arguments), arguments, on_notice)
     if arguments.save_as is None:
         return pair
     if arguments.target is None:
@@ -95,7 +95,9 @@ def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -
     return f"saved in {path}: use it with --pair {arguments.save_as}"
 
 
-def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
+def _with_draft(
+    pair: Pair, arguments: argparse.Namespace, on_notice: Callable[[str], object]
+) -> Pair:
     if arguments.draft is not None:
         return pair
     if find_tuned(pair.target):
@@ -105,7 +107,7 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     is_file = arguments.target is not None
     paired = with_best_draft(pair) if is_file else with_derived_draft(pair)
     if paired is not pair and paired.draft:
-        say(paired.description)
+        on_notice(paired.description)
     return paired
 
 

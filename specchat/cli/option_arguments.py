@@ -1,7 +1,7 @@
 """Turns declared options into command-line arguments, with defaults from the settings."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -40,10 +40,11 @@ def add_option(parser: argparse._ActionsContainer, option: Option, **changes: An
     parser.add_argument(option.flag, dest=option.key, **how)
 
 
-def complete(arguments: argparse.Namespace) -> None:
+def complete(arguments: argparse.Namespace, on_notice: Callable[[str], object] = say) -> None:
     """Fill in options that were not given, from the settings or the defaults.
 
-    `arguments.settings` holds all settings and the source of each value.
+    `arguments.settings` holds all settings and the source of each value. `on_notice` is called with
+    what is ignored in them.
     """
     from specchat.settings.sources import read_settings
 
@@ -53,7 +54,7 @@ def complete(arguments: argparse.Namespace) -> None:
     }
     arguments.settings = read_settings().over(given, "command line")
     if arguments.settings.notice:
-        say(arguments.settings.notice)
+        on_notice(arguments.settings.notice)
     for option in arguments.options:
         setattr(arguments, option.key, arguments.settings[option.name])
 

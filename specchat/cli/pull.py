@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import load_entries
@@ -15,6 +16,7 @@ from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.pairs import file_of, find_supported
+from specchat.cli.pass_measuring import measure_pulled
 from specchat.cli.pull_names import (
     NothingPulled,
     local_path,
@@ -101,6 +103,7 @@ def _pull(arguments: argparse.Namespace) -> int:
         named += [_short_name(*draft)] if draft else []
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     words = [word for option in zip(flags, named, strict=False) for word in option]
+    measure_pulled(words, is_needed=not is_installed)
     say(f"ready: specchat ask {shlex.join(words)}")
     return DONE
 
@@ -202,7 +205,7 @@ def _machine() -> Machine:
         say("GPUs could not be detected: `specchat doctor` shows why")
         return machine
     keep_gpus(gpus := gpus_of(answer.report.devices))
-    return Machine(machine.free, tuple(gpus))
+    return replace(machine, gpus=tuple(gpus))
 
 
 def _report_damaged_pins() -> None:

@@ -1,7 +1,8 @@
 """`specchat tune`: find the fastest drafter and draft model for a target here, and save them."""
 
 import argparse
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -10,16 +11,21 @@ from specchat.bench.measurement import BenchmarkPlan
 from specchat.bench.results import Arm
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.local_models import find_local_models, models_in
+from specchat.catalogue.model_names import model_title, quantisation_in
+from specchat.catalogue.pair_drafts import with_best_draft, with_tuned_draft
 from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
+from specchat.cli.pass_measuring import measure_pair
 from specchat.cli.server_argument import require_models_here
 from specchat.cli.terminal import print_result, table_lines
 from specchat.drafter_registry import AUTO, may_use
 from specchat.errors import SpecchatError
 from specchat.options.declarations import NO_DRAFT
-from specchat.wording import percent, speedup_text
+from specchat.wording import percent, rate_text, speedup_text
 
 TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")
@@ -27,6 +33,8 @@ MAX_DRAFTS = 4
 """The most draft models to try if none is named, because each takes a while to measure."""
 MARGIN = 1.02
 """How much faster than `auto` a drafter must be to replace it; a smaller gain may be chance."""
+MAX_FILES = 2
+"""The most other files of the target's model to measure."""
 HEADINGS = ("drafter", "speedup", INTERVAL_HEADING, "accepted", "draft model")
 
 
@@ -40,6 +48,12 @@ class _Candidate:
     low: float
     high: float
     acceptance_rate: float
+    tokens_per_second: float
+
+    @property
+    def best_rate(self) -> float:
+        """The tokens per second of the faster of this and plain decoding."""
+        return self.tokens_per_second / min(1.0, self.speedup)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -69,8 +83,12 @@ def run(arguments: argparse.Namespace) -> None:
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
     tried = [asdict(candidate) for candidate in candidates]
-    record = {"tried": tried, "refused": refused, "kept": asdict(tuned)}
-    print_result(arguments, record, list(_lines(candidates, refused, tuned)))
+    others, unmeasured = _other_files(arguments, pair, replace(plan, arms=[Arm()]), named)
+    files = {str(path): rate for path, rate in others.items()}
+    record = {"tried": tried, "refused": refused, "kept": asdict(tuned), "files": files}
+    lines = [*_lines(candidates, [*refused, *unmeasured], tuned), *_file_lines(candidates, others)]
+    print_result(arguments, record, lines)
+    measure_pair(arguments, with_tuned_draft(pair), tuned.drafter)
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
@@ -96,9 +114,11 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
 def _candidates(
     arguments: argparse.Namespace, pair: Pair, plan: BenchmarkPlan
 ) -> Iterator[_Candidate]:
+    """Yield the results of a pair: of the plan's arms or, if it has none, of all that work."""
     draft = pair.draft
     with open_engine(arguments, pair) as engine:
-        arms = [Arm(name) for name in drafter_registry.working(engine.facts.draft_kind)]
+        working = drafter_registry.working(engine.facts.draft_kind)
+        arms = plan.arms or [Arm(name) for name in working]
         results = run_benchmark(engine, replace(plan, arms=arms))
     if not results.is_complete:
         raise KeyboardInterrupt
@@ -108,7 +128,52 @@ def _candidates(
         uses_draft = may_use(arm.drafter, *drafter_registry.MODELS)
         path = str(draft.absolute()) if draft and uses_draft else None
         rate = results.totals(arm).acceptance_rate or 0.0
-        yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
+        yield _Candidate(arm.drafter, path, *results.speedup(arm), rate, results.mean_rate(arm))
+
+
+def _other_files(
+    arguments: argparse.Namespace, pair: Pair, plan: BenchmarkPlan, named: list[Path | None]
+) -> tuple[dict[Path, float], list[str]]:
+    """Return the tokens per second of the same model's other files, and why others have none.
+
+    Each has the best draft model for it, unless draft models are `named`.
+    """
+    rates, unmeasured = dict[Path, float](), list[str]()
+    for path in _siblings(pair.target)[:MAX_FILES]:
+        other = Pair(path.stem, "", path, None, {}, pair.workers)
+        other = replace(other, draft=named[0]) if named else with_best_draft(other)
+        try:
+            (measured,) = _candidates(arguments, other, plan)
+            rates[path] = measured.best_rate
+        except KeyboardInterrupt:  # what was measured before is saved, and shown
+            break
+        except SpecchatError as error:
+            unmeasured.append(str(error))
+    return rates, unmeasured
+
+
+def _siblings(target: Path) -> list[Path]:
+    """Return the files on this machine with the same model in other quantizations."""
+    title, own = model_title(target.name).lower(), quantisation_in(target.name)
+    models = [*models_in(target.absolute().parent), *find_local_models()]
+    paths = {
+        model.path.resolve(): model.path
+        for model in models
+        if model_title(model.name).lower() == title and quantisation_in(model.name) not in {"", own}
+    }
+    paths.pop(target.resolve(), None)
+    with HeaderCache() as cache:
+        return [path for path in paths.values() if cache.of(path).kind == "chat"]
+
+
+def _file_lines(candidates: list[_Candidate], others: Mapping[Path, float]) -> Iterator[str]:
+    """Yield how fast the other files are, with the command that uses a faster one."""
+    own = max(candidate.best_rate for candidate in candidates)
+    for path, rate in others.items():
+        gain = speedup_text(rate / own, 2)
+        yield f"{path.name}: {rate_text(rate)}, {gain} (this file: {rate_text(own)})"
+        if rate > MARGIN * own:
+            yield f"to use it: specchat tune --target {shlex.quote(str(path))}"
 
 
 def _best(candidates: list[_Candidate]) -> _Candidate:

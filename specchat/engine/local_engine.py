@@ -272,6 +272,7 @@ class LocalEngine(Engine):
         """Measure what is not known, in contexts that hold no text."""
         with self._pair.with_empty_memory(MEASURED_CONTEXT, self._abort) as pair:
             self.pacing.measure(pair, report)
+            self._note_costs()
             if not self._exact_drafts.is_settled:
                 self._exact_drafts.measure(pair, partial(report, "comparing"))
                 self._apply_exactness()

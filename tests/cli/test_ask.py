@@ -25,8 +25,9 @@ from pseudo_terminal import on_terminal
 from scripts.support.tiny_gguf import write_model, write_with_head
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
-from specchat.cli import ask, check, main, model_arguments
+from specchat.cli import check, main, model_arguments, pass_measuring
 from specchat.cli.ask import AnswerPainter
+from specchat.cli.pass_measuring import measure_unknown
 from specchat.decoding.request import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
@@ -530,15 +531,15 @@ def test_an_answer_is_followed_by_measuring_what_is_not_known(
 ) -> None:
     """What passes cost, and which are exact only where nothing is drafted without that."""
     engine = Unmeasured(**facts)
-    ask._measure(cast("Engine", engine), argparse.Namespace(exact=exact, learn=learn))
+    measure_unknown(cast("Engine", engine), argparse.Namespace(exact=exact, learn=learn))
     assert engine.stages == expected
 
 
 def test_measuring_after_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a pass takes."""
-    monkeypatch.setattr(ask, "SECONDS_TO_MEASURE", 0.0)
+    monkeypatch.setattr(pass_measuring, "SECONDS_TO_MEASURE", 0.0)
     engine = Unmeasured()
-    ask._measure(cast("Engine", engine), argparse.Namespace(exact="auto", learn=True))
+    measure_unknown(cast("Engine", engine), argparse.Namespace(exact="auto", learn=True))
     assert engine.stages["measuring"] is False
 
 

@@ -39,11 +39,12 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _alone(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other models, and a machine with known memory."""
+    """No other models, and a machine with known memory, which measures nothing."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
     monkeypatch.setattr(pull, "find_machine", lambda: Machine(10**9, ()))
+    monkeypatch.setattr(pull, "measure_pulled", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import threading
@@ -62,7 +63,8 @@ def test_the_best_candidate_is_saved_and_used(folder: Path, run: Command) -> Non
     done = run("tune", "--target", target, "--rounds", "1", "--max-tokens", "6", "--json")
     record = json.loads(done.stdout)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert done.stderr.startswith(("measured here: ", "what its passes cost is not measured: "))
     assert {entry["drafter"] for entry in record["tried"]} == {"auto", "model", "suffix"}
     assert any("unfit" in reason or "does not fit" in reason for reason in record["refused"])
     assert find_tuned(target) == Tuned(**record["kept"])
@@ -115,7 +117,8 @@ def test_none_means_no_draft_model(folder: Path, run: Command) -> None:
     alone = run("tune", "--target", target, "--draft", "none", *short)
     both = run("tune", "--target", target, "--draft", draft, "--draft", "none", *short)
 
-    assert (alone.returncode, alone.stderr, both.returncode) == (0, "", 0)
+    assert (alone.returncode, both.returncode) == (0, 0)
+    assert alone.stderr.count("\n") == 1  # what passes cost
     tried, others = (json.loads(done.stdout)["tried"] for done in (alone, both))
     assert [(each["drafter"], each["draft"]) for each in tried] == [
         ("auto", None),
@@ -137,7 +140,7 @@ def test_a_target_that_goes_without_a_draft_model_keeps_going_without(
     drafter: str, draft: str | None, may_add_draft: bool, kept: str
 ) -> None:
     """`auto` would later use the pair's own draft model, so another drafter is saved."""
-    best = tune._Candidate(drafter, draft, 1.5, 1.4, 1.6, 0.5)
+    best = tune._Candidate(drafter, draft, 1.5, 1.4, 1.6, 0.5, 30.0)
     assert tune._tuned(best, may_add_draft=may_add_draft) == Tuned(kept, draft, 1.5)
 
 
@@ -209,3 +212,25 @@ def test_no_draft_that_fits_is_one_line(folder: Path, run: Command) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: no draft model could be measured")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("engines_here")
+def test_other_files_of_the_model_are_compared(
+    tiny: WriteModel, tmp_path: Path, run: Command
+) -> None:
+    """A faster one is named with the command that tunes it; what is saved is for this file."""
+    target, other = tmp_path / "big-F32.gguf", tmp_path / "big-Q4_0.gguf"
+    shutil.copy(tiny("llama", width=512, feed_forward=2048, num_layers=8), target)
+    shutil.copy(tiny("llama"), other)
+    shutil.copy(other, tmp_path / "another-Q4_0.gguf")
+    words = ("tune", "--target", target, "--draft", "none", "--rounds", "1", "--max-tokens", "6")
+    done = run(*words)
+
+    assert done.returncode == 0
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("big-Q4_0.gguf: ")]
+    assert re.fullmatch(r"\S+ [\d.]+ tokens/s, [\d.]+x faster \(this file: [\d.]+ tokens/s\)", line)
+    assert f"to use it: specchat tune --target {other}" in done.stdout
+    assert "another" not in done.stdout
+    assert find_tuned(target)
+    assert find_tuned(other) is None
