@@ -49,8 +49,8 @@ MOST_OFF = log(2)
 """How far off a step counts at most, in the logarithm of its time: some are held up."""
 LEAST_ERROR = 0.015
 """What times of a quiet machine leave unknown."""
-SAME_ERROR = 0.05
-"""With an error up to this, a speedup within its error of 1 is the same speed."""
+MOST_ERROR, SAME_ERROR = 0.15, 0.05
+"""The largest error with which a speedup is shown, and with which it may be the same speed."""
 BUSY = 1.5
 """Decoding took this many times as long as its typical steps: something else held it up."""
 
@@ -101,8 +101,11 @@ class Gain:
 
 def judged(speedup: float, error: float) -> GainKind:
     """Return what a speedup with a relative standard error says."""
-    if is_same_speed(speedup, error):
-        return "same" if error <= SAME_ERROR else "measuring"
+    is_same = is_same_speed(speedup, error)
+    if error > (SAME_ERROR if is_same else MOST_ERROR):
+        return "measuring"
+    if is_same:
+        return "same"
     return "faster" if speedup > 1 else "slower"
 
 
