@@ -288,6 +288,44 @@ async def test_a_race_changes_no_message() -> None:
     assert [each.text for each in chat.conversations.branch] == ["Race", "abcdefghijkl"]
 
 
+@pytest.mark.usefixtures("short_races")
+async def test_a_race_of_a_long_answer_takes_turns() -> None:
+    """Both lanes see the same minute, and each goes on where its own last step ended."""
+    script = Script(["abcdefghijkl" * 24])
+    chat = Chat(script)
+    await chat.ask("Race")
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    assert chat.view.status["progress"] == "racing: 0 of 72 tokens"
+    chat.follow_until(lambda: bool(shown))
+
+    turns = [
+        (asked["drafter"] == "none", sum(len(step.tokens) for step in asked["begun"]))
+        for _, asked in script.asked[1:]
+    ]
+    assert turns == [(True, 0), (False, 0), (False, 33), (True, 32), (True, 64), (False, 66)]
+    assert [asked["replay"].end for _, asked in script.asked[1:]] == [32, 32, 64, 64, 72, 72]
+    assert [lane.num_tokens for lane in shown[0].lanes] == [72, 72]
+    assert [len(lane.steps) for lane in shown[0].lanes] == [72, 24]
+    assert chat.view.status["progress"] == ""
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+async def test_a_race_samples_as_the_answer_did(seed: int | None) -> None:
+    """Its seed and temperature are the answer's, whatever is set since."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    chat.options.changed.update({"temperature": 0.5, "seed": seed})
+    await chat.ask("Race")
+    chat.options.changed.update({"temperature": 1.5, "seed": 8})
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    chat.follow_until(lambda: bool(shown))
+
+    for _, asked in script.asked[1:]:
+        assert (asked["temperature"], asked["seed"]) == (0.5, seed)
+
+
 @pytest.mark.parametrize(
     ("options", "speculating"),
     [
