@@ -49,6 +49,8 @@ class KnownSpeed:
             return ""
         if not self.drafted_rate:
             return f"predicted {rate_text(self.plain_rate)}"
+        if self.drafted_rate <= self.plain_rate:
+            return f"predicted {rate_text(self.plain_rate)}; drafts do not pay"
         rates = rate_text(self.plain_rate), rate_text(self.drafted_rate)
         return f"predicted {rates[0]} plain, {rates[1]} with drafts"
 

@@ -79,6 +79,17 @@ def test_measured_passes_predict_the_speed(target: Path, tiny: WriteModel) -> No
     )
 
 
+def test_drafts_that_do_not_pay_are_named(target: Path, tiny: WriteModel) -> None:
+    """Plain decoding is predicted then: pacing decodes without them."""
+    draft = tiny("llama", num_layers=2)
+    pair = learned(draft)
+    pair.recent = {"draft greedy": [[[0.9] * 3, [0.1] * 3, [1.0]]] * 40}
+    keep(target, pair)
+    speed = known_speed(CPU, read_header(target), draft)
+    assert speed.drafted_rate == speed.plain_rate
+    assert speed.speed_text == "predicted 100.0 tokens/s; drafts do not pay"
+
+
 def test_another_draft_predicts_nothing(target: Path, tiny: WriteModel) -> None:
     """But passes of the target cost the same; where no draft is named, the last one counts."""
     own, other = tiny("llama", num_layers=2), tiny("llama", num_layers=3)
