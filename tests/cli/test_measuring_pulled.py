@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,21 @@ def test_a_busy_machine_is_named(
 ) -> None:
     """Nothing is kept from it."""
     monkeypatch.setattr("specchat.engine.pair_pacing.measure_passes", lambda *_: False)
+    *_, why, ready = pulled()
+    assert why == "what its passes cost is not measured: the chat measures it when idle"
+    assert ready == READY
+
+
+def test_ctrl_c_while_it_measures_ends_that_alone(
+    pulled: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are there, and the command is done."""
+
+    def interrupted(*_: object) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return False
+
+    monkeypatch.setattr("specchat.engine.pair_pacing.measure_passes", interrupted)
     *_, why, ready = pulled()
     assert why == "what its passes cost is not measured: the chat measures it when idle"
     assert ready == READY
