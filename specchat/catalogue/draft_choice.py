@@ -261,7 +261,8 @@ class _Search:
         is_beside = model.path.absolute().parent == self._target.path.absolute().parent
         if is_beside and model.tool != "Ollama":  # its files have opaque names
             return "beside it"
-        return f"from {'the Hugging Face cache' if model.tool == 'hub' else model.tool}"
+        named = {"hub": "the Hugging Face cache", "derived": "specchat's derived files"}
+        return f"from {named.get(model.tool or '', model.tool)}"
 
     def _size_text(self, share: float) -> str:
         """Return a draft's size as text, as a share of the target or of its active experts."""

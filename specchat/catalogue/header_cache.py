@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from specchat.errors import SpecchatError
 from specchat.gguf.draft_kinds import is_head_only, why_no_head
-from specchat.gguf.origin import DraftOrigin, origin_of
+from specchat.gguf.origin import DraftOrigin, Requantised, origin_of, requantised_from
 from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_header
 from specchat.gguf.unfinished_file import why_unwritten
@@ -32,7 +32,7 @@ class HeaderFacts:
 
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
     `has_head` is true if the model has a prediction head that specchat can use; `origin` is a
-    derived draft's.
+    derived draft's record, `requantised` that of a file that was made from another one.
     """
 
     kind: Purpose
@@ -41,6 +41,7 @@ class HeaderFacts:
     active_share: float = 1.0
     has_head: bool = False
     origin: DraftOrigin | None = None
+    requantised: Requantised | None = None
     vocabulary: VocabularyFacts | None = None
 
 
@@ -115,6 +116,7 @@ def _read_facts(path: Path) -> HeaderFacts:
         active_share=header.active_share,
         has_head=why_no_head(header) is None,
         origin=origin_of(header),
+        requantised=requantised_from(header),
     )
 
 

@@ -1,6 +1,6 @@
 """Local models: GGUF files by name, no matter which program downloaded them.
 
-They are drafts derived on this machine, and models in the folders of other programs, which specchat
+They are files derived on this machine, and models in the folders of other programs, which specchat
 only reads: the hub's cache, which llama.cpp shares, llama.cpp's older cache, and the folders of LM
 Studio and Ollama.
 """
@@ -107,7 +107,7 @@ def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel
 
 
 def find_derived(name: str) -> LocalModel | None:
-    """Return the derived draft of that name, None if there is none.
+    """Return the derived file of that name, None if there is none.
 
     Case matters only if two names differ by nothing else.
     """
@@ -130,7 +130,7 @@ def find_model_folders(
 
 
 def derived_folder() -> Path:
-    """Return the folder of derived drafts, which may not exist."""
+    """Return the folder of derived files, which may not exist."""
     return FOLDERS.user_data_path / "derived"
 
 

@@ -183,8 +183,8 @@ def _add_models(commands: Commands) -> None:
     _command(commands, "list", "list available pairs and installed models", NETWORK)
     show = _command(commands, "show", "show details of a pair or a model", NETWORK)
     _add(show, "name", MODEL_NAME, metavar="NAME")
-    rm = _command(commands, "rm", "delete downloaded models and derived drafts")
-    _add(rm, "name", f"{PULLED}, or a derived draft's name", metavar="NAME")
+    rm = _command(commands, "rm", "delete downloaded models and derived files")
+    _add(rm, "name", f"{PULLED}, or a derived file's name", metavar="NAME")
     _add_flag(rm, "--yes", YES)
 
 
@@ -228,7 +228,8 @@ def _add_measuring(commands: Commands) -> None:
 
 def _add_deriving(commands: Commands) -> None:
     options = (*settings_of(LoadOptions), *NETWORK)
-    derive = _command(commands, "derive", "make a draft model from a target", options, " TARGET")
+    help_text = "make a draft model from a target, or a faster file of it"
+    derive = _command(commands, "derive", help_text, options, " TARGET")
     _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
     help_text = "how long to search for layers to leave out: 90s, 10m, 2h (default: 10m)"
     _add(derive, "--time", help_text, type=_seconds, metavar="TIME")
@@ -239,7 +240,11 @@ def _add_deriving(commands: Commands) -> None:
     help_text = "with --train: also train on questions about this text; repeatable"
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")
     _add_flag(derive, "--history", "with --train: also train on the questions in your chats")
-    _add_flag(derive, "--keep-slower", "keep the draft even if no speedup is predicted")
+    help_text = (
+        "make no draft, but a file of the target in Q4_0, which many processors decode faster"
+    )
+    _add_flag(derive, "--requantise", help_text)
+    _add_flag(derive, "--keep-slower", "keep the result even if it is not faster here")
 
 
 def _named(declared: type[Options], key: str) -> list[Option]:

@@ -1,4 +1,7 @@
-"""`specchat derive`: make a draft model from a target, and keep it if a speedup is predicted."""
+"""`specchat derive`: make a draft model from a target, or a faster file of it.
+
+What is made is kept if it pays.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -14,13 +17,19 @@ from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import PredictedGain
+from specchat.derivation.requantisation import (
+    LEAST_AGREEMENT,
+    MOST_PERPLEXITY,
+    Requantisation,
+    RequantisedFile,
+)
 from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
 from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
 from specchat.engine.api import Loading
 from specchat.errors import InvalidOption
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
-from specchat.wording import percent, rate_text, speedup_text
+from specchat.wording import percent, rate_text, size_text, speedup_text
 
 MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 
@@ -34,6 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.quantize
     )
     loading = Loading(target, **arguments.settings.values(LoadOptions))
+    if arguments.requantise:
+        _requantise(arguments, loading)
+        return DONE
     sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
     derivation: SkipDerivation | TrainDerivation
     if arguments.train:
@@ -53,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reject_unrelated_options(arguments: argparse.Namespace) -> None:
-    """Raise InvalidOption for an option that only applies to the other method."""
+    """Raise InvalidOption for an option that only applies to another method."""
+    of_drafts = ("train", "quantize", "time", "text", "history")
+    if arguments.requantise and any(getattr(arguments, name) for name in of_drafts):
+        raise InvalidOption("--requantise makes no draft: only --keep-slower goes with it")
     if arguments.train and (arguments.quantize or arguments.time):
         raise InvalidOption("--quantize and --time cannot be used with --train")
     if not arguments.train and (arguments.text or arguments.history):
@@ -114,6 +129,50 @@ def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iter
     yield f"kept as {path.name}: used for this target if its pair names no draft; `rm` deletes it"
     if find_tuned(target):
         yield "tuned settings for this target take precedence: run `specchat tune` again to compare"
+
+
+def _requantise(arguments: argparse.Namespace, loading: Loading) -> None:
+    """Make a faster file of a model, and print how it compares with its source."""
+    with deriving_alone():
+        made = Requantisation(loading, show_line, keep_slower=arguments.keep_slower).run()
+    show_line()
+    record = {
+        **asdict(made.compared),
+        "bytes": made.num_bytes,
+        "source_bytes": made.source_bytes,
+        "kept": made.path is not None,
+        "path": str(made.path) if made.path else None,
+    }
+    print_result(arguments, record, list(_lines_of_file(made, loading.target)))
+
+
+def _lines_of_file(made: RequantisedFile, source: Path) -> Iterator[str]:
+    """Yield lines about a requantized file, and whether it was kept."""
+    compared = made.compared
+    sizes = f"{size_text(made.num_bytes)}, its source {size_text(made.source_bytes)}"
+    yield f"all matrices in Q4_0, the output matrix too: {sizes}"
+    yield (
+        f"quality on {compared.num_tokens} tokens of held-out text: perplexity"
+        f" {compared.perplexity:.2f}, its source's {compared.source_perplexity:.2f}"
+        f" ({100 * compared.loss:+.1f} %); {percent(compared.agreement)} of next tokens agree"
+    )
+    yield (
+        f"speed here without drafts: {rate_text(compared.rate)}, its source's"
+        f" {rate_text(compared.source_rate)} ({speedup_text(compared.speedup, 2)})"
+    )
+    if made.path:
+        yield (
+            f"kept as {made.path.name}: `specchat --target {made.path.stem}` uses it;"
+            f" {source.name} stays as it is; `rm` deletes the new file"
+        )
+    elif not compared.is_good:
+        yield (
+            "not kept: its quality is too low; its perplexity may be"
+            f" {percent(MOST_PERPLEXITY - 1)} higher at most, and {percent(LEAST_AGREEMENT)} of the"
+            " next tokens must agree"
+        )
+    else:
+        yield "not kept: it is not faster here; --keep-slower keeps it anyway"
 
 
 def _rates(of: PredictedGain) -> str:

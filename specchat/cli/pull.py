@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.name = model.name
     elif model:
         is_derived = model.tool == "derived"
-        _require_alone(arguments, "a derived draft" if is_derived else f"a model of {model.tool}")
+        _require_alone(arguments, "a derived file" if is_derived else f"a model of {model.tool}")
         origin = "derived on this machine" if is_derived else f"from {model.tool}"
         say(f"{model.name} is already here, {origin}")
         print_exactly(str(model.path))

@@ -1,4 +1,4 @@
-"""`specchat rm`: delete pulled files that nothing else needs, and derived drafts."""
+"""`specchat rm`: delete pulled files that nothing else needs, and derived files."""
 
 import argparse
 from collections.abc import Sequence
@@ -56,11 +56,11 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
-    """Delete a derived draft. Raises SpecchatError if a pair or setting still uses it."""
+    """Delete a derived file. Raises SpecchatError if a pair or setting still uses it."""
     if user := user_of(model.path):
-        raise SpecchatError(f"{user} needs {model.name}: name another draft there first")
+        raise SpecchatError(f"{user} needs {model.name}: name another file there first")
     size = size_text(model.num_bytes)
-    if not _confirmed(arguments, f"delete the derived draft {model.name} ({size})?"):
+    if not _confirmed(arguments, f"delete the derived file {model.name} ({size})?"):
         say("nothing was deleted")
         return FAILED
     model.path.unlink()

@@ -1,11 +1,11 @@
-"""The origin of a derived draft: the record in its metadata that identifies its model.
+"""The origin of a derived file: the record in its metadata of what it was made from.
 
 A derived draft predicts one model, in any quantization; for another model, even a fine-tuned
 version, it would only cost time. The model is recorded by a fingerprint, which guards against
 mix-ups, not against forgery.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from math import isfinite
@@ -16,7 +16,7 @@ from specchat.gguf.header import Header, Tensor
 from specchat.gguf.reader import read_part
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
-PREFIX = "specchat.origin."
+PREFIX, REQUANTISED = "specchat.origin.", "specchat.requantised."
 SAMPLED_BYTES = 4096
 CONSTANTS = ("rope_freqs", "rope_factors")
 """What the names of vectors begin with that are not trained, and that some conversions lack."""
@@ -61,6 +61,22 @@ class DraftOrigin:
         return {f"{PREFIX}{key}": text for key, text in asdict(self).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Requantised:
+    """How a model's file was made from another file of the same model.
+
+    `source` is the name of that file, `result` what was measured of the new one, in words.
+    """
+
+    source: str
+    result: str
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The record as metadata of a GGUF file."""
+        return {f"{REQUANTISED}{key}": text for key, text in asdict(self).items()}
+
+
 class Fingerprints(NamedTuple):
     """Checksums in hexadecimal: of a model in any quantization, and of its weights as stored."""
 
@@ -70,10 +86,14 @@ class Fingerprints(NamedTuple):
 
 def origin_of(header: Header) -> DraftOrigin | None:
     """Return the record in a draft's header, None for a model that is not a derived draft."""
-    if not header.text(f"{PREFIX}target_sha256"):
-        return None
-    keys = DraftOrigin.__dataclass_fields__
-    return DraftOrigin(*(header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys))
+    texts = _texts(header, PREFIX, DraftOrigin.__dataclass_fields__)
+    return DraftOrigin(*texts) if texts[0] else None
+
+
+def requantised_from(header: Header) -> Requantised | None:
+    """Return the record in a model's header, None for a file that was not requantized here."""
+    texts = _texts(header, REQUANTISED, Requantised.__dataclass_fields__)
+    return Requantised(*texts) if texts[0] else None
 
 
 def fingerprints(header: Header) -> Fingerprints:
@@ -104,6 +124,10 @@ def require_origin(target: Header, draft: Header) -> None:
             f"{draft.path.name} was derived from another target, {origin.target}: derive one from"
             " this target with `specchat derive`, or use --draft none"
         )
+
+
+def _texts(header: Header, prefix: str, keys: Iterable[str]) -> list[str]:
+    return [header.text(f"{prefix}{key}")[:LONGEST_TEXT] for key in keys]
 
 
 def _is_trained_vector(tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Writes a model without some of its layers, in a child process because native code may crash.
+"""Writes copies of a model, in a child process because native code may crash.
 
 Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
 """
@@ -31,7 +31,8 @@ FAILED = 1
 class Copy:
     """A copy of a model: the layers left out, and the metadata added.
 
-    `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are.
+    `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are. If
+    it `is_pure`, all matrices have that type, the embeddings and the output matrix, too.
     A split model is copied into one file.
     """
 
@@ -40,6 +41,7 @@ class Copy:
     left_out: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
+    is_pure: bool = False
 
 
 def write_copy(copy: Copy) -> None:
@@ -74,6 +76,7 @@ def _write(copy: Copy) -> None:
     if copy.file_type is not None:
         parameters.ftype = copy.file_type
         parameters.allow_requantize = True
+        parameters.pure = copy.is_pure
     layers = (ctypes.c_int32 * (len(copy.left_out) + 1))(*copy.left_out, -1)
     parameters.prune_layers = layers if copy.left_out else None
     parameters.kv_overrides = overrides = _overrides(copy.metadata)

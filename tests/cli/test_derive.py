@@ -408,7 +408,7 @@ def test_rm_keeps_a_draft_that_a_pair_or_a_setting_names(
     save_pair("mine", tmp_path / "target.gguf", draft)
 
     assert main(["rm", "a-skip", "--yes"]) == 1
-    assert "pair mine needs a-skip.gguf: name another draft" in capsys.readouterr().err
+    assert "pair mine needs a-skip.gguf: name another file" in capsys.readouterr().err
     assert draft.exists()
     assert main(["rm", "mine", "--yes"]) == 0
     settings = read_settings().path

@@ -51,6 +51,7 @@ def test_local_models_are_listed_by_their_names(
             "from": "Ollama",
             "has_head": False,
             "origin": None,
+            "requantised": None,
             "bytes": len(GGUF),
             "fit": "fits in memory",
             "path": str(blob),
