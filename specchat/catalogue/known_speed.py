@@ -39,8 +39,8 @@ class KnownSpeed:
         shown = f"{', '.join(map(str, lengths))} tokens"
         costs = ", ".join(f"{self.stair[length]:.1f}" for length in lengths)
         if not self.is_measured:
-            return f"{shown} usually cost {costs}x one token; not measured yet"
-        return f"{shown} cost {costs}x one token ({self.way})"
+            return f"{shown} usually cost {costs} times one token; not measured yet"
+        return f"{shown} cost {costs} times one token ({self.way})"
 
     @property
     def speed_text(self) -> str:

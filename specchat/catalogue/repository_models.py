@@ -213,7 +213,8 @@ def why_preferred(best: RemoteModel, models: Sequence[RemoteModel], machine: Mac
     cost, of_other = (_cost_of_passes(model, machine) for model in (best, other))
     return (
         f"{best.quantisation} rather than {other.quantisation}: checking {DRAFTED[0]} to"
-        f" {DRAFTED[-1]} tokens usually costs {cost:.1f}x checking one here, not {of_other:.1f}x"
+        f" {DRAFTED[-1]} tokens usually costs {cost:.1f} times checking one here,"
+        f" not {of_other:.1f}"
     )
 
 

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         engine = SharedEngine(partial(ProcessEngine, loading), engine=loaded)
         stack.callback(engine.close)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
-        service = Service(engine, pair.name, defaults)
+        service = Service(engine, loading.target, pair.name, defaults)
         for notice in engine.facts.notices:
             say(notice)
         if not engine.facts.takes_turns:

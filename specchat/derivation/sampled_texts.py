@@ -48,7 +48,7 @@ def sample_texts(
         messages: list[ChatMessage] = [{"role": "user", "content": question}]
         has_template = engine.facts.has_chat_template
         asked = ChatRequest(messages) if has_template else GenerateRequest(question)
-        prompt = engine.prompts.tokens_of(asked)
+        prompt = engine.prompts.render(asked)
         own = {**options, "seed": number, "drafter": PLAIN, "max_tokens": NUM_TOKENS}
         chunks = engine.generate(prompt, **own)
         answer = [token for chunk in chunks for token in chunk.tokens]

@@ -161,12 +161,11 @@ class LocalEngine(Engine):
 
     def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
         """Return the text of each token."""
-        require_known(self.model.vocabulary, tokens)
-        return [self.model.vocabulary.named_piece(token) for token in tokens]
+        return self.prompts.detokenize(tokens)
 
     def render(self, request: ChatRequest) -> list[int]:
         """Return the prompt of a conversation."""
-        return self.prompts.tokens_of(request)
+        return self.prompts.render(request)
 
     def score(self, tokens: Sequence[int], count: int) -> list[tuple[Alternative, ...]]:
         """Return the likely tokens in the place of each of these."""

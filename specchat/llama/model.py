@@ -120,6 +120,7 @@ def _load(
     else:  # llama.cpp counts the heads after the last layer
         parameters.n_gpu_layers = options.gpu_layers and options.gpu_layers + header.num_heads
     parameters.load_mtp = options.with_head
+    parameters.vocab_only = options.vocabulary_only
     parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]
     if options.workers:
         devices = devices_for(options.workers)

@@ -2,16 +2,20 @@
 
 import ctypes
 import re
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache, partial
 
 from specchat.errors import InvalidOption
 from specchat.llama.library import api
+from specchat.llama.long_texts import WHOLE, Cuts, PieceTokens
 
 ANCHOR = "\x1f"
 MARK = re.compile(r"<[|\uff5c].*[|\uff5c]>")
 """Names that only a template would write, such as `<|im_end|>`."""
-USER_DEFINED = 1 << 4
-"""llama.cpp's LLAMA_TOKEN_ATTR_USER_DEFINED."""
+UNKNOWN, CONTROL, USER_DEFINED, TRIMS_LEFT = 1 << 0, 1 << 3, 1 << 4, 1 << 7
+"""llama.cpp's LLAMA_TOKEN_ATTR_UNKNOWN, CONTROL, USER_DEFINED and LSTRIP."""
+CUT_TYPES = frozenset({api.LLAMA_VOCAB_TYPE_BPE, api.LLAMA_VOCAB_TYPE_SPM})
+"""The tokenizers of which it is known that text between special tokens is tokenized apart."""
 
 
 class Vocabulary:
@@ -20,9 +24,11 @@ class Vocabulary:
     def __init__(self, model: object) -> None:
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
-        self.has_tokenizer = api.llama_vocab_type(self._vocab) != api.LLAMA_VOCAB_TYPE_NONE
+        self._type = api.llama_vocab_type(self._vocab)
+        self.has_tokenizer = self._type != api.LLAMA_VOCAB_TYPE_NONE
         self._buffer = ctypes.create_string_buffer(64)
         self.piece = lru_cache(maxsize=65536)(self._piece) if self.has_tokenizer else _no_text
+        self.tokenize_literally = lru_cache(maxsize=1024)(self._tokenize_literally)
         tokens, is_end = range(self.size if self.has_tokenizer else 0), api.llama_vocab_is_eog
         self.end_tokens = frozenset(token for token in tokens if is_end(self._vocab, token))
 
@@ -37,6 +43,17 @@ class Vocabulary:
             raise InvalidOption(
                 "this model has no tokenizer: give the prompt as token ids from Python"
             )
+        if len(text) <= WHOLE or not parse_special or self._type not in CUT_TYPES:
+            return self._tokenize(text, add_special=add_special, parse_special=parse_special)
+        tokens: list[int] = []
+        for part in self._cuts.parts(text):
+            tokens += self._pieces.of(part)
+        if not add_special:
+            return tokens
+        bos, eos = self.bos(), [self.usual_ends()[1]] if self.adds_eos() else []
+        return [*tokens, *eos] if bos is None else [bos, *tokens, *eos]
+
+    def _tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         capacity = len(data) + 8
         for _ in range(2):
@@ -48,6 +65,20 @@ class Vocabulary:
                 return list(tokens[:count])
             capacity = -count
         raise InvalidOption("the prompt is too long to tokenize")
+
+    @cached_property
+    def _cuts(self) -> Cuts:
+        """Where long texts are cut."""
+        attributes = {token: self._attributes(token) for token in range(self.size)}
+        found_first = UNKNOWN | CONTROL | USER_DEFINED
+        names = {token: self.name(token) for token, has in attributes.items() if has & found_first}
+        trimming = [name for token, name in names.items() if attributes[token] & TRIMS_LEFT]
+        return Cuts(frozenset(names.values()), trimming)
+
+    @cached_property
+    def _pieces(self) -> PieceTokens:
+        """The tokens of the parts of long texts."""
+        return PieceTokens(partial(self._tokenize, add_special=False, parse_special=True))
 
     def tokenize_more(self, text: str, *, parse_special: bool) -> list[int]:
         """Return the tokens of a text that follows another one.
@@ -65,23 +96,23 @@ class Vocabulary:
             return tokens[len(anchor) :]
         return self.tokenize(text, add_special=False, parse_special=parse_special)
 
-    def names_in(self, text: str, template: str) -> set[str]:
-        """Return the names in a text of special tokens that a user must not be able to write.
+    def names_of(self, tokens: Iterable[int], template: str) -> set[str]:
+        """Return the names of those tokens of a text that a user must not be able to write.
 
         These are control tokens, and user-defined tokens that are marks: the template contains
         them, or they look like `<|...|>`. Other user-defined tokens, such as runs of spaces, are
         ordinary text.
         """
-        tokens = set(self.tokenize(text, add_special=False, parse_special=True))
+        tokens = set(tokens)
         controls = {self.name(token) for token in tokens if self.is_control(token)}
         added = {self.name(token) for token in tokens if self.is_user_defined(token)}
         added = {name for name in added if name.strip() and len(name) > 1}
         return controls | {name for name in added if name in template or MARK.fullmatch(name)}
 
-    def tokenize_literally(self, name: str) -> list[int]:
+    def _tokenize_literally(self, name: str) -> Sequence[int]:
         """Return the tokens of a special token's name as plain text that follows other text."""
         first = self.tokenize_more(name[:1], parse_special=False)
-        return first + self.tokenize_more(name[1:], parse_special=False)
+        return (*first, *self.tokenize_more(name[1:], parse_special=False))
 
     def name(self, token: int) -> str:
         """Return a token's name, which may use the vocabulary's own characters for spaces."""
@@ -101,7 +132,10 @@ class Vocabulary:
 
     def is_user_defined(self, token: int) -> bool:
         """Return True for a token that the model's makers added as a whole."""
-        return bool(api.llama_vocab_get_attr(self._vocab, token) & USER_DEFINED)
+        return bool(self._attributes(token) & USER_DEFINED)
+
+    def _attributes(self, token: int) -> int:
+        return int(api.llama_vocab_get_attr(self._vocab, token))
 
     def is_special(self, token: int) -> bool:
         """Return True for a token that stands for itself: control or user-defined."""

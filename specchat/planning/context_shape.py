@@ -30,7 +30,8 @@ class ModelOptions(LoadOptions):
 
     `rollback_length` is the number of tokens that can be rolled back. `is_repacked` copies weights
     on the CPU into a faster layout. `with_head` also loads the model's prediction head. Passes may
-    have branches beside the text if it `has_branches` and its memory can hold them.
+    have branches beside the text if it `has_branches` and its memory can hold them. With
+    `vocabulary_only` no weights are loaded.
     """
 
     rollback_length: int = declare(
@@ -39,6 +40,7 @@ class ModelOptions(LoadOptions):
     is_repacked: bool = True
     with_head: bool = False
     has_branches: bool = False
+    vocabulary_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from specchat.chat.newest_turns import newest_turns
 from specchat.constraints.answer_start import AnswerStart
-from specchat.errors import InvalidOption, TemplateError
+from specchat.errors import ContextFull, InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
 from specchat.formats.messages import SYSTEM_ROLES, checked, with_objects
+from specchat.formats.template import ADVICE
 from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
-from specchat.prompts.quoted_names import QuotedNames
+from specchat.prompts.prompt_room import PromptRoom
+from specchat.prompts.quoted_names import QuotedNames, texts_in
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.structured.structure_prompt import description_of
 
@@ -38,7 +40,7 @@ def chat_format(model: Model) -> ChatFormat:
     """Return the format of the model's template. Raises InvalidOption if it has none."""
     template = model.header.chat_template
     if template is None:
-        raise InvalidOption(f"{model.header.name} has no chat template: ask with --raw")
+        raise InvalidOption(f"{model.header.name} has no chat template: {ADVICE}")
     vocabulary = model.vocabulary
     return format_of(template, vocabulary.special_text("bos"), vocabulary.special_text("eos"))
 
@@ -69,21 +71,25 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     return _rendered(model, messages, think=AUTO_THINK).tokens
 
 
-def conversation_text(model: Model, request: ChatRequest, limit: int) -> PromptText:
+def conversation_text(
+    model: Model, request: ChatRequest, limit: int, room: PromptRoom
+) -> PromptText:
     """Return a request's conversation as tokens, without an answer's beginning.
 
     With `make_room` its oldest turns are left out until it has at most `limit` tokens. Raises what
-    `tokenize_chat` does.
+    `tokenize_chat` does, and ContextFull if the `room` is far from enough.
     """
     messages = request.messages
+
+    def count(kept: Sequence[ChatMessage]) -> int:
+        try:
+            return len(_text_of(model, request, kept, room).tokens)
+        except ContextFull as error:
+            return error.num_tokens
+
     if request.make_room:
-        messages = newest_turns(
-            messages,
-            lambda kept: len(_text_of(model, request, kept).tokens),
-            limit,
-            frozenset(request.pinned),
-        )
-    text = _text_of(model, request, messages)
+        messages = newest_turns(messages, count, limit, frozenset(request.pinned))
+    text = _text_of(model, request, messages, room)
     return text._replace(num_left_out=len(request.messages) - len(messages))
 
 
@@ -111,11 +117,17 @@ def after_aside(model: Model, request: ChatRequest) -> list[int]:
     return _text_of(model, request, [*request.messages[:-1], QUESTION]).tokens
 
 
-def _text_of(model: Model, request: ChatRequest, messages: Sequence[ChatMessage]) -> PromptText:
+def _text_of(
+    model: Model,
+    request: ChatRequest,
+    messages: Sequence[ChatMessage],
+    room: PromptRoom | None = None,
+) -> PromptText:
     """Return a conversation as tokens, with the other fields of a request."""
     return _rendered(
         model,
         messages,
+        room=room,
         think=request.think,
         tools=request.offered_tools,
         variables=request.variables,
@@ -129,11 +141,13 @@ def _rendered(
     think: str,
     tools: Sequence[Mapping[str, Any]] = (),
     variables: Mapping[str, Any] | None = None,
+    room: PromptRoom | None = None,
 ) -> PromptText:
     """Return a conversation as tokens; names of special tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
     whole = [with_objects(message) for message in checked(messages)]
-    quoted = QuotedNames(vocabulary, form.template, [whole, tools, variables or {}])
+    texts = texts_in([whole, tools, variables or {}])
+    quoted = QuotedNames(vocabulary, form.template, texts, room or PromptRoom(vocabulary))
     rendered = form.prompt(
         quoted.hidden(whole),
         think=think,

@@ -19,6 +19,7 @@ from specchat.prompts.chat_text import (
     num_shared,
 )
 from specchat.prompts.prompt import Prompt
+from specchat.prompts.prompt_room import PromptRoom, too_long
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
 from specchat.requests.prompt_size import PromptSize
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
+LONG_TOKEN = 8
+"""Characters of a token in a text whose tokens are few."""
 
 
 class Preparation:
@@ -40,6 +43,7 @@ class Preparation:
         """
         self._model = model
         self._capacity = capacity
+        self._room = PromptRoom(model.vocabulary, capacity)
         self._foresees_next = foresees_next
 
     def prepare(self, request: AnswerRequest) -> Prompt:
@@ -75,10 +79,30 @@ class Preparation:
             why_invalid=rules.why_invalid,
         )
 
-    def tokens_of(self, request: AnswerRequest) -> list[int]:
+    def check(self, request: AnswerRequest) -> int:
+        """Return the number of tokens that a request's prompt has.
+
+        Raises what `prepare` does, and ContextFull if they do not fit.
+        """
+        count = len(self.prepare(request).text)
+        if count > self._capacity:
+            raise too_long(count, self._capacity)
+        return count
+
+    def render(self, request: AnswerRequest) -> list[int]:
         """Return the tokens of a request's prompt. Raises what `prepare` does."""
         begun = _begun_tokens(self._model.vocabulary, request.begun)
         return self._text(described(request), len(begun)).tokens
+
+    def tokenize(self, text: str, *, special: bool, begins: bool) -> list[int]:
+        """Return the tokens of a text. Raises ContextFull for one of several contexts."""
+        self._room.require(text)
+        return self._model.vocabulary.tokenize(text, add_special=begins, parse_special=special)
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token. Raises InvalidOption for an unknown one."""
+        require_known(self._model.vocabulary, tokens)
+        return [self._model.vocabulary.named_piece(token) for token in tokens]
 
     def size(self, request: ChatRequest) -> PromptSize:
         """Return how much of the context a conversation takes, with or without a chat template.
@@ -87,6 +111,7 @@ class Preparation:
         """
         request = described(request)
         model, capacity, content = self._model, self._capacity, request.messages[-1]["content"]
+        self._room.require(content)
         message = model.vocabulary.tokenize(content, add_special=False, parse_special=False)
         if model.header.chat_template is None:
             return PromptSize(len(message), is_too_long=len(message) > capacity)
@@ -113,7 +138,8 @@ class Preparation:
         room = min(request.max_tokens or LEAST_ROOM, self._capacity // 4)
         if request.replay:  # the memory need not hold the last token
             room = max(room, len(request.replay.tokens) - 1) - num_begun
-        return conversation_text(self._model, request, self._capacity - num_begun - room)
+        limit = self._capacity - num_begun - room
+        return conversation_text(self._model, request, limit, self._room)
 
     def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:
         """Return a text as tokens, or known token ids as they are.
@@ -125,6 +151,7 @@ class Preparation:
         if not isinstance(prompt, str):
             require_known(vocabulary, prompt)
             return list(prompt)
+        self._room.require(prompt)
         tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=special)
         bos = vocabulary.bos()
         if vocabulary.adds_eos() and len(tokens) > 1:
@@ -159,6 +186,7 @@ class Preparation:
         if not isinstance(prediction, str):
             return [token for token in prediction if 0 <= token < vocabulary.size]
         answer = prediction if text.start is None else prediction.lstrip()
+        answer = answer[: self._capacity * LONG_TOKEN]  # no more of it can be drafted
         return vocabulary.tokenize_more(answer, parse_special=False) if answer else ()
 
 

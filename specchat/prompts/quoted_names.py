@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from specchat.llama.tokenizer import Vocabulary
+from specchat.prompts.prompt_room import PromptRoom
 
 PLACEHOLDER = "zq{}qy"
 """ASCII, so that it survives JSON and Python's `repr`; numbered so that no message contains it."""
@@ -20,11 +21,17 @@ class QuotedNames:
     Otherwise a piped-in file could end its turn and continue in another role.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: str, contents: Sequence[Any]) -> None:
-        """Find the names in all texts of messages, tools and variables."""
+    def __init__(
+        self, vocabulary: Vocabulary, template: str, texts: Sequence[str], room: PromptRoom
+    ) -> None:
+        """Find the names in all texts of messages, tools and variables.
+
+        Raises ContextFull if the `room` is not enough for them; not all are looked at then.
+        """
         self._vocabulary = vocabulary
-        texts = _strings(contents)
-        names = {name for text in texts for name in vocabulary.names_in(text, template)}
+        names = set[str]()
+        for tokens in room.tokens_of(texts):
+            names |= vocabulary.names_of(tokens, template)
         self._names = sorted(names, key=len, reverse=True)
         used = "\n".join([template, *texts]) if names else ""
         marks = map(PLACEHOLDER.format, count())
@@ -84,7 +91,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _strings(value: Any) -> list[str]:
+def texts_in(value: Any) -> list[str]:
     """Return every string in a nested value."""
     texts: list[str] = []
 

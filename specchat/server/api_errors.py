@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specchat.decoding.request import SHORTER_OR_LARGER
 from specchat.errors import (
     Cancelled,
     ContextFull,
@@ -12,6 +13,7 @@ from specchat.errors import (
     SpecchatError,
     TemplateError,
 )
+from specchat.formats.template import ADVICE as TEMPLATE_ADVICE
 from specchat.sharing.tickets import QueueFull
 
 RETRY_AFTER_SECONDS = 5
@@ -26,6 +28,13 @@ ANTHROPIC_TYPES = {
     BUSY: "overloaded_error",
     INTERNAL: "api_error",
 }
+FOR_CALLERS = {
+    TEMPLATE_ADVICE: "/v1/completions takes a text as it is",
+    SHORTER_OR_LARGER: "shorten it, or start the server with a larger --ctx",
+    "use --exact auto": 'use "exact": "auto"',
+    "use --drafter none": 'use "drafter": "none"',
+}
+"""What a caller of an API can do, for what a user of the commands can."""
 ARTICLES = frozenset({"the", "a", "an", "there", "this"})
 OPENAI_TYPES = {
     UNAUTHORIZED: "authentication_error",
@@ -36,20 +45,30 @@ OPENAI_TYPES = {
 
 @dataclass(eq=False)
 class ApiError(Exception):  # not frozen: who passes an exception on sets its traceback
-    """An error that a client receives: `param` names the field at fault, `code` is for programs."""
+    """An error that a client receives: `param` names the field at fault, `code` is for programs.
+
+    `fields` are those that llama-server's clients know; among them may be a `type`.
+    """
 
     status: int
     message: str
     param: str | None = None
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def of_exception(error: SpecchatError) -> ApiError:
     """Return an error of the engine as an API's: only what may work again later is 5xx."""
-    text = str(error)
+    text = _for_callers(str(error))
     if isinstance(error, ContextFull):
-        return ApiError(BAD_REQUEST, _too_long(error), "messages", "context_length_exceeded")
+        fields = {
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": error.num_tokens,
+            "n_ctx": error.capacity,
+        }
+        code = "context_length_exceeded"
+        return ApiError(BAD_REQUEST, _too_long(error), "messages", code, fields=fields)
     if isinstance(error, InvalidOption | TemplateError):
         return ApiError(BAD_REQUEST, text, _field_in(text))
     if isinstance(error, QueueFull):
@@ -62,6 +81,12 @@ def of_exception(error: SpecchatError) -> ApiError:
     return ApiError(INTERNAL, text, code="engine_failed" if is_fatal else None)
 
 
+def _for_callers(text: str) -> str:
+    for advice, other in FOR_CALLERS.items():
+        text = text.replace(advice, other)
+    return text
+
+
 def _field_in(text: str) -> str | None:
     """Return the field that an error begins with; None if it begins with other words."""
     first = text.partition(" ")[0].strip(":")
@@ -70,9 +95,10 @@ def _field_in(text: str) -> str | None:
 
 def _too_long(error: ContextFull) -> str:
     """Return Anthropic's words, at which Claude Code and opencode shorten the conversation."""
+    text = _for_callers(str(error))
     if not error.num_tokens:
-        return str(error)
-    _, _, advice = str(error).partition(": ")
+        return text
+    _, _, advice = text.partition(": ")
     return f"prompt is too long: {error.num_tokens} tokens > {error.capacity} maximum; {advice}"
 
 
@@ -85,6 +111,7 @@ def openai_body(error: ApiError) -> dict[str, Any]:
             "type": kind,
             "param": error.param,
             "code": error.code,
+            **error.fields,
         }
     }
 

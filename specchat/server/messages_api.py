@@ -15,6 +15,7 @@ from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.message_content import result_text, text_of
 from specchat.server.message_events import MessageEvents
 from specchat.server.replies import EventStream, Whole
+from specchat.sharing.prompt_process import PromptProcess
 
 Block: TypeAlias = Mapping[str, Any]
 BILLING = "x-anthropic-billing-header"
@@ -47,8 +48,8 @@ async def count_tokens(request: Request) -> JSONResponse:
     """Return how many tokens the prompt of a conversation has."""
     body = await read(request, MessagesBody)
     reply = reply_to(request, to_chat(body), "messages")
-    size = await reply.service.call(lambda engine: engine.size(reply.requests[0]))
-    return JSONResponse({"input_tokens": size.prompt_tokens if size else 0})
+    tokens = await reply.service.prepared(PromptProcess.render, reply.requests[0])
+    return JSONResponse({"input_tokens": len(tokens)})
 
 
 def to_chat(body: MessagesBody) -> ChatBody:

@@ -16,8 +16,9 @@ from specchat.errors import SpecchatError
 from specchat.server.api_errors import INTERNAL, ApiError, body_for, of_exception
 from specchat.system.logs import log_internal_error
 
-SILENT_SECONDS = 10.0
-"""A stream sends a comment after this long without an event, and a whole answer its first space."""
+MOST_SILENT_SECONDS = 120.0
+"""A whole answer sends its first space after this long: until then its status can still be that of
+an error."""
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -109,7 +110,7 @@ class Whole:
         async def keep_alive() -> None:
             nonlocal has_begun
             while True:
-                await anyio.sleep(SILENT_SECONDS)
+                await anyio.sleep(MOST_SILENT_SECONDS)
                 if not has_begun:
                     await send(_start(200, JSON_HEADERS))
                     has_begun = True

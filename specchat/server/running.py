@@ -21,8 +21,10 @@ from specchat.server.api_errors import BAD_REQUEST, ApiError, openai_body
 from specchat.server.replies import JSON_HEADERS, LOG, encode
 from specchat.system.logs import log_internal_error
 
-SECONDS_TO_END = 3
+SECONDS_TO_END = 2
 """How long open connections may take to end."""
+SECONDS_TO_HEADERS = 30
+"""How long the headers of a request may take."""
 BACKLOG = 128
 
 
@@ -31,7 +33,38 @@ class AddressInUse(SpecchatError):
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1; what is not HTTP gets an error in the shape of the APIs."""
+    """HTTP/1.1; what is not HTTP gets an error in the shape of the APIs.
+
+    A connection on which no request begins in time is closed.
+    """
+
+    _alarm: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait_for_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; after a request, `timeout_keep_alive` holds until another one begins."""
+        super().data_received(data)
+        self._wait_for_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_headers(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._alarm is None:
+            self._alarm = self.loop.call_later(SECONDS_TO_HEADERS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def send_400_response(self, msg: str) -> None:
         """Refuse the connection, unless a reply has begun on it; the application has lost it."""

@@ -5,8 +5,11 @@ import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from time import time
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,11 +17,12 @@ from specchat import __version__, drafter_registry
 from specchat.decoding.chunk import Chunk, Finish, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts
-from specchat.errors import Cancelled
+from specchat.errors import Cancelled, SpecchatError
 from specchat.formats.call_reading import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
+from specchat.sharing.prompt_process import PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import Ticket
 
@@ -165,10 +169,16 @@ class Service:
     """
 
     def __init__(
-        self, engine: SharedEngine, name: str, defaults: Mapping[str, Any] | None = None
+        self,
+        engine: SharedEngine,
+        target: Path,
+        name: str,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Serve an engine under a name."""
+        """Serve an engine with this target under a name."""
         self.engine = engine
+        self._prompts = PromptProcess(target, engine.facts.context)
+        self._preparing = ThreadPoolExecutor(1, "prompts")
         self.name = name
         self.defaults = dict(defaults or {})
         self.created = int(time())
@@ -215,9 +225,10 @@ class Service:
     async def answer(
         self, request: AnswerRequest, *, api: Api, client: str, model: str
     ) -> AsyncIterator[ServedAnswer]:
-        """Queue a request and yield its answer; leaving gives it up.
+        """Check a request, queue it and yield its answer; leaving gives it up.
 
-        Raises QueueFull, or Cancelled if the server ends.
+        Raises what is wrong with it, before its turn: ContextFull, InvalidOption, TemplateError;
+        QueueFull; or Cancelled if the server ends.
         """
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
@@ -225,19 +236,20 @@ class Service:
             with suppress(RuntimeError):  # the loop may have been closed
                 loop.call_soon_threadsafe(changed.set)
 
-        if self._is_ending:
-            raise Cancelled(ENDING)
-        ticket = Ticket(request, client, on_change)
-        self.engine.submit(ticket)
-        self._tickets.add(ticket)
-        if self._is_ending:  # since it was looked at
-            ticket.cancel()
         self._number += 1
-        served = ServedRequest(self._number, client, api, model, time(), place=ticket.place)
-        self._observe(served)
-        answer = ServedAnswer(served, ticket, changed, self._observe)
+        served = ServedRequest(self._number, client, api, model, time())
+        ticket = Ticket(request, client, on_change)
         try:
-            yield answer
+            await self.prepared(PromptProcess.check, request)
+        except SpecchatError as error:
+            served.state, served.finish, served.error = "over", "failed", str(error)
+            self._observe(served)
+            raise
+        self._submit(ticket)
+        served.place = ticket.place
+        self._observe(served)
+        try:
+            yield ServedAnswer(served, ticket, changed, self._observe)
         finally:
             self._tickets.discard(ticket)
             if not ticket.is_over:
@@ -245,6 +257,22 @@ class Service:
             if served.finish is None:
                 served.state, served.finish = "over", "cancelled"
                 self._observe(served)
+
+    def _submit(self, ticket: Ticket) -> None:
+        """Queue a request. Raises QueueFull, or Cancelled if the server ends."""
+        if not self._is_ending:
+            self.engine.submit(ticket)
+            self._tickets.add(ticket)
+        if self._is_ending:  # perhaps since it was looked at
+            ticket.cancel()
+            raise Cancelled(ENDING)
+
+    async def prepared(self, method: Callable[..., Result], *given: Any, **more: Any) -> Result:
+        """Call a method of the process that prepares prompts, which waits for no answer."""
+        if self._is_ending:
+            raise Cancelled(ENDING)
+        call = partial(method, self._prompts, *given, **more)
+        return await asyncio.get_running_loop().run_in_executor(self._preparing, call)
 
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
@@ -255,6 +283,8 @@ class Service:
         self._is_ending = True
         for ticket in tuple(self._tickets):
             ticket.cancel()
+        self._preparing.shutdown(wait=False, cancel_futures=True)
+        self._prompts.close()
 
     def _observe(self, served: ServedRequest) -> None:
         for observer in self.observers:

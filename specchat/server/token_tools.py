@@ -1,17 +1,17 @@
 """`/tokenize`, `/detokenize` and `/apply-template`, as llama-server and vLLM have them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from specchat.engine.api import Engine
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.service import Service
+from specchat.sharing.prompt_process import PromptProcess
 
 
 class TokenizeBody(Struct, kw_only=True):
@@ -39,13 +39,10 @@ async def tokenize(request: Request) -> JSONResponse:
     service: Service = request.app.state.service
     body = await read(request, TokenizeBody)
 
-    tokens_of = _tokens_of(body, service)
-
-    def find(engine: Engine) -> tuple[list[int], list[bytes]]:
-        tokens = tokens_of(engine)
-        return tokens, engine.detokenize(tokens) if body.with_pieces else []
-
-    tokens, pieces = await service.call(find)
+    tokens = await _tokens_of(body, service)
+    pieces: list[bytes] = []
+    if body.with_pieces:
+        pieces = await service.prepared(PromptProcess.detokenize, tokens)
     shown = [
         {"id": token, "piece": _text_or_bytes(piece)}
         for token, piece in zip(tokens, pieces, strict=False)
@@ -58,7 +55,7 @@ async def detokenize(request: Request) -> JSONResponse:
     """Return the text of tokens."""
     service: Service = request.app.state.service
     body = await read(request, DetokenizeBody)
-    pieces = await service.call(lambda engine: engine.detokenize(body.tokens))
+    pieces = await service.prepared(PromptProcess.detokenize, body.tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"content": text, "prompt": text})
 
@@ -67,18 +64,14 @@ async def apply_template(request: Request) -> JSONResponse:
     """Return a conversation's prompt as the model gets it, as text and as tokens."""
     service: Service = request.app.state.service
     asked, _ = chat_requests(await read(request, ChatBody), service)
-
-    def find(engine: Engine) -> tuple[list[int], list[bytes]]:
-        tokens = engine.render(asked[0])
-        return tokens, engine.detokenize(tokens)
-
-    tokens, pieces = await service.call(find)
+    tokens = await service.prepared(PromptProcess.render, asked[0])
+    pieces = await service.prepared(PromptProcess.detokenize, tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"prompt": text, "tokens": tokens})
 
 
-def _tokens_of(body: TokenizeBody, service: Service) -> Callable[[Engine], list[int]]:
-    """Return what finds the tokens that are asked for. Raises ApiError."""
+async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
+    """Return the tokens that are asked for. Raises ApiError."""
     if body.messages is not None:
         chat = ChatBody(
             messages=body.messages,
@@ -86,13 +79,15 @@ def _tokens_of(body: TokenizeBody, service: Service) -> Callable[[Engine], list[
             chat_template_kwargs=body.chat_template_kwargs,
         )
         asked, _ = chat_requests(chat, service)
-        return lambda engine: engine.render(asked[0])
+        return await service.prepared(PromptProcess.render, asked[0])
     is_for_vllm = body.content is None
     text = body.prompt if is_for_vllm else body.content
     if text is None:
         raise ApiError(BAD_REQUEST, "give content, prompt or messages", "content")
     begins = body.add_special_tokens is not False if is_for_vllm else bool(body.add_special)
-    return lambda engine: engine.tokenize(text, special=body.parse_special, begins=begins)
+    return await service.prepared(
+        PromptProcess.tokenize, text, special=body.parse_special, begins=begins
+    )
 
 
 def _text_or_bytes(piece: bytes) -> str | list[int]:

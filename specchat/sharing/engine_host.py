@@ -117,7 +117,7 @@ def run(
         draft_kinds.register(kind)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
-    _send_output_to(LOG)
+    send_output_to(LOG)
     host = _Host(connection, stops)
     TEMPLATES.start()
     try:
@@ -127,7 +127,7 @@ def run(
             host.send(engine.facts)
             host.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
-        host.send(_readable(error))
+        host.send(readable(error))
 
 
 class _Host:
@@ -196,7 +196,7 @@ class _Host:
                     self._send_gathered(update.finish)
                     sent_at = perf_counter()
         except Exception as error:  # noqa: BLE001  # the client must receive every error
-            self._send_gathered(error=_readable(error))
+            self._send_gathered(error=readable(error))
 
     def _send_gathered(
         self, finish: Finish | None = None, error: SpecchatError | None = None
@@ -222,7 +222,7 @@ class _Host:
         try:
             is_complete = self._stopped != number and engine.prepare(report)
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
-            error = _readable(raised)
+            error = readable(raised)
         self.send(Prepared(number, engine.facts, is_complete, error))
 
     def _call(self, engine: Engine, asked: MethodCall) -> None:
@@ -235,7 +235,7 @@ class _Host:
         try:
             value = getattr(engine, asked.method)(*asked.arguments, **keywords)
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
-            error = _readable(raised)
+            error = readable(raised)
         self.send(Returned(asked.number, value, error))
 
     def _listen(self, engine: Engine) -> None:
@@ -249,7 +249,7 @@ class _Host:
                 engine.stop()
 
 
-def _readable(error: Exception) -> SpecchatError:
+def readable(error: Exception) -> SpecchatError:
     """Return an error of this package for any error."""
     if isinstance(error, SpecchatError):
         return error
@@ -258,7 +258,7 @@ def _readable(error: Exception) -> SpecchatError:
     return EngineFailed(log_internal_error(error, LOG))
 
 
-def _send_output_to(log: str) -> None:
+def send_output_to(log: str) -> None:
     """Redirect this process's output streams, which native code also writes to, to a log."""
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None if the user closed it

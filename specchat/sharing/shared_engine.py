@@ -38,7 +38,7 @@ SECONDS_TO_KEEP = 10.0
 """After how long without a request what was read is kept on disk."""
 SECONDS_TO_RELOAD = 10.0
 """After how long a reload that failed is tried again, unless something is asked for before."""
-SECONDS_TO_END = 3.0
+SECONDS_TO_END = 2.5
 """How long an engine may take to end before it is killed."""
 
 Result = TypeVar("Result")
@@ -204,9 +204,9 @@ class SharedEngine:
             self._thread.join(seconds)
 
     def close(self) -> None:
-        """End all answers and the engine, and wait for that."""
+        """End all answers and the engine; kill one that does not end in time."""
         self.end()
-        self._thread.join()
+        self.wait(SECONDS_TO_END)
 
     def kill(self) -> None:
         """End all answers and kill the engine's own process."""

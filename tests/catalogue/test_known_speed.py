@@ -54,7 +54,7 @@ def test_what_is_usual_is_not_called_measured(machine: Machine, costs: str, targ
     """It depends on the kind of file and on where it runs; no speed follows from it."""
     speed = known_speed(machine, read_header(target))
     assert speed.stair_text == (
-        f"2, 3, 4, 5, 8, 16 tokens usually cost {costs}x one token; not measured yet"
+        f"2, 3, 4, 5, 8, 16 tokens usually cost {costs} times one token; not measured yet"
     )
     assert (speed.is_measured, speed.plain_rate, speed.speed_text) == (False, 0.0, "")
 
@@ -66,7 +66,7 @@ def test_measured_passes_predict_the_speed(target: Path, tiny: WriteModel) -> No
     speed = known_speed(CPU, read_header(target), draft)
     assert speed.stair == pytest.approx(STAIR)
     assert speed.stair_text == (
-        "2, 3, 4, 5, 8, 16 tokens cost 1.6, 2.2, 1.7, 2.3, 2.9, 4.2x one token (2 threads)"
+        "2, 3, 4, 5, 8, 16 tokens cost 1.6, 2.2, 1.7, 2.3, 2.9, 4.2 times one token (2 threads)"
     )
     assert speed.speed_text == "predicted 100.0 tokens/s"
 

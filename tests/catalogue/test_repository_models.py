@@ -68,8 +68,8 @@ def test_of_files_of_one_size_the_one_that_is_cheapest_to_verify_is_taken() -> N
     assert usual
     assert (best.quantisation, usual.quantisation) == ("Q4_0", "Q4_K_M")
     assert why_preferred(best, models, here) == (
-        "Q4_0 rather than Q4_K_M: checking 2 to 4 tokens usually costs 1.9x checking one here, not"
-        " 2.2x"
+        "Q4_0 rather than Q4_K_M: checking 2 to 4 tokens usually costs 1.9 times checking one"
+        " here, not 2.2"
     )
     assert why_preferred(usual, models, other) == ""
 

@@ -137,7 +137,7 @@ def test_what_passes_cost_is_shown(
     assert after["plain_rate"] == pytest.approx(100.0)
     main(["show", str(model)])
     assert (
-        "passes       2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5x one token"
+        "passes       2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5 times one token"
         " (3 threads)\nspeed        predicted 100.0 tokens/s\n"
     ) in capsys.readouterr().out
 

@@ -267,12 +267,12 @@ def test_passes_of_each_installed_model_are_named(
 
     measured_line, usual_line = findings["passes"]["detail"].splitlines()
     assert measured_line == (
-        "org/model/b.gguf: 2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5x one token"
-        " (3 threads); predicted 100.0 tokens/s"
+        "org/model/b.gguf: 2, 3, 4, 5, 8, 16 tokens cost 1.1, 1.2, 1.3, 1.4, 1.7, 2.5 times one"
+        " token (3 threads); predicted 100.0 tokens/s"
     )
     assert usual_line == (
         "org/model/a.gguf, org/model/c.gguf: 2, 3, 4, 5, 8, 16 tokens usually cost 1.2, 1.4, 1.6,"
-        " 1.7, 2.1, 2.9x one token; not measured yet"
+        " 1.7, 2.1, 2.9 times one token; not measured yet"
     )
     models = {each["name"]: each for each in findings["passes"]["figures"]["models"]}
     assert models["org/model/b.gguf"]["stair"]["4"] == 1.3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import TemplateError
 from specchat.formats.chat_message import ChatMessage
 from specchat.prompts.chat_text import tokenize_chat
+from specchat.prompts.prompt_room import PromptRoom
 from specchat.prompts.quoted_names import QuotedNames
 from tables import table
 
@@ -123,16 +125,20 @@ NAMES = {"user", "assistant", "function", "call-1", "name", "text", "type", "obj
 class NamedTokens:
     """A vocabulary whose special tokens have ordinary words as names."""
 
-    def names_in(self, text: str, template: str) -> set[str]:
-        """Return the names in a text."""
+    def tokenize(self, text: str, **_: bool) -> list[int]:
+        """Return the numbers of the names in a text."""
+        return [number for number, name in enumerate(sorted(NAMES)) if name in text]
+
+    def names_of(self, tokens: Iterable[int], template: str) -> set[str]:
+        """Return the names of tokens."""
         del template
-        return {name for name in NAMES if name in text}
+        return {sorted(NAMES)[token] for token in tokens}
 
 
 def hidden(message: dict[str, Any]) -> Any:
     """Return a message, or a tool, as it is rendered: each name that was written in it as #."""
     vocabulary: Any = NamedTokens()
-    quoted = QuotedNames(vocabulary, "", sorted(NAMES))
+    quoted = QuotedNames(vocabulary, "", sorted(NAMES), PromptRoom(vocabulary))
 
     def read(value: Any) -> Any:
         if isinstance(value, dict):

@@ -113,7 +113,7 @@ def starting() -> Iterator[StartServer]:
             )
             stack.callback(engine.close)
             engine.wait_until_loaded()
-            return Service(engine, pair)
+            return Service(engine, found.target, pair)
 
         def start(
             pair: str = "demo",

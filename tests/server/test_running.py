@@ -6,16 +6,20 @@ import json
 import os
 import socket
 import stat
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from server.conftest import LONG, Running, StartServer
-from server.raw_http import connect, exchange
+from server.conftest import LONG, SECONDS, Running, StartServer
+from server.raw_http import connect, exchange, read_reply
+from specchat.catalogue.pairs import find_pair
 from specchat.errors import InvalidOption
+from specchat.server import running
 from specchat.server.running import AddressInUse, listen, listening_on_file
+from specchat.server.service import Service
 from tables import table
 
 needs_unix_sockets = pytest.mark.skipif(
@@ -143,6 +147,23 @@ def test_what_is_not_http_gets_an_error_in_the_usual_shape(
     assert json.loads(reply.body)["error"]["type"] == "invalid_request_error"
 
 
+@table("sent", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"])
+def test_a_connection_without_a_whole_header_is_closed(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Or those of one program could keep all others out; a request in progress has its time."""
+    monkeypatch.setattr(running, "SECONDS_TO_HEADERS", 0.3)
+    with closing(connect(demo_server.address)) as half:
+        half.settimeout(SECONDS)
+        half.sendall(sent)
+        assert half.recv(100) == b""
+    with closing(connect(demo_server.address)) as slow:
+        slow.sendall(HALF + b"Content-Length: 16\r\n\r\n{")
+        time.sleep(0.6)
+        slow.sendall(b'"messages": 12 }')
+        assert read_reply(slow).status == 400
+
+
 # --- how it ends --------------------------------------------------------------------------------
 
 
@@ -150,7 +171,8 @@ def test_a_server_that_ends_says_so_in_open_streams(
     start_server: StartServer, demo_server: Running
 ) -> None:
     """As an error, for the answer is not whole; the engine goes on for others."""
-    server = start_server(service=type(demo_server.service)(demo_server.service.engine, "demo"))
+    target = find_pair("demo").target
+    server = start_server(service=Service(demo_server.service.engine, target, "demo"))
     with server.stream(**LONG) as events, closing(connect(server.address)) as half:
         half.sendall(HALF + b"Content-Length: 10\r\n\r\n{")
         for _, event in zip(range(3), events, strict=False):

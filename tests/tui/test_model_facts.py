@@ -384,7 +384,9 @@ async def test_a_path_that_leads_nowhere_is_said_to() -> None:
 
 async def test_the_speed_that_passes_predict_is_named() -> None:
     """With what they cost, of a pair that is here."""
-    speed = "predicted 61.2 tokens/s; passes over 2, 3 tokens cost 1.6, 2.2x one token (2 threads)"
+    speed = (
+        "predicted 61.2 tokens/s; passes over 2, 3 tokens cost 1.6, 2.2 times one token (2 threads)"
+    )
     offers = [here("big", outlook=replace(FITTING, speed=speed))]
     app = chat(Script(), offers=lambda: offers)
     async with app.run_test(size=(160, 36)) as pilot:

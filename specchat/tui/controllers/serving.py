@@ -114,7 +114,7 @@ class Serving:
             defaults = dict(pair.options)
             if not facts.takes_think(defaults.get("think", AUTO_THINK)):
                 defaults["think"] = AUTO_THINK
-            service = Service(engine, pair.name, defaults)
+            service = Service(engine, pair.loading.target, pair.name, defaults)
             port.start(service)
             stack.pop_all()
         return OpenPort(port, service)

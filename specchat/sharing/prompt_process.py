@@ -1,0 +1,145 @@
+"""Prompts made in a process of their own: what is wrong with a request is known before its turn.
+
+The process has the target's vocabulary and no weights. Its work may take seconds, or crash in
+native code, and the answers in progress notice nothing.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from specchat.errors import Cancelled, EngineFailed, InvalidOption, SpecchatError
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.sharing.engine_host import LOG, readable, send_output_to
+from specchat.sharing.engine_process import start_process
+
+LONGEST = 20.0
+"""Seconds that one request may take; the longest prompts take about two."""
+SECONDS_TO_START = 60.0
+Method: TypeAlias = Literal["check", "render", "tokenize", "detokenize"]
+"""A method of `prompts.preparing.Preparation`."""
+
+
+class PromptProcess:
+    """The process that prepares prompts, called from one thread; any may close it."""
+
+    def __init__(self, target: Path, capacity: int) -> None:
+        """Start the process for a target whose context holds `capacity` tokens."""
+        self._target, self._capacity = target, capacity
+        self._is_closed = self._is_ready = False
+        self._start()
+
+    def check(self, request: AnswerRequest) -> int:
+        """Return how many tokens a request's prompt has.
+
+        Raises what is wrong with it: ContextFull, InvalidOption or TemplateError.
+        """
+        size: int = self._call("check", _sendable(request))
+        return size
+
+    def render(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation's prompt. Raises what `check` does."""
+        tokens: list[int] = self._call("render", _sendable(request))
+        return tokens
+
+    def tokenize(self, text: str, *, special: bool, begins: bool) -> list[int]:
+        """Return the tokens of a text, as `Engine.tokenize` does. Raises what `check` does."""
+        tokens: list[int] = self._call("tokenize", text, special=special, begins=begins)
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> list[bytes]:
+        """Return the text of each token. Raises InvalidOption for an unknown one."""
+        pieces: list[bytes] = self._call("detokenize", tokens)
+        return pieces
+
+    def close(self) -> None:
+        """End the process; a call in progress fails."""
+        self._is_closed = True
+        self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def _call(self, method: Method, *arguments: Any, **keywords: Any) -> Any:
+        if not self._process.is_alive():
+            self._start()
+        try:
+            self._wait_until_ready()
+            self._connection.send((method, arguments, keywords))
+            if not self._connection.poll(LONGEST):
+                self._end()
+                raise InvalidOption(
+                    f"the request takes more than {LONGEST:g} s to prepare: shorten it"
+                )
+            value, error = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._failure() from None
+        if error is not None:
+            raise error
+        return value
+
+    def _start(self) -> None:
+        if self._is_closed:
+            raise self._failure()
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_run, args=(theirs, self._target, self._capacity), daemon=True,
+            name="specchat prompts",
+        )  # fmt: skip
+        start_process(self._process)
+        theirs.close()
+        self._is_ready = False
+
+    def _wait_until_ready(self) -> None:
+        if self._is_ready:
+            return
+        if not self._connection.poll(SECONDS_TO_START):
+            raise EOFError
+        _, error = self._connection.recv()
+        if error is not None:
+            raise error
+        self._is_ready = True
+
+    def _failure(self) -> SpecchatError:
+        self._end()  # what it may still send answers another question
+        if self._is_closed:
+            return Cancelled("the server is shutting down")
+        return EngineFailed("the prompt could not be prepared: try again, or shorten it")
+
+
+def _sendable(request: Any) -> Any:
+    """Return a request without the function that cannot be sent."""
+    return replace(request, on_progress=None)
+
+
+def _run(connection: Connection, target: Path, capacity: int) -> None:
+    """Prepare prompts until the client is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    send_output_to(LOG)
+    from specchat.llama.model import Model
+    from specchat.planning.context_shape import ModelOptions
+    from specchat.prompts.preparing import Preparation
+
+    with suppress(EOFError, OSError):
+        try:
+            model = Model(target, ModelOptions(gpu_layers=0, vocabulary_only=True))
+        except Exception as error:  # noqa: BLE001  # the client must receive every error
+            connection.send((None, readable(error)))
+            return
+        connection.send((None, None))
+        preparation = Preparation(model, capacity, foresees_next=False)
+        while True:
+            method, arguments, keywords = connection.recv()
+            value, failure = None, None
+            try:
+                value = getattr(preparation, method)(*arguments, **keywords)
+            except Exception as error:  # noqa: BLE001  # as above
+                failure = readable(error)
+            connection.send((value, failure))
