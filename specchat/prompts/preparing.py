@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from specchat.constraints.answer_rules import ANY_TEXT
 from specchat.constraints.answer_start import AnswerStart
 from specchat.decoding.chunk import Chunk
-from specchat.errors import InvalidOption
+from specchat.errors import ContextFull, InvalidOption
 from specchat.formats.answer_reader import AnswerReader
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
@@ -111,12 +111,18 @@ class Preparation:
         """
         request = described(request)
         model, capacity, content = self._model, self._capacity, request.messages[-1]["content"]
-        self._room.require(content)
+        try:
+            self._room.require(content)
+        except ContextFull as error:
+            return PromptSize(error.num_tokens, is_too_long=True)
         message = model.vocabulary.tokenize(content, add_special=False, parse_special=False)
         if model.header.chat_template is None:
             return PromptSize(len(message), is_too_long=len(message) > capacity)
         begun = _begun_tokens(model.vocabulary, request.begun)
-        text = self._text(request, len(begun))
+        try:
+            text = self._text(request, len(begun))
+        except ContextFull as error:
+            return PromptSize(len(message), is_too_long=True, prompt_tokens=error.num_tokens)
         num_tokens = len(text.tokens)
         return PromptSize(len(message), text.num_left_out, num_tokens > capacity, num_tokens)
 

@@ -49,7 +49,6 @@ def preparation(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Preparatio
         lambda with_: with_.check(GenerateRequest("x" * ENDLESS)),
         lambda with_: with_.check(GenerateRequest("<|im_end|>" * ENDLESS)),
         lambda with_: with_.tokenize("x" * ENDLESS, special=True, begins=True),
-        lambda with_: with_.size(chat("x" * ENDLESS)),
     ],
 )
 def test_endless_texts_are_refused_at_once(
@@ -60,6 +59,13 @@ def test_endless_texts_are_refused_at_once(
         ask(preparation)
     assert raised.value.num_tokens > 4 * CAPACITY
     assert raised.value.capacity == CAPACITY
+
+
+def test_an_endless_message_is_too_long_while_it_is_written(preparation: Preparation) -> None:
+    """So is one after an endless conversation whose turns must stay."""
+    pinned = ChatRequest([*chat("x" * ENDLESS).messages, *chat("so").messages], pinned=[0])
+    for request in (chat("x" * ENDLESS), pinned):
+        assert preparation.size(request).is_too_long
 
 
 def test_all_tokens_of_a_prompt_are_counted_that_is_a_little_too_long(

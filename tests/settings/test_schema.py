@@ -218,8 +218,15 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
     assert declared.items() <= OF_ENGINE.items()
     names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
     own = {"target", "draft", "process", "prompt", "special", "messages", "tools", "begun"}
-    own |= {"on_progress", "pinned", "is_aside", "variables", "prediction", "is_exact"}
-    own |= {"structure", "tool_choice", "tool_names", "parallel_tool_calls", "enforces_tools"}
+    own |= {"on_progress", "pinned", "is_aside", "variables", "prediction", "is_exact", "replay"}
+    own |= {
+        "replay",
+        "structure",
+        "tool_choice",
+        "tool_names",
+        "parallel_tool_calls",
+        "enforces_tools",
+    }
     assert names - own == declared.keys()
 
 

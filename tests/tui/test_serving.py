@@ -11,6 +11,7 @@ import threading
 import tomllib
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import httpx2
 import pytest
 from textual.pilot import Pilot
 
-from scripted_chat import Script, chat
+import scripted_chat
+from scripted_chat import Script
+from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
 from specchat.options.declarations import ServerOptions
 from specchat.server import packages
@@ -27,6 +30,8 @@ from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import header_text, say, until
 from tui.test_failing import demo_chat
+
+chat = partial(scripted_chat.chat, target=find_pair("demo").target)
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 36)

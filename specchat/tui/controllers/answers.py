@@ -169,7 +169,7 @@ class Answers:
             self._gains.begin(self.figures, self._options.drafting)
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
-        writing.seed = options.get("seed")
+        writing.drawn_with = options.get("seed")
         if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)

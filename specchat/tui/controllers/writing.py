@@ -29,7 +29,8 @@ class Writing:
     finish: str | None = None
     """How the answer ended before it was continued."""
     temperature: float = 0.0
-    seed: int | None = None
+    drawn_with: int | None = None
+    """The seed."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The sampling options of this answer alone."""
     words: str = ""
@@ -92,7 +93,7 @@ class Writing:
             "saved_s": figures.saved_s,
             "pair": pair,
             "temperature": self.temperature,
-            **({} if self.seed is None else {SEED: self.seed}),
+            **({} if self.drawn_with is None else {SEED: self.drawn_with}),
             **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),
             **({} if "drafter" in stats.unreported else {"drafter": stats.drafter}),
             "drafted_by_position": stats.drafted_by_position,
