@@ -35,10 +35,12 @@ class IncompatibleDraft(SpecchatError):
 class ContextFull(SpecchatError):
     """Raised when the prompt is longer than the context.
 
-    It has `num_tokens`, and the context holds `capacity`; both are 0 where that is not known.
+    It has `num_tokens`, or more if not `is_all` was counted, and the context holds `capacity`; both
+    are 0 where that is not known.
     """
 
     num_tokens = capacity = 0
+    is_all = True
 
 
 class InvalidOption(SpecchatError):

@@ -31,6 +31,8 @@ TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")
 MAX_DRAFTS = 4
 """The most draft models to try if none is named, because each takes a while to measure."""
+MOST_LARGER = 1.5
+"""How many times as large as the target another file of the model may be, to be measured."""
 MARGIN = 1.02
 """How much faster than `auto` a drafter must be to replace it; a smaller gain may be chance."""
 MAX_FILES = 2
@@ -153,17 +155,25 @@ def _other_files(
 
 
 def _siblings(target: Path) -> list[Path]:
-    """Return the files on this machine with the same model in other quantizations."""
+    """Return files here with the same model in other quantizations, small ones first.
+
+    A much larger one cannot be faster, and takes long to measure.
+    """
     title, own = model_title(target.name).lower(), quantisation_in(target.name)
     models = [*models_in(target.absolute().parent), *find_local_models()]
+    sizes = {model.path.resolve(): model.num_bytes for model in models}
+    most = MOST_LARGER * sizes.pop(target.resolve(), target.stat().st_size)
     paths = {
         model.path.resolve(): model.path
-        for model in models
+        for model in sorted(models, key=lambda model: model.num_bytes)
         if model_title(model.name).lower() == title and quantisation_in(model.name) not in {"", own}
     }
-    paths.pop(target.resolve(), None)
     with HeaderCache() as cache:
-        return [path for path in paths.values() if cache.of(path).kind == "chat"]
+        return [
+            path
+            for place, path in paths.items()
+            if sizes.get(place, most + 1) <= most and cache.of(path).kind == "chat"
+        ]
 
 
 def _file_lines(candidates: list[_Candidate], others: Mapping[Path, float]) -> Iterator[str]:

@@ -111,7 +111,8 @@ class Requantisation:
 
     def run(self) -> RequantisedFile:
         """Return the file, kept or not. Raises EngineFailed if it cannot be written."""
-        title = model_title(self._header.path.name)
+        name = self._header.path.name
+        title = model_title(name) if name.lower().endswith(".gguf") else self._header.name
         path = derived_path(self._header, STORED_TYPES[Q4_0].name, title)
         with scratch_file(path) as scratch:
             self._report("writing the file")

@@ -14,6 +14,10 @@ WHOLE = 2048
 """Characters of a text that is not worth cutting."""
 REMEMBERED = 1 << 22
 """Characters of all pieces that are remembered."""
+ENTRY = 256
+"""Bytes of a remembered piece beside its characters, which count as such."""
+LONGEST_NAMES, LONGEST_NAME = 500_000, 256
+"""Characters of all names of special tokens, and of one: those of real models have fewer."""
 FIRST = re.compile(r"[<\[]")
 """How the names begin that texts are cut at: those of nearly all templates."""
 
@@ -23,6 +27,8 @@ class Cuts:
 
     def __init__(self, names: Collection[str], trimming: Collection[str]) -> None:
         """Take the names of all special tokens, and of those that take the spaces before them."""
+        if sum(map(len, names)) > LONGEST_NAMES or max(map(len, names), default=0) > LONGEST_NAME:
+            names = ()  # no model of this kind is known, and what follows takes memory
         self._names, self._trimming = frozenset(names), tuple(trimming)
         self._lengths = sorted({len(name) for name in names if FIRST.match(name)}, reverse=True)
         self._ends = {name[start:] for name in names for start in range(1, len(name))}
@@ -81,8 +87,8 @@ class PieceTokens:
             return kept
         tokens = array("i", self._tokenize(piece))
         self._kept[piece] = tokens
-        self._size += len(piece)
+        self._size += len(piece) + ENTRY
         while self._size > REMEMBERED:
             forgotten, _ = self._kept.popitem(last=False)
-            self._size -= len(forgotten)
+            self._size -= len(forgotten) + ENTRY
         return tokens

@@ -122,7 +122,10 @@ def _load(
     parameters.load_mtp = options.with_head
     parameters.vocab_only = options.vocabulary_only
     parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]
-    if options.workers:
+    if options.vocabulary_only:  # else llama.cpp asks each GPU what is free, which takes memory
+        devices = (ctypes.c_void_p * 1)()
+        parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
+    elif options.workers:
         devices = devices_for(options.workers)
         parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
     parameters.use_extra_bufts = options.is_repacked

@@ -49,5 +49,5 @@ def too_long(count: int, capacity: int, *, is_all: bool = True) -> ContextFull:
     error = ContextFull(
         f"the prompt has {more}{count} tokens and the context holds {capacity}: {SHORTER_OR_LARGER}"
     )
-    error.num_tokens, error.capacity = count, capacity
+    error.num_tokens, error.capacity, error.is_all = count, capacity, is_all
     return error

@@ -64,7 +64,7 @@ def of_exception(error: SpecchatError) -> ApiError:
     if isinstance(error, ContextFull):
         fields = {
             "type": "exceed_context_size_error",
-            "n_prompt_tokens": error.num_tokens,
+            "n_prompt_tokens": error.num_tokens if error.is_all else None,
             "n_ctx": error.capacity,
         }
         code = "context_length_exceeded"
@@ -99,7 +99,10 @@ def _too_long(error: ContextFull) -> str:
     if not error.num_tokens:
         return text
     _, _, advice = text.partition(": ")
-    return f"prompt is too long: {error.num_tokens} tokens > {error.capacity} maximum; {advice}"
+    more = "" if error.is_all else "more than "
+    return (
+        f"prompt is too long: {more}{error.num_tokens} tokens > {error.capacity} maximum; {advice}"
+    )
 
 
 def openai_body(error: ApiError) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
 from specchat.sharing.prompt_process import PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
-from specchat.sharing.tickets import Ticket
+from specchat.sharing.tickets import QueueFull, Ticket
 
 Result = TypeVar("Result")
 ENDING = "the answer was stopped: the server is shutting down"
@@ -34,6 +34,8 @@ PLAIN_NAME = "plain"
 SECONDS_TO_COMMENT, SILENT_SECONDS = 2.0, 10.0
 """A stream has a comment if no step comes for this long, at first and later. Before the first one
 an error still has a status of its own."""
+MOST_PREPARING = 64
+"""Requests that are read before they are queued; each may be as large as the largest body."""
 CLIENT = re.compile(r"[\w.-]+")
 CLIENT_NAMES = {"claude-cli": "claude", "codex_cli_rs": "codex", "codex_exec": "codex"}
 """What clients are called that name themselves otherwise in User-Agent."""
@@ -178,7 +180,7 @@ class Service:
         """Serve an engine with this target under a name."""
         self.engine = engine
         self._prompts = PromptProcess(target, engine.facts.context)
-        self._preparing = ThreadPoolExecutor(1, "prompts")
+        self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
         self.name = name
         self.defaults = dict(defaults or {})
         self.created = int(time())
@@ -241,6 +243,8 @@ class Service:
         ticket = Ticket(request, client, on_change)
         try:
             await self.prepared(PromptProcess.check, request)
+        except (QueueFull, Cancelled):
+            raise
         except SpecchatError as error:
             served.state, served.finish, served.error = "over", "failed", str(error)
             self._observe(served)
@@ -269,10 +273,17 @@ class Service:
 
     async def prepared(self, method: Callable[..., Result], *given: Any, **more: Any) -> Result:
         """Call a method of the process that prepares prompts, which waits for no answer."""
-        if self._is_ending:
-            raise Cancelled(ENDING)
+        if self._num_preparing >= MOST_PREPARING:
+            raise QueueFull(f"{self._num_preparing} requests are being read: try again later")
         call = partial(method, self._prompts, *given, **more)
-        return await asyncio.get_running_loop().run_in_executor(self._preparing, call)
+        self._num_preparing += 1
+        try:
+            # once the process is closed, what waits for it fails with Cancelled
+            return await asyncio.get_running_loop().run_in_executor(self._preparing, call)
+        except RuntimeError:  # after the shutdown
+            raise Cancelled(ENDING) from None
+        finally:
+            self._num_preparing -= 1
 
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
@@ -283,8 +294,8 @@ class Service:
         self._is_ending = True
         for ticket in tuple(self._tickets):
             ticket.cancel()
-        self._preparing.shutdown(wait=False, cancel_futures=True)
         self._prompts.close()
+        self._preparing.shutdown(wait=False)
 
     def _observe(self, served: ServedRequest) -> None:
         for observer in self.observers:

@@ -5,6 +5,7 @@ native code, and the answers in progress notice nothing.
 """
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,8 +19,8 @@ from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.sharing.engine_host import LOG, readable, send_output_to
 from specchat.sharing.engine_process import start_process
 
-LONGEST = 20.0
-"""Seconds that one request may take; the longest prompts take about two."""
+LONGEST = 5.0
+"""Seconds that one request may take, which others wait for; the longest prompts take about two."""
 SECONDS_TO_START = 60.0
 Method: TypeAlias = Literal["check", "render", "tokenize", "detokenize"]
 """A method of `prompts.preparing.Preparation`."""
@@ -93,9 +94,11 @@ class PromptProcess:
             target=_run, args=(theirs, self._target, self._capacity), daemon=True,
             name="specchat prompts",
         )  # fmt: skip
+        self._is_ready = False
         start_process(self._process)
         theirs.close()
-        self._is_ready = False
+        if self._is_closed:  # meanwhile, by another thread
+            raise self._failure()
 
     def _wait_until_ready(self) -> None:
         if self._is_ready:
@@ -111,7 +114,9 @@ class PromptProcess:
         self._end()  # what it may still send answers another question
         if self._is_closed:
             return Cancelled("the server is shutting down")
-        return EngineFailed("the prompt could not be prepared: try again, or shorten it")
+        if self._is_ready:  # its text may have crashed native code: it would again
+            return InvalidOption("the request could not be read: shorten it")
+        return EngineFailed("the process that reads requests could not be started: try again")
 
 
 def _sendable(request: Any) -> Any:
@@ -122,6 +127,7 @@ def _sendable(request: Any) -> Any:
 def _run(connection: Connection, target: Path, capacity: int) -> None:
     """Prepare prompts until the client is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     send_output_to(LOG)
     from specchat.llama.model import Model
     from specchat.planning.context_shape import ModelOptions

@@ -88,6 +88,13 @@ def test_a_text_is_cut_only_where_nothing_hides_the_name(
     assert list(Cuts(names, []).parts(text)) == parts
 
 
+def test_no_file_makes_cutting_take_all_memory() -> None:
+    """A name of megabytes, or very many of them: texts are tokenized in one piece then."""
+    for names in (["<" + "a" * 1_000_000], [f"<{number:030}>" for number in range(20_000)]):
+        text = names[0] + "x" + names[-1]
+        assert list(Cuts(names, []).parts(text)) == [text]
+
+
 def test_a_token_that_takes_the_spaces_before_it_is_no_cut() -> None:
     """They belong to it."""
     assert list(Cuts(["<a>"], ["<a>"]).parts("x  <a>")) == ["x  <a>"]
@@ -95,7 +102,7 @@ def test_a_token_that_takes_the_spaces_before_it_is_no_cut() -> None:
 
 def test_the_oldest_pieces_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conversations end, and texts come from anyone."""
-    monkeypatch.setattr(long_texts, "REMEMBERED", 10)
+    monkeypatch.setattr(long_texts, "REMEMBERED", 10 + 2 * long_texts.ENTRY)
     asked = list[str]()
 
     def note(text: str) -> list[int]:
