@@ -139,11 +139,19 @@ def check_network() -> Finding:
         return Finding("network", "problem", str(error), ("unset HF_ENDPOINT",))
     session = take_client()  # before the timeout starts, so that the import does not count
     findings = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
-    request = threading.Thread(target=lambda: findings.append(_contact(session)), daemon=True)
+    is_late = threading.Event()
+
+    def contact() -> None:
+        findings.append(_contact(session))
+        if is_late.is_set():
+            session.close()
+
+    request = threading.Thread(target=contact, daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # in a thread, because name resolution has no timeout
     finding = findings[-1]  # before what the cut makes of it
     if request.is_alive():
+        is_late.set()
         session.cut()
     else:
         keep_client(session)
