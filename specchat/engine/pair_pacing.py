@@ -41,6 +41,7 @@ class PairPacing:
     def __init__(self, pair: LoadedPair) -> None:
         """Read what the cache has on a pair."""
         self._pair = pair
+        self._draft_key = file_key(pair.loading.draft)  # the file may be gone when it is saved
         self.cache = LearnedCache(pair.loading.target, build()) if pair.loading.learn else None
         self._longest_draft = pair.context.longest_draft
         self.subject = _subject(pair)
@@ -93,7 +94,9 @@ class PairPacing:
     def save(self) -> None:
         """Save what was learned."""
         if self.cache:
-            self.cache.keep_pair(self.subject, _described(self.knowledge.as_record(), self._pair))
+            learned = self.knowledge.as_record()
+            described = _described(learned, self._pair, self._draft_key)
+            self.cache.keep_pair(self.subject, described)
 
     @property
     def is_settled(self) -> bool:
@@ -211,10 +214,10 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     }
 
 
-def _described(learned: LearnedPair, pair: LoadedPair) -> LearnedPair:
+def _described(learned: LearnedPair, pair: LoadedPair, draft_key: str) -> LearnedPair:
     """Return what was learned, with what lets it be found and shown before the pair is loaded."""
     kind = pair.files.kind if pair.draft_context else None
-    learned.draft = file_key(pair.loading.draft) or OWN_HEAD * bool(kind)
+    learned.draft = draft_key or OWN_HEAD * bool(kind)
     learned.draft_kind = kind.name if kind else ""
     threads = f"{pair.num_threads} thread{'s' * (pair.num_threads != 1)}"
     layers = f"{pair.plan.gpu_layers} layers on {', '.join(pair.gpus)}"

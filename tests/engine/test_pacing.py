@@ -391,6 +391,15 @@ def test_a_folder_that_cannot_be_written_does_no_harm(
         assert len(answer(engine)) == 60
 
 
+def test_an_answer_ends_although_the_drafts_file_is_gone(tiny: WriteModel, tmp_path: Path) -> None:
+    """It is loaded, and may be deleted or pulled anew meanwhile."""
+    draft = tmp_path / "draft.gguf"
+    draft.write_bytes(tiny("llama", "half right").read_bytes())
+    with LocalEngine(Loading(tiny("llama"), draft, threads=1)) as engine:
+        draft.unlink()
+        assert answer(engine)
+
+
 def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:
     """Neither in the models' memories nor in the suffix drafter; what was learned stays."""
     with load(tiny) as engine:
