@@ -4,6 +4,7 @@ import ctypes
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
 
 from specchat.errors import InvalidOption
 from specchat.llama.library import api
@@ -16,6 +17,20 @@ UNKNOWN, CONTROL, USER_DEFINED, TRIMS_LEFT = 1 << 0, 1 << 3, 1 << 4, 1 << 7
 """llama.cpp's LLAMA_TOKEN_ATTR_UNKNOWN, CONTROL, USER_DEFINED and LSTRIP."""
 CUT_TYPES = frozenset({api.LLAMA_VOCAB_TYPE_BPE, api.LLAMA_VOCAB_TYPE_SPM})
 """The tokenizers of which it is known that text between special tokens is tokenized apart."""
+
+
+class GapTokens(NamedTuple):
+    """The tokens that mark the parts of a text with a gap (fill in the middle).
+
+    `repository` and `file` come before the names of a repository and of a file; None if the model
+    does not know them.
+    """
+
+    before: int
+    after: int
+    middle: int
+    repository: int | None
+    file: int | None
 
 
 class Vocabulary:
@@ -154,6 +169,17 @@ class Vocabulary:
         """Return the tokens that end a turn and a text; negative if there is none."""
         turn, text = int(api.llama_vocab_eot(self._vocab)), int(api.llama_vocab_eos(self._vocab))
         return turn if turn >= 0 else text, text
+
+    def gap_tokens(self) -> GapTokens | None:
+        """Return the tokens for filling a gap; None if the model was not made for that."""
+        finders = (
+            *(api.llama_vocab_fim_pre, api.llama_vocab_fim_suf, api.llama_vocab_fim_mid),
+            *(api.llama_vocab_fim_rep, api.llama_vocab_fim_sep),
+        )
+        before, after, middle, *names = [int(find(self._vocab)) for find in finders]
+        if min(before, after, middle) < 0:
+            return None
+        return GapTokens(before, after, middle, *[None if each < 0 else each for each in names])
 
     def special_text(self, name: str) -> str:
         """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""

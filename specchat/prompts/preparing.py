@@ -18,9 +18,12 @@ from specchat.prompts.chat_text import (
     described,
     num_shared,
 )
+from specchat.prompts.gap_prompt import gap_prompt
 from specchat.prompts.prompt import Prompt
-from specchat.prompts.prompt_room import PromptRoom, too_long
+from specchat.prompts.prompt_room import LONG_TOKEN, PromptRoom, too_long
 from specchat.requests.answer_request import AnswerRequest, ChatRequest, GenerateRequest
+from specchat.requests.gap import Gap
+from specchat.requests.prompt_facts import PromptFacts
 from specchat.requests.prompt_size import PromptSize
 
 if TYPE_CHECKING:
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of the context if that is less."""
-LONG_TOKEN = 8
-"""Characters of a token in a text whose tokens are few."""
 
 
 class Preparation:
@@ -94,6 +95,29 @@ class Preparation:
         begun = _begun_tokens(self._model.vocabulary, request.begun)
         return self._text(described(request), len(begun)).tokens
 
+    def fill(self, gap: Gap) -> list[int]:
+        """Return the tokens of a prompt that asks for a gap to be filled.
+
+        Raises InvalidOption for a model that cannot do that, and ContextFull for far too much text.
+        """
+        room = self._capacity - self._least_room(gap.max_tokens)
+        tokens = gap_prompt(self._model.vocabulary, gap, room, self._room)
+        if tokens is None:
+            raise InvalidOption(
+                f"the model {self._model.header.name} cannot fill in the middle of a text: serve"
+                " one that can, such as qwen25-coder-7b"
+            )
+        return tokens
+
+    def facts(self) -> PromptFacts:
+        """Return what a client may ask about the model's prompts."""
+        vocabulary = self._model.vocabulary
+        return PromptFacts(
+            self._model.header.chat_template or "",
+            vocabulary.special_text("bos"),
+            vocabulary.special_text("eos"),
+        )
+
     def tokenize(self, text: str, *, special: bool, begins: bool) -> list[int]:
         """Return the tokens of a text. Raises ContextFull for one of several contexts."""
         self._room.require(text)
@@ -141,11 +165,15 @@ class Preparation:
         """
         if isinstance(request, GenerateRequest):
             return PromptText(self._tokens_of_text(request.prompt, special=request.special))
-        room = min(request.max_tokens or LEAST_ROOM, self._capacity // 4)
+        room = self._least_room(request.max_tokens)
         if request.replay:  # the memory need not hold the last token
             room = max(room, len(request.replay.tokens) - 1) - num_begun
         limit = self._capacity - num_begun - room
         return conversation_text(self._model, request, limit, self._room)
+
+    def _least_room(self, max_tokens: int | None) -> int:
+        """Return how much of the context is kept free for an answer."""
+        return min(max_tokens or LEAST_ROOM, self._capacity // 4)
 
     def _tokens_of_text(self, prompt: str | Sequence[int], *, special: bool) -> list[int]:
         """Return a text as tokens, or known token ids as they are.

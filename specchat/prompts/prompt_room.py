@@ -9,6 +9,8 @@ from specchat.llama.tokenizer import Vocabulary
 
 FAR = 4
 """Texts of more contexts are refused; of shorter prompts all tokens are counted."""
+LONG_TOKEN = 8
+"""Characters of a token in a text whose tokens are few."""
 AT_ONCE, OVERLAP = 16384, 256
 """Characters of a text that are tokenized at once, and what two such parts have in common: a name
 of a special token may lie across their border."""

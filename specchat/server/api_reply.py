@@ -1,7 +1,7 @@
 """What the APIs share: a reply in the making, whole or as a stream of events."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -16,6 +16,7 @@ from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
 from specchat.server.chat_body import ChatBody, chat_requests
+from specchat.server.line_limit import LineLimit
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of
 
@@ -29,7 +30,8 @@ once it is complete."""
 class Reply(Generic[AnyRequest]):
     """A reply in the making: what was asked, in the engine's terms, and how it is answered.
 
-    `done` are the requests that are over, in the order of `requests`.
+    `done` are the requests that are over, in the order of `requests`. `limit` makes the limit on
+    lines that an answer has.
     """
 
     service: Service
@@ -39,6 +41,7 @@ class Reply(Generic[AnyRequest]):
     requests: Sequence[AnyRequest]
     is_verified: bool
     done: list[ServedRequest] = field(default_factory=list)
+    limit: Callable[[], LineLimit | None] = lambda: None
 
     async def whole(self, request: AnyRequest) -> "Ended":
         """Return the answer to one of the requests once it is over."""
@@ -65,7 +68,9 @@ class Reply(Generic[AnyRequest]):
         yield writer.end(await self._ended(request, answer))
 
     def _answer(self, request: AnyRequest) -> AbstractAsyncContextManager[ServedAnswer]:
-        return self.service.answer(request, api=self.api, client=self.client, model=self.model)
+        return self.service.answer(
+            request, api=self.api, client=self.client, model=self.model, limit=self.limit()
+        )
 
     async def _ended(self, request: AnyRequest, answer: ServedAnswer) -> "Ended":
         """Count an answer that is over, and check it if that was asked for."""

@@ -23,6 +23,7 @@ from specchat.errors import SpecchatError
 from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
+from specchat.server.infill import infill
 from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
 from specchat.server.replies import readable
@@ -48,6 +49,7 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/v1/responses", responses, methods=POST),
         Route("/v1/messages", messages, methods=POST),
         Route("/v1/messages/count_tokens", count_tokens, methods=POST),
+        Route("/infill", infill, methods=POST),
         Route("/tokenize", tokenize, methods=POST),
         Route("/detokenize", detokenize, methods=POST),
         Route("/apply-template", apply_template, methods=POST),

@@ -22,6 +22,7 @@ from specchat.formats.call_reading import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
+from specchat.server.line_limit import LineLimit
 from specchat.sharing.prompt_process import PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
 from specchat.sharing.tickets import QueueFull, Ticket
@@ -53,6 +54,7 @@ class ServedAnswer:
     ticket: Ticket
     _changed: asyncio.Event
     _observe: Observer
+    _limit: LineLimit | None = None
     chunks: list[Chunk] = field(default_factory=list)
     finish: Finish | None = None
 
@@ -99,7 +101,7 @@ class ServedAnswer:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                update = self._with_call_ids(self.ticket.take())
+                update = self._limited(self._with_call_ids(self.ticket.take()))
                 self._follow(update)
                 if update.error is not None:
                     raise update.error
@@ -136,6 +138,17 @@ class ServedAnswer:
             chunks.append(chunk._replace(tool_calls=calls))
             number += len(calls)
         return replace(update, chunks=tuple(chunks))
+
+    def _limited(self, update: Update) -> Update:
+        """Return an update that ends the answer if its text comes to the limit on lines."""
+        if self._limit is None:
+            return update
+        for place, chunk in enumerate(update.chunks):
+            kept = self._limit.num_kept(chunk.text, update.statistics.decode_s)
+            if kept is not None:
+                last = chunk._replace(text=chunk.text[:kept])
+                return replace(update, chunks=(*update.chunks[:place], last), finish="length")
+        return update
 
     def _follow(self, update: Update) -> None:
         served = self.served
@@ -225,9 +238,15 @@ class Service:
 
     @asynccontextmanager
     async def answer(
-        self, request: AnswerRequest, *, api: Api, client: str, model: str
+        self,
+        request: AnswerRequest,
+        *,
+        api: Api,
+        client: str,
+        model: str,
+        limit: LineLimit | None = None,
     ) -> AsyncIterator[ServedAnswer]:
-        """Check a request, queue it and yield its answer; leaving gives it up.
+        """Check a request, queue it and yield its answer, up to a limit; leaving gives it up.
 
         Raises what is wrong with it, before its turn: ContextFull, InvalidOption, TemplateError;
         QueueFull; or Cancelled if the server ends.
@@ -253,7 +272,7 @@ class Service:
         served.place = ticket.place
         self._observe(served)
         try:
-            yield ServedAnswer(served, ticket, changed, self._observe)
+            yield ServedAnswer(served, ticket, changed, self._observe, limit)
         finally:
             self._tickets.discard(ticket)
             if not ticket.is_over:

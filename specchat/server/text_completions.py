@@ -12,6 +12,7 @@ from starlette.requests import Request
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.engine.api import Engine
 from specchat.requests.answer_request import GenerateRequest
+from specchat.requests.gap import Gap
 from specchat.server.answer_figures import joint_usage
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.api_reply import Ended, EventWriter, Reply
@@ -21,6 +22,7 @@ from specchat.server.chat_completions import DONE, FINISHES
 from specchat.server.logprobs import TextLogprobs
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.service import ServedAnswer, Service, client_of
+from specchat.sharing.prompt_process import PromptProcess
 
 USUAL_TOKENS = 16
 """The `max_tokens` of OpenAI's API and vLLM's."""
@@ -108,7 +110,10 @@ async def completions(request: Request) -> EventStream | Whole:
     """Continue one or several texts."""
     service: Service = request.app.state.service
     body = await read(request, TextBody)
-    text = _reply_to(body, service, client_of(request.headers.get("user-agent", "")))
+    prompts = _prompts(body.prompt, has_suffix=bool(body.suffix))
+    if body.suffix:
+        prompts = await _filling(prompts, body, service)
+    text = _reply_to(body, prompts, service, client_of(request.headers.get("user-agent", "")))
     return EventStream(_streamed(text)) if body.stream else Whole(lambda: _whole(text))
 
 
@@ -117,10 +122,25 @@ def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
     return engine.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
 
 
-def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
+async def _filling(
+    prompts: Sequence[str | list[int]], body: TextBody, service: Service
+) -> list[str | list[int]]:
+    """Return prompts that ask for what stands between each text and the suffix."""
+    if body.echo:
+        raise ApiError(BAD_REQUEST, "echo: not with a suffix", "echo")
+    filling = list[str | list[int]]()
+    for prompt in prompts:
+        if not isinstance(prompt, str):
+            raise ApiError(BAD_REQUEST, "prompt must be a text with a suffix", "prompt")
+        gap = Gap(prompt, body.suffix or "")
+        filling.append(await service.prepared(PromptProcess.fill, gap))
+    return filling
+
+
+def _reply_to(
+    body: TextBody, prompts: Sequence[str | list[int]], service: Service, client: str
+) -> _TextReply:
     """Return the reply to a request. Raises ApiError or InvalidOption."""
-    if body.suffix:
-        raise ApiError(BAD_REQUEST, "suffix: filling in the middle is not supported")
     if (body.best_of or 1) > (body.n or 1):
         raise ApiError(BAD_REQUEST, "best_of: only as many as n", "best_of")
     chosen = service.choose(body.model)
@@ -130,7 +150,7 @@ def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
     num_logprobs = None if count is None or count is False else int(count)
     if num_logprobs is not None:
         options["alternatives"] = max(1, num_logprobs)
-    prompts, num_choices = _prompts(body.prompt), body.n or 1
+    num_choices = body.n or 1
     if options.get("seed") is None and (body.verify or num_choices > 1):
         options["seed"] = secrets.randbelow(MOST_SEED)
     prediction = body.prediction.text if body.prediction else ""
@@ -158,10 +178,10 @@ def _reply_to(body: TextBody, service: Service, client: str) -> _TextReply:
     )
 
 
-def _prompts(given: Any) -> list[str | list[int]]:
-    """Return the prompts of a request: texts, or lists of tokens."""
+def _prompts(given: Any, *, has_suffix: bool) -> list[str | list[int]]:
+    """Return the prompts of a request: texts, or lists of tokens; one before a suffix is enough."""
     prompts: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
-    if not given or not all(prompts):
+    if not has_suffix and not (given and all(prompts)):
         raise ApiError(BAD_REQUEST, "prompt must not be empty", "prompt")
     if not all(isinstance(prompt, str) or _are_tokens(prompt) for prompt in prompts):
         raise ApiError(BAD_REQUEST, "prompt must be texts or lists of token ids", "prompt")

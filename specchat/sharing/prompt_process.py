@@ -16,13 +16,15 @@ from typing import Any, Literal, TypeAlias
 
 from specchat.errors import Cancelled, EngineFailed, InvalidOption, SpecchatError
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
+from specchat.requests.gap import Gap
+from specchat.requests.prompt_facts import PromptFacts
 from specchat.sharing.engine_host import LOG, readable, send_output_to
 from specchat.sharing.engine_process import start_process
 
 LONGEST = 5.0
 """Seconds that one request may take, which others wait for; the longest prompts take about two."""
 SECONDS_TO_START = 60.0
-Method: TypeAlias = Literal["check", "render", "tokenize", "detokenize"]
+Method: TypeAlias = Literal["check", "render", "fill", "facts", "tokenize", "detokenize"]
 """A method of `prompts.preparing.Preparation`."""
 
 
@@ -47,6 +49,19 @@ class PromptProcess:
         """Return the tokens of a conversation's prompt. Raises what `check` does."""
         tokens: list[int] = self._call("render", _sendable(request))
         return tokens
+
+    def fill(self, gap: Gap) -> list[int]:
+        """Return the tokens of a prompt that asks for a gap to be filled.
+
+        Raises InvalidOption for a model that cannot do that, and ContextFull.
+        """
+        tokens: list[int] = self._call("fill", gap)
+        return tokens
+
+    def facts(self) -> PromptFacts:
+        """Return what a client may ask about the model's prompts."""
+        facts: PromptFacts = self._call("facts")
+        return facts
 
     def tokenize(self, text: str, *, special: bool, begins: bool) -> list[int]:
         """Return the tokens of a text, as `Engine.tokenize` does. Raises what `check` does."""

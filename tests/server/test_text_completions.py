@@ -91,7 +91,6 @@ def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
         ({"prompt": [[]]}, "prompt"),
         ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": [10**9]}, "token"),
-        ({"prompt": "x", "suffix": "y"}, None),
         ({"prompt": "x", "best_of": 3}, "best_of"),
         ({"prompt": "x " * 5000}, "messages"),
     ],
