@@ -18,7 +18,7 @@ from specchat.sharing.tickets import QueueFull
 
 RETRY_AFTER_SECONDS = 5
 BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 400, 401, 403, 404
-TOO_LARGE, UNSUPPORTED_TYPE, INTERNAL, BUSY = 413, 415, 500, 503
+TOO_LARGE, UNSUPPORTED_TYPE, INTERNAL, NOT_SUPPORTED, BUSY = 413, 415, 500, 501, 503
 ANTHROPIC_TYPES = {
     BAD_REQUEST: "invalid_request_error",
     UNAUTHORIZED: "authentication_error",
@@ -27,6 +27,7 @@ ANTHROPIC_TYPES = {
     TOO_LARGE: "request_too_large",
     BUSY: "overloaded_error",
     INTERNAL: "api_error",
+    NOT_SUPPORTED: "not_supported_error",
 }
 FOR_CALLERS = {
     TEMPLATE_ADVICE: "/v1/completions takes a text as it is",
@@ -40,6 +41,7 @@ OPENAI_TYPES = {
     UNAUTHORIZED: "authentication_error",
     BUSY: "server_error",
     INTERNAL: "server_error",
+    NOT_SUPPORTED: "not_supported_error",
 }
 
 
@@ -125,6 +127,13 @@ def anthropic_body(error: ApiError) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": error.message}}
 
 
+def ollama_body(error: ApiError) -> dict[str, Any]:
+    """Return an error as Ollama's API has it."""
+    return {"error": error.message}
+
+
 def body_for(path: str) -> Callable[[ApiError], dict[str, Any]]:
     """Return the function that gives an error the shape of the API of a path."""
+    if path.startswith("/api/"):
+        return ollama_body
     return anthropic_body if path.startswith("/v1/messages") else openai_body

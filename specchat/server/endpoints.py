@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specchat.errors import SpecchatError
+from specchat.server.absent_endpoints import why_absent
 from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
@@ -28,11 +29,13 @@ from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
 from specchat.server.replies import readable
 from specchat.server.responses_api import responses
+from specchat.server.server_facts import props, slots
 from specchat.server.service import Service
 from specchat.server.text_completions import completions
 from specchat.server.token_tools import apply_template, detokenize, tokenize
 
 GET, POST = ["GET"], ["POST"]
+WRONG_METHOD = 405
 
 
 def make_app(service: Service, access: Access) -> ASGIApp:
@@ -40,6 +43,8 @@ def make_app(service: Service, access: Access) -> ASGIApp:
     routes = [
         Route("/", health, methods=["GET", "HEAD"]),
         Route("/health", health, methods=["GET", "HEAD"]),
+        Route("/props", props, methods=GET),
+        Route("/slots", slots, methods=GET),
         Route("/metrics", metrics, methods=GET),
         Route("/grafana.json", dashboard, methods=GET),
         Route("/v1/models", models, methods=GET),
@@ -125,8 +130,11 @@ async def _gone(request: Request, raised: Exception) -> Response:
 async def _refused(request: Request, raised: Exception) -> Response:
     """Return an error in the shape of the API that was called."""
     if isinstance(raised, HTTPException):
-        texts = {404: f"no such endpoint: {request.url.path}", 405: "wrong method"}
-        error = ApiError(raised.status_code, texts.get(raised.status_code, raised.detail))
+        error = ApiError(raised.status_code, raised.detail)
+        if raised.status_code == NOT_FOUND:
+            error = why_absent(request.url.path)
+        if raised.status_code == WRONG_METHOD:
+            error.message = "wrong method"
     else:
         error = readable(raised)
     body = body_for(request.url.path)(error)

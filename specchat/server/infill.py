@@ -16,6 +16,7 @@ from specchat.server.bodies import MOST_CHOICES, SharedFields, options_of, read
 from specchat.server.chat_body import MOST_SEED
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import EventStream, Whole, event
+from specchat.server.server_facts import settings_of
 from specchat.server.service import ServedAnswer, Service, client_of
 from specchat.sharing.prompt_process import PromptProcess
 
@@ -67,7 +68,6 @@ class _InfillReply:
         request, statistics = ended.request, ended.answer.statistics
         word, finish = ended.stop_string, ended.answer.finish or "stop"
         num_tokens = statistics.prompt_tokens + statistics.generated_tokens
-        settings = ("seed", "temperature", "top_k", "top_p", "min_p", "stop")
         whole = {
             "index": index,
             "content": text,
@@ -81,8 +81,7 @@ class _InfillReply:
             "tokens_cached": num_tokens,
             "generation_settings": {
                 "n_ctx": self.reply.service.facts.context,
-                "n_predict": -1 if request.max_tokens is None else request.max_tokens,
-                **{name: getattr(request, name) for name in settings},
+                **settings_of(request),
             },
             **ended.figures,
         }

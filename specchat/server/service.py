@@ -194,7 +194,7 @@ class Service:
         self.engine = engine
         self._prompts = PromptProcess(target, engine.facts.context)
         self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
-        self.name = name
+        self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
         self.created = int(time())
         self.activity = Activity()

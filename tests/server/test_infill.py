@@ -136,10 +136,10 @@ def test_the_next_keystroke_ends_an_answer(coder: Running) -> None:
         next(reply.iter_lines())
     until(lambda: not activity.live(), "the end of the answer")
     assert activity.totals().finishes["infill", "cancelled"] == before + 1
-    reply = coder.posted("/infill", {**ASKED, "prompt": "    count = a"})
-    assert reply["content"] == BODY
+    following = coder.posted("/infill", {**ASKED, "prompt": "    count = a"})
+    assert following["content"] == BODY
     expected = count(coder, f"<|fim_prefix|>{ASKED['input_prefix']}    count = ")
-    assert reply["timings"]["cache_n"] == expected
+    assert following["timings"]["cache_n"] == expected
 
 
 def test_several_answers_are_a_list(coder: Running) -> None:
