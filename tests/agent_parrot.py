@@ -31,6 +31,16 @@ TEMPLATE = """{% if tools %}<|im_start|>system
 {% endfor %}{% endif %}{% endif %}"""
 """Most of the system prompt and the descriptions of tools are left out: those of agents have 70,000
 bytes, and each is a token here."""
+TOOLLESS_TEMPLATE = """{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}\
+{{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if '<tool_response>' in messages[-1].content %}\
+{{ '<|found|>' if WANTED in messages[-1].content else '<|lost|>' }}\
+{% else %}{% set found = namespace(mark='<|toolless|>') %}{% for name in MARKS %}\
+{% if '"name": "' ~ name in messages[0].content %}{% set found.mark = '<|' ~ name ~ '|>' %}\
+{% endif %}{% endfor %}{{ found.mark }}{% endif %}{% endif %}"""
+"""Knows no tools: the parrot sees only what the messages say of them."""
 
 
 def write_agent_parrot(
@@ -39,18 +49,20 @@ def write_agent_parrot(
     wanted: str,
     *,
     context_length: int = 4096,
+    template: str = TEMPLATE,
 ) -> Path:
     """Write a parrot that calls the first tool of `calls` that it is offered, by its arguments.
 
     If the result has the text `wanted`, the answer has it too. Without tools the answer is "Hello."
     """
+    space = "\n" if template == TOOLLESS_TEMPLATE else ""
     utterances = {
         TOOLLESS: "Hello.",
         FOUND: f"It says {wanted}.",
         LOST: "I got nothing.",
-        **{f"<|{name}|>": call_text(name, given) for name, given in calls.items()},
+        **{f"<|{name}|>": call_text(name, given, space) for name, given in calls.items()},
     }
-    template = TEMPLATE.replace("WANTED", repr(wanted)).replace("MARKS", repr(tuple(calls)))
+    template = template.replace("WANTED", repr(wanted)).replace("MARKS", repr(tuple(calls)))
     control, user = (TURN, END, *utterances), (*REASONING, *CALL)
     marks = (*control, *user)
     first, *others = [pieces_of(f"{mark}{each}{END}", marks) for mark, each in utterances.items()]
@@ -59,7 +71,7 @@ def write_agent_parrot(
     return write_parrot(path, first, words, others=others, context_length=context_length)
 
 
-def call_text(name: str, given: Mapping[str, Any]) -> str:
+def call_text(name: str, given: Mapping[str, Any], space: str = "") -> str:
     """Return what the model writes to call a tool, its reasoning first."""
     call = dumps({"name": name, "arguments": given})
-    return f"{REASONING[0]}I need {name}.{REASONING[1]}{CALL[0]}{call}{CALL[1]}"
+    return f"{REASONING[0]}I need {name}.{REASONING[1]}{CALL[0]}{space}{call}{space}{CALL[1]}"

@@ -185,8 +185,8 @@ def check_calls(name: str, template: str) -> CheckedCalls:
     family, checked = families()[name], CheckedCalls(name)
     form = format_of(template, BOS, family.eos)
     offered = [_offered(each) for each in (*tools(), PLAN)]
-    if form.calls is None or form.calls.text is None:
-        checked.reason = "unknown form" if form.calls else "the template does not write calls"
+    if form.calls.is_generic:
+        checked.reason = "the template does not show calls"
         return checked
     uttered = {each.kind: each.text for each in family.texts if each.kind in {"call", "calls"}}
     rendered = _rendered_all(form)
@@ -243,7 +243,7 @@ def _rendered(form: ChatFormat, name: str, arguments: Mapping[str, Any]) -> str:
         text = render(form.template, given).rpartition(QUESTION[-1]["content"])[2]
     except TemplateError:
         return ""
-    begin = form.calls.text.fixed_begin if form.calls and form.calls.text else ""
+    begin = form.calls.text.fixed_begin
     start = text.rfind(begin or name, 0, text.rfind(name) + len(name))
     return text[start:] if start >= 0 and name in text else ""
 

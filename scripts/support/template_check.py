@@ -31,9 +31,15 @@ Verdict: TypeAlias = Literal["same", "better", "differs"]
 """better: specchat does what is meant, and llama-server does not."""
 
 LEFT_OUT = "llama-server keeps the reasoning of earlier answers, the template by default does not"
+DESCRIBED = "the template leaves out tools: specchat describes them in the system prompt"
+GENERIC = "the template does not show calls: specchat offers tools in its generic form"
 BLANK_LINE = "a blank line follows the system prompt, as in Gemma 3's template"
 MEANT: Mapping[tuple[str, str], str] = {
     ("google-gemma-2-2b-it", "auto"): BLANK_LINE,
+    ("ibm-granite-granite-3.3-2B-Instruct", "tools"): GENERIC,
+    ("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "tool result"): DESCRIBED,
+    ("deepseek-ai-DeepSeek-V3.1", "tool result"): DESCRIBED,
+    ("fireworks-ai-llama-3-firefunction-v2", "tool result"): DESCRIBED,
     ("poolside-Laguna-S-2.1", "off"): LEFT_OUT,
     ("GLM-4.7-Flash", "earlier reasoning"): LEFT_OUT,
     ("LFM2.5-8B-A1B", "earlier reasoning"): LEFT_OUT,

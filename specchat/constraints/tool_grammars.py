@@ -22,9 +22,6 @@ from specchat.structured.json_schema_grammar import ONE_LINE, json_schema_entry
 
 NUM_KEPT = 16
 """Compiled grammars that are kept: all requests of a conversation offer the same tools."""
-UNKNOWN_FORM = (
-    "tool_choice: this model's chat template does not show how calls are written: choose auto"
-)
 ALL_CALLS = "the grammar of the tools' calls"
 UNBOUNDED = "patterns and lengths of texts are not enforced: they are too complex"
 ANY_OBJECT = {"type": "object", "x-guidance": ONE_LINE}
@@ -54,16 +51,16 @@ class ToolGrammars:
         """
         offered, split = _offered(request), self._texts.split
         is_parallel = request.parallel_tool_calls
-        refused: InvalidOption | None = None
+        refused: list[InvalidOption] = []
         for tools, notices in _attempts(offered, text, split):
             try:
                 grammar = call_grammar(text, tools, split, mark=mark, is_parallel=is_parallel)
                 constraint = self._compiled(grammar)
             except InvalidOption as error:
-                refused = refused or error
+                refused.append(error)
             else:
                 return Calls(mark, constraint.restarted, notices)
-        raise refused or InvalidOption(UNKNOWN_FORM)
+        raise refused[0]
 
     def _compile(self, grammar: str) -> GrammarConstraint:
         return GrammarConstraint(lark_grammar(grammar, ALL_CALLS), self._texts)

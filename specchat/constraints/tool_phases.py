@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from specchat.constraints.answer_start import AnswerStart
 from specchat.constraints.phases import Constrained, Free, Phase
-from specchat.constraints.tool_grammars import UNKNOWN_FORM, Calls, ToolGrammars, has_strict
+from specchat.constraints.tool_grammars import Calls, ToolGrammars, has_strict
 from specchat.errors import InvalidOption
 from specchat.formats.chat_format import ChatFormat
 from specchat.requests.answer_request import ChatRequest
@@ -49,8 +49,6 @@ class ToolPhases:
 
     def _required(self, request: ChatRequest, start: AnswerStart) -> Phases:
         """Return the phases of an answer that must call tools, after reasoning if any."""
-        if start.form.calls is None or start.form.calls.text is None:
-            raise InvalidOption(UNKNOWN_FORM)
         calls = self._grammars.calls(request, start.form.calls.text, "")
         answer = Constrained(calls.start, NEWLINES)
         return Phases(_after_reasoning(answer, request, start), calls.notices)
@@ -94,7 +92,7 @@ class ToolPhases:
         """Return the calls that an answer may hold, None if none can be enforced, and notices."""
         form = start.form.calls
         may_begin = start.state == "start" or _is_anywhere(start.form)
-        if form is None or form.text is None or not form.opening or not may_begin:
+        if not form.opening or not may_begin:
             return None, ()
         try:
             calls = self._grammars.calls(request, form.text, form.opening)
@@ -107,7 +105,7 @@ class ToolPhases:
 
 def _is_anywhere(form: ChatFormat) -> bool:
     """Return True if calls may follow other text: a single brace counts at the start only."""
-    return form.calls is not None and len(form.calls.begin) > 1
+    return len(form.calls.begin) > 1
 
 
 def _after_reasoning(answer: Phase, request: ChatRequest, start: AnswerStart) -> dict[str, Phase]:

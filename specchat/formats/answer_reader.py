@@ -26,7 +26,8 @@ class AnswerReader:
 
     Text that might be the start of a mark is held back until more text decides. White space at the
     end of reasoning is held back too, and dropped if the end mark follows. Marks are removed from
-    the text, except around tool calls. A call that cannot be parsed is returned as answer text.
+    the text, except around tool calls. A call that cannot be parsed is returned as answer text,
+    unless the answer was cut short in it and tools are offered.
     """
 
     def __init__(
@@ -36,16 +37,19 @@ class AnswerReader:
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         goes_on: bool = False,
+        reads_calls: bool = True,
     ) -> None:
         """Start in the state that the prompt ends in; `tools` are those offered to the model.
 
         With `goes_on`, the answer continues an earlier one, so its leading white space is kept.
+        Without `reads_calls`, what looks like a call is text.
         """
         self.calls: list[ToolCall] = []
         """The calls parsed so far."""
         self._format = form
         self._tools = tools
-        self._call_reader = CallReader(form.calls, tools) if form.calls else None
+        self._call_reader = CallReader(form.calls, tools) if reads_calls else None
+        self._knows_calls = reads_calls and bool(tools or not form.calls.needs_tools)
         self._parts: list[Part] = []
         self._waiting = ""
         self._space: list[str] = []
@@ -222,10 +226,12 @@ class AnswerReader:
         end = reader.tail(raw) if reader else len(raw)
         rest = raw[end:]
         raw = raw[:end] if rest else raw + mark
-        is_cut = is_cut and not rest
+        leaves_out = is_cut and bool(self._tools)  # half a call is not text
         num_before = len(self.calls)
-        calls = reader.read(raw, num_before, is_cut=is_cut) if reader else None
+        calls = reader.read(raw, num_before, is_cut=is_cut and not rest) if reader else None
         quoted_end, self._quoted_end, self._num_quoted = self._quoted_end, 0, 0
+        if calls is None and leaves_out and reader and reader.is_begun(raw):
+            return
         if calls is None:
             whole = raw + rest
             end = quoted_end or len(whole)
@@ -234,13 +240,19 @@ class AnswerReader:
             self._drops_space = False
         else:
             self.calls += calls
-            self._add("answer", rest.lstrip())
+            self._add("answer", (self._before_call(rest) if leaves_out else rest).lstrip())
+
+    def _before_call(self, text: str) -> str:
+        """Return a text up to where another call begins, or may begin."""
+        form = self._format.calls
+        begin = form.opening or form.begin
+        before = text.partition(begin)[0]
+        return before[: len(before) - _search_for((Mark(begin, "call"),)).num_undecided(before)]
 
     def _enter(self, state: State) -> None:
         self._state = state
         wanted = self._format.marks.get(state, ())
-        calls = self._format.calls
-        if calls and calls.is_bare and not self._tools:  # a bare word or brace is just text then
+        if not self._knows_calls:
             wanted = tuple(mark for mark in wanted if mark.to != "call")
         # a mark of `KNOWN_REASONING` opened it
         if state == "reasoning" and self._format.reasoning is None:

@@ -88,14 +88,15 @@ class CallText:
 class CallFormat:
     """How a model writes calls: `begin` and `end` are the marks around them; `end` may be empty.
 
-    `text` starts with `begin`. It is None if the template does not show it; then calls are JSON and
-    cannot be enforced. `parser` reads what models write otherwise than `text` says.
+    `text` starts with `begin`. `parser` reads what models write otherwise than `text` says. The
+    generic form (`is_generic`) is specchat's own, for templates that show none.
     """
 
     begin: str
-    end: str = ""
-    text: CallText | None = None
+    end: str
+    text: CallText
     parser: Parser | None = None
+    is_generic: bool = False
 
     @property
     def is_bare(self) -> bool:
@@ -103,8 +104,13 @@ class CallFormat:
         return len(self.begin) == 1 or not re.search(r"[<\[]", self.begin or "<")
 
     @property
+    def needs_tools(self) -> bool:
+        """True if what looks like a call is text in answers to requests without tools."""
+        return self.is_bare or self.is_generic
+
+    @property
     def opening(self) -> str:
         """The text that all calls begin with, and nothing else; "" if there is none."""
-        fixed = self.text.fixed_begin if self.text else ""
+        fixed = self.text.fixed_begin
         opening = fixed if self.is_bare else self.begin
         return opening if fixed.startswith(opening) else ""

@@ -82,7 +82,7 @@ def call_cases() -> dict[str, Variables]:
 
 
 def learn_calls(probes: Probes, ends: Sequence[str], reasoning: Sequence[str]) -> CallFormat | None:
-    """Return how calls are written; None if the template writes none, or in an unknown form.
+    """Return how calls are written; None if the template writes none, or none that can be read.
 
     `ends` are the marks that may end a turn, and `reasoning` those around reasoning.
     """
@@ -113,7 +113,7 @@ class _Written:
         begin = self._begin_mark(before) or ("{" if is_json else "[" if is_python else "")
         self._end = self._end_mark(begin)
         text = self._call_text(begin) if begin else None
-        return CallFormat(begin, self._end, text) if text or is_json else None
+        return CallFormat(begin, self._end, text) if text else None
 
     def _begin_mark(self, before: str) -> str:
         """Return the first mark before a call's name that ordinary answers do not begin with."""

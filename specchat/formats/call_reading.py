@@ -35,6 +35,8 @@ STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 MORE = "\0"
 """Stands for the missing rest of an answer that was cut short; otherwise a call cut before its
 arguments would look like a call without any."""
+IN_BRACKETS = re.compile(r"\[[A-Z_]+\]")
+"""Marks such as `[ARGS]`, whose brackets are not JSON's."""
 TRAILING = " \n\t`"
 """White space and code fences, which models write after JSON."""
 
@@ -45,7 +47,7 @@ class CallReader:
     def __init__(self, form: CallFormat, tools: Tools) -> None:
         """Choose the parser: the family's own, or the one for the form of the calls' text."""
         self._form, self._tools = form, tools
-        self._parse = form.parser or (parser_of(form.text) if form.text else read_json)
+        self._parse = form.parser or parser_of(form.text)
 
     def is_in_string(self, raw: str) -> bool:
         """Return True if a text ends within a string of JSON that begins somewhere in it."""
@@ -53,12 +55,24 @@ class CallReader:
         start = raw.find("{") if is_json else -1
         return start >= 0 and '"' in STRING.sub("", raw[start:])
 
+    def is_begun(self, raw: str) -> bool:
+        """Return True if a text is the beginning of a call, of an offered tool in bare formats."""
+        form = self._form
+        if not form.is_bare:
+            return True
+        opening, begun = (
+            "".join(text.split()).removeprefix(form.begin) for text in (form.opening, raw)
+        )
+        called = [opening + name for name in names_of(self._tools)]
+        return any(begun.startswith(each) or each.startswith(begun) for each in called)
+
     def tail(self, raw: str) -> int:
         """Return the start of text after the calls, or the length of `raw` if there is none.
 
         Only formats without an end mark can have such text.
         """
-        last = max(raw.rfind("}"), raw.rfind("]")) + 1
+        written = IN_BRACKETS.sub(lambda mark: " " * len(mark[0]), raw)
+        last = max(written.rfind("}"), written.rfind("]")) + 1
         has_text = not self._form.end and last > 0 and raw[last:].strip(TRAILING)
         return last if has_text else len(raw)
 

@@ -7,19 +7,19 @@ show every mark have a file each (see `families.py`).
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_message import ChatMessage
+from specchat.formats.generic_calls import GENERIC, calls_as_text, with_tools
 from specchat.formats.marks import Marks, State
 from specchat.formats.messages import (
     SYSTEM_ROLES,
     alternating,
     asked_before_call,
-    calls_as_text,
     checked,
     checked_tools,
     checked_variables,
@@ -44,6 +44,11 @@ SYSTEM_LEFT_OUT = "the model's template dropped the system prompt in this conver
 SYSTEM_MOVED = (
     "the model's template has no system role: the system prompt was put before the first question"
 )
+TOOLS_DESCRIBED = "the model's template leaves out tools: the system prompt describes them"
+CALLS_GENERIC = (
+    "the model's template shows no readable tool calls: tools are offered and called in specchat's"
+    " generic form"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +66,14 @@ USUAL_REASONING = Wrapping("<think>\n", "\n</think>\n\n")
 class Roles:
     """Which messages a template accepts, and in what form.
 
-    With `later_system` it writes system prompts anywhere, not only at the beginning.
+    With `later_system` it writes system prompts anywhere, not only at the beginning. With `tools`
+    it describes those that are offered.
     """
 
     system: bool = True
     later_system: bool = True
     developer: bool = False
+    tools: bool = True
     tool: bool = True
     calls: bool = True
     must_alternate: bool = False
@@ -96,8 +103,8 @@ class ChatFormat:
     True if the template writes the reasoning of earlier answers. `switches` maps the values of
     `--think` to template variables; `number_switch` is a variable that takes a number of tokens.
     `ends` are the marks that end an answer; the model may also write those in `stops` as ordinary
-    text. `calls` is how tool calls are written; None if the template has none. `arrange` makes the
-    last changes to messages before they are rendered.
+    text. `calls` is how tool calls are written. `arrange` makes the last changes to messages before
+    they are rendered.
     """
 
     template: str
@@ -114,18 +121,10 @@ class ChatFormat:
     roles: Roles = Roles()
     ends: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
-    calls: CallFormat | None = None
+    calls: CallFormat = GENERIC
     decide: Callable[[str], State] | None = None
     first_state: State = "start"
     arrange: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None
-
-    def without_calls(self) -> "ChatFormat":
-        """Return the format for answers that call no tool: what looks like a call is text."""
-        marks = {
-            state: tuple(mark for mark in ends if mark.to != "call")
-            for state, ends in self.marks.items()
-        }
-        return replace(self, calls=None, marks=marks)
 
     @property
     def thinking(self) -> tuple[str, ...]:
@@ -134,13 +133,14 @@ class ChatFormat:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """A summary as JSON types."""
+        """A summary of what the template shows, as JSON types."""
         marks = self.reasoning and {"begin": self.reasoning.begin, "end": self.reasoning.end}
+        calls = {"begin": self.calls.begin, "end": self.calls.end}
         return {
             "reasoning": marks,
             "keeps_reasoning": self.keeps_reasoning,
             "think": list(self.thinking),
-            "tool_calls": self.calls and {"begin": self.calls.begin, "end": self.calls.end},
+            "tool_calls": None if self.calls.is_generic else calls,
             "system_prompt": self.roles.system,
             "ends": list(self.ends),
         }
@@ -155,17 +155,23 @@ class ChatFormat:
     ) -> RenderedPrompt:
         """Return a conversation as text; an answer at its end is left open for continuation.
 
-        The template gets `variables` beside its own. Raises InvalidOption for a malformed message,
-        tool or variable or an unknown value of `think`, and TemplateError if the template fails or
-        refuses the conversation.
+        The template gets `variables` beside its own. It also gets `tools` if it describes them and
+        shows calls; otherwise the system prompt describes them. Raises InvalidOption for a
+        malformed message, tool or variable or an unknown value of `think`, and TemplateError if the
+        template fails or refuses the conversation.
         """
         messages = checked(messages)
         switched, notices = self._think_variables(think)
         given = {**switched, **checked_variables(variables or {})}
-        if tools:
-            given["tools"] = checked_tools(tools)
         begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
         kept = messages[:-1] if begun else messages
+        is_generic = self.calls.is_generic
+        if tools and self.roles.tools and not is_generic:
+            given["tools"] = checked_tools(tools)
+        elif tools:
+            kept = with_tools(kept, checked_tools(tools), self.calls.text)
+            kept = calls_as_text(kept) if is_generic else kept
+            notices += (CALLS_GENERIC if is_generic else TOOLS_DESCRIBED,)
         text, moved = self._render(kept, given)
         generation = self._generation_prompt(kept, given)
         state = self.state_after(generation)

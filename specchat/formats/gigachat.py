@@ -21,7 +21,7 @@ def complete(form: ChatFormat) -> ChatFormat:
 
     `<|message_sep|>` also comes before a call, so only the vocabulary's end tokens end the turn.
     """
-    with_calls = replace(form, ends=(), calls=CallFormat(BEGIN, text=CALLED))
+    with_calls = replace(form, ends=(), calls=CallFormat(BEGIN, "", CALLED))
     marks = dict(usual_marks(with_calls))
     marks["aside"] = marks["answer"]
     marks["answer"] = (*marks["answer"], Mark("<|message_sep|>", "aside"))

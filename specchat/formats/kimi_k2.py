@@ -21,13 +21,12 @@ CALL = re.compile(
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls and reasoning, which one of the templates does not show."""
-    text = form.calls.text if form.calls else None
     with_calls = replace(
         form,
         reasoning=Wrapping("<think>", "</think>"),
         reasoning_field="reasoning_content",
         content=Wrapping(),
-        calls=CallFormat(SECTION, SECTION_END, text, NamedJson(CALL)),
+        calls=CallFormat(SECTION, SECTION_END, form.calls.text, NamedJson(CALL)),
     )
     marks = dict(usual_marks(with_calls, call_ends_reasoning=True))
     single = Mark("<|tool_call_begin|>", "call")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from specchat.errors import TemplateError
 from specchat.formats.call_learning import TEXT_ARGUMENTS, call_cases, learn_calls
 from specchat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
+from specchat.formats.generic_calls import GENERIC
 from specchat.formats.marks import usual_marks
 from specchat.formats.probes import (
     ANSWER,
@@ -18,6 +19,7 @@ from specchat.formats.probes import (
     KEY,
     MARK,
     NEXT,
+    OTHER_FUNCTION,
     QUESTION,
     REASONING,
     REMINDER,
@@ -45,6 +47,9 @@ REASONING_PAIR = re.compile(r"(<(\w*(?:think|thought|reason)\w*)>)(</\2>)")
 """An empty pair of tags, as in system prompts such as "reason in <think></think>"."""
 SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
 """Code that looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
+
+WITH_TOOLS = ("no call", "one call", "one call as text", "tool", "tool as text")
+"""Conversations with two tools of which one is called at most."""
 
 
 def learn(template: str, bos: str, eos: str) -> ChatFormat:
@@ -76,7 +81,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         number_switch=number_switch,
         roles=_learn_roles(probes),
         ends=ends,
-        calls=learn_calls(probes, ends, marks),
+        calls=learn_calls(probes, ends, marks) or GENERIC,
     )
     return replace(found, marks=usual_marks(found))
 
@@ -240,6 +245,7 @@ def _learn_roles(probes: Probes) -> Roles:
     return Roles(
         system=SYSTEM in probes["system"] and QUESTION in probes["system"],
         later_system=all(each in probes["reminder"] for each in (SYSTEM, QUESTION, REMINDER)),
+        tools=any(OTHER_FUNCTION in probes[case] for case in WITH_TOOLS),
         tool=RESULT in probes["tool"] or RESULT in probes["tool as text"],
         calls=VALUE in probes["one call"] or VALUE in probes["one call as text"],
         developer="developer" in probes.template and SYSTEM in probes["developer"],

@@ -28,7 +28,7 @@ CALLED = CallText(
 
 def complete(form: ChatFormat) -> ChatFormat:
     """Return the format with calls; the template reads reasoning from the field "thinking"."""
-    is_shown = form.calls is not None and form.calls.begin == BEGIN
+    is_shown = form.calls.begin == BEGIN
     calls = form.calls if is_shown else CallFormat(BEGIN, END, CALLED)
     field = form.reasoning_field or ("thinking" if form.reasoning else "")
     with_calls = replace(form, calls=calls, reasoning_field=field)

@@ -47,7 +47,7 @@ def usual_marks(form: "ChatFormat", *, call_ends_reasoning: bool = False) -> Mar
     opening: list[Mark] = []
     if form.content.begin.strip():
         opening.append(Mark(form.content.begin.strip(), "answer"))
-    if form.calls and len(form.calls.begin) > 1:
+    if len(form.calls.begin) > 1:
         opening.append(Mark(form.calls.begin, "call"))
     closing = [Mark(form.content.end.strip(), "answer")] if form.content.end.strip() else []
     if form.reasoning:
@@ -56,9 +56,9 @@ def usual_marks(form: "ChatFormat", *, call_ends_reasoning: bool = False) -> Mar
     else:
         begins, ends = [begin for begin, _ in KNOWN_REASONING], []
     starts = [*(Mark(begin, "reasoning") for begin in begins), *opening]
-    if form.calls and len(form.calls.begin) == 1:  # an opening brace of bare JSON
+    if len(form.calls.begin) == 1:  # an opening brace of bare JSON
         starts.append(Mark(form.calls.begin, "call"))
-    in_call = [Mark(form.calls.end, "answer")] if form.calls and form.calls.end else []
+    in_call = [Mark(form.calls.end, "answer")] if form.calls.end else []
     return {
         "start": tuple(starts),
         "reasoning": (*ends, *(opening if call_ends_reasoning else ())),

@@ -119,6 +119,14 @@ def _is_system(message: ChatMessage) -> bool:
     return message["role"] in SYSTEM_ROLES
 
 
+def with_system(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """Return a conversation with a text at the end of its system prompt, or as a new one."""
+    if not messages or not _is_system(messages[0]):
+        return [{"role": "system", "content": text}, *messages]
+    first, *rest = messages
+    return [{**first, "content": f"{first['content']}\n\n{text}"}, *rest]
+
+
 def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return a conversation with the system prompt put before the first question, as Gemma does."""
     system, *rest = messages
@@ -129,21 +137,6 @@ def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         "content": f"{system['content']}\n\n{rest[0]['content']}",
     }
     return [question, *rest[1:]]
-
-
-def calls_as_text(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return messages with calls written into the text and tool results as user messages."""
-    found: list[ChatMessage] = []
-    for message in messages:
-        if message["role"] == "tool":
-            found.append({"role": "user", "content": message["content"]})
-            continue
-        each = message.copy()
-        calls = each.pop("tool_calls", [])
-        functions = [json.dumps(call["function"], ensure_ascii=False) for call in calls]
-        each["content"] = "\n".join(filter(None, [each["content"], *functions]))
-        found.append(each)
-    return found
 
 
 def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

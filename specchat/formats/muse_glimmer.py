@@ -49,7 +49,7 @@ def complete(form: ChatFormat) -> ChatFormat:
         reasoning=Wrapping(" to=self<|message|>", "<|eom|><|start|>assistant"),
         content=Wrapping(" to=user<|message|>"),
         ends=("<|eot|>",),
-        calls=CallFormat(BEGIN, text=CALLED),
+        calls=CallFormat(BEGIN, "", CALLED),
     )
 
 

@@ -10,7 +10,7 @@ from specchat.errors import ContextFull, InvalidOption, TemplateError
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
-from specchat.formats.messages import SYSTEM_ROLES, checked, with_objects
+from specchat.formats.messages import checked, with_objects, with_system
 from specchat.formats.template import ADVICE
 from specchat.llama.model import Model
 from specchat.options.declarations import AUTO_THINK
@@ -50,15 +50,9 @@ def described(request: Request) -> Request:
     structure = request.structure
     if structure is None or not structure.is_shown or not isinstance(request, ChatRequest):
         return request
-    line = description_of(structure)
-    messages: list[ChatMessage] = list(request.messages)
-    pinned = request.pinned
-    if messages and messages[0]["role"] in SYSTEM_ROLES:
-        content = f"{messages[0]['content']}\n\n{line}"
-        messages[0] = {**messages[0], "content": content}
-    else:
-        messages.insert(0, {"role": "system", "content": line})
-        pinned = [index + 1 for index in pinned]
+    messages = with_system(request.messages, description_of(structure))
+    num_new = len(messages) - len(request.messages)
+    pinned = [index + num_new for index in request.pinned]
     return replace(request, messages=messages, pinned=pinned)
 
 

@@ -253,6 +253,10 @@ def _reader(request: AnswerRequest, start: AnswerStart | None) -> AnswerReader |
     """Return the reader that splits a chat's answer into parts; calls count if it may make any."""
     if not isinstance(request, ChatRequest) or start is None:
         return None
-    calls_none = request.structure is not None and not request.may_call
-    form = start.form.without_calls() if calls_none else start.form
-    return AnswerReader(form, start.state, request.offered_tools, goes_on=start.goes_on)
+    return AnswerReader(
+        start.form,
+        start.state,
+        request.offered_tools,
+        goes_on=start.goes_on,
+        reads_calls=request.structure is None or request.may_call,
+    )

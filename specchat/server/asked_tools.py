@@ -20,11 +20,15 @@ NAMED = (None, "function", "tool")
 
 @dataclass(frozen=True, slots=True)
 class AskedTools:
-    """The tools of a request, whether they must be called, and which; empty for any."""
+    """The tools of a request, whether they must be called, and which; empty for any.
+
+    A choice that names a tool asks for a single call of it.
+    """
 
     tools: Sequence[Mapping[str, Any]] = ()
     choice: ToolChoice = "auto"
     names: Sequence[str] = ()
+    is_single: bool = False
 
 
 def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> AskedTools:
@@ -42,14 +46,15 @@ def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Asked
     for name in names:
         if name not in offered_names:
             raise ApiError(BAD_REQUEST, f"{FIELD}: no function {name!r:.80} in tools", FIELD)
-    return AskedTools(offered, mode if offered else "auto", names)
+    is_single = mode == "required" and _kind_of(choice) in NAMED
+    return AskedTools(offered, mode if offered else "auto", names, is_single)
 
 
 def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
     """Return what a `tool_choice` asks for, and the names of the only tools to call."""
     if given is None:
         return "auto", []
-    kind = given.get("type") if isinstance(given, Mapping) else given
+    kind = _kind_of(given)
     if isinstance(kind, str) and kind in MODES:
         return MODES[kind], []
     if kind == "allowed_tools" and isinstance(given, Mapping):
@@ -62,6 +67,10 @@ def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:
         return "required", [_name_of(given)]
     modes = "auto, none, required or a function"
     raise ApiError(BAD_REQUEST, f"{FIELD} must be {modes}, not {given!r:.60}", FIELD)
+
+
+def _kind_of(choice: Any) -> Any:
+    return choice.get("type") if isinstance(choice, Mapping) else choice
 
 
 def _of_allowed(mode: ToolChoice, tools: list[Any]) -> tuple[ToolChoice, list[str]]:

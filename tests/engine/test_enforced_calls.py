@@ -21,6 +21,7 @@ from specchat.constraints.tool_grammars import UNBOUNDED
 from specchat.decoding.chunk import ToolCall
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
+from specchat.formats.chat_format import CALLS_GENERIC
 from specchat.prompts.chat_text import chat_format
 from specchat.requests.answer_request import ChatRequest
 from specchat.structured.structure import Structure
@@ -256,11 +257,16 @@ def test_a_tool_that_is_not_there_cannot_be_required(babbler: Engine) -> None:
         calls_of(babbler, tools=[])
 
 
-def test_a_template_without_calls_says_that_none_can_be_required(tmp_path: Path) -> None:
-    """Without that, its model is offered tools as ever."""
-    path = write_parrot(tmp_path / "model.gguf", ["Hi", "<|im_end|>"])
-    with Engine.load(path, threads=1, learn=False) as engine:
-        assert isinstance(engine, LocalEngine)
-        with pytest.raises(InvalidOption, match="does not show how calls are written"):
-            calls_of(engine)
+def test_a_model_whose_template_has_no_tools_calls_in_the_generic_form(tmp_path: Path) -> None:
+    """Once in an answer; most of the call is forced, and a notice says so."""
+    path = write_parrot(tmp_path / "model.gguf", ["Hi", "<|im_end|>"], context_length=4096)
+    with Engine.load(path, ctx=4096, threads=1, learn=False) as engine:
+        for seed in range(3):
+            (call,) = calls_of(engine, seed=seed)
+            schema = {"plan": PLAN, "look": LOOK}[call.name]
+            jsonschema_rs.validate(schema, json.loads(call.arguments))
+            assert engine.stats.notices == (CALLS_GENERIC,)
+        (call,) = calls_of(engine, tool_names=["look"])
+        assert (call.name, json.loads(call.arguments)) == ("look", {"place": "Bern"})
+        assert engine.stats.forced > 5
         assert next(engine.chat(QUESTION, tools=TOOLS, max_tokens=5)).text == "Hi"

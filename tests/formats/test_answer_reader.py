@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.call_format import CallFormat
+from specchat.formats.call_format import CallFormat, CallText
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.functionary import complete as functionary
 from specchat.formats.gemma4 import complete as gemma4
@@ -21,13 +21,19 @@ from specchat.formats.minimax_m3 import complete as minimax_m3
 from tables import table
 
 
+def json_calls(begin: str, end: str = "") -> CallFormat:
+    """Return the format of calls in JSON between two marks; the first one may be JSON's own."""
+    opening = begin.removesuffix("{") + '{"name": "'
+    return CallFormat(begin, end, CallText(opening, f"}}{end}", named='", "arguments": '))
+
+
 def usual(*, reasons: bool = True, wraps: bool = False) -> ChatFormat:
     """Return a format with the usual marks."""
     form = ChatFormat(
         "",
         reasoning=Wrapping("<think>\n", "\n</think>\n\n") if reasons else None,
         content=Wrapping("<response>", "</response>") if wraps else Wrapping(),
-        calls=CallFormat("<tool_call>", "</tool_call>"),
+        calls=json_calls("<tool_call>", "</tool_call>"),
     )
     return ChatFormat("", form.bos, form.eos, usual_marks(form), form.reasoning, form.content,
                       calls=form.calls)  # fmt: skip
@@ -164,7 +170,7 @@ def test_a_call_whose_end_did_not_come_counts_if_it_is_whole() -> None:
 @pytest.mark.parametrize("offers", [True, False])
 def test_bare_json_is_a_call_only_where_tools_are_offered(offers: bool) -> None:
     """Elsewhere it is an answer."""
-    form = ChatFormat("", calls=CallFormat("{"))
+    form = ChatFormat("", calls=json_calls("{"))
     form = ChatFormat("", marks=usual_marks(form), calls=form.calls)
     tools = [{"type": "function", "function": {"name": "f"}}] if offers else []
     reader = AnswerReader(form, "start", tools)
@@ -230,7 +236,7 @@ OTHER = '{"name": "Bob", "arguments": {"a": 1}}'
 
 def with_calls(begin: str, end: str = "") -> ChatFormat:
     """Return a format whose calls begin so."""
-    form = ChatFormat("", calls=CallFormat(begin, end))
+    form = ChatFormat("", calls=json_calls(begin, end))
     return replace(form, marks=usual_marks(form))
 
 
@@ -282,13 +288,34 @@ def test_what_is_no_call_stays_in_the_answer_to_the_letter(text: str) -> None:
         '<tool_call>{"name": "search", "argu',
     ],
 )
-def test_a_call_that_was_cut_is_text(text: str) -> None:
+@pytest.mark.parametrize("offers", [True, False])
+def test_a_call_that_was_cut_is_text_only_where_no_tools_are_offered(
+    text: str, offers: bool
+) -> None:
     """Its arguments are not taken for a call of their own."""
-    reader = AnswerReader(usual(), "answer", [SEARCH])
+    reader = AnswerReader(usual(), "answer", [SEARCH] if offers else ())
     parts = [*reader.read(text), *reader.finish(is_cut=True)]
 
-    assert "".join(part for kind, part in parts if kind == "answer") == text
+    assert "".join(part for kind, part in parts if kind == "answer") == ("" if offers else text)
     assert reader.calls == []
+
+
+@table(
+    ("text", "is_call"),
+    [
+        ('{"name": "search", "arg', True),
+        ('{ "name":"sea', True),
+        ('{"na', True),
+        ('{"name": "Bob", "age', False),
+        ('{"result": {"sum', False),
+    ],
+)
+def test_bare_json_that_was_cut_is_text_unless_it_begins_a_call(text: str, is_call: bool) -> None:
+    """It may be an answer in JSON."""
+    reader = AnswerReader(with_calls("{"), "start", [SEARCH])
+    parts = [*reader.read(text), *reader.finish(is_cut=True)]
+
+    assert "".join(part for kind, part in parts if kind == "answer") == ("" if is_call else text)
 
 
 def test_a_call_cut_after_its_name_has_not_empty_arguments() -> None:

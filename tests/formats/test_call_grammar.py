@@ -422,8 +422,8 @@ def test_real_templates_calls_are_allowed(name: str) -> None:
 
 
 @needs_templates
-def test_a_template_without_calls_has_no_text_of_calls() -> None:
-    """Nothing can be said about how its model would write them."""
+def test_a_template_without_calls_has_the_generic_form() -> None:
+    """It does not show how its model would write them."""
     template = template_of("HuggingFaceTB-SmolLM3-3B")
 
-    assert format_of(template, "<s>", "<|im_end|>").calls is None
+    assert format_of(template, "<s>", "<|im_end|>").calls.is_generic

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from specchat.formats.answer_reader import AnswerReader
-from specchat.formats.call_format import CallFormat
 from specchat.formats.call_reading import LONGEST_CALL, CallReader
 from specchat.formats.chat_format import ChatFormat
 from specchat.formats.families import format_of
 from specchat.formats.functionary import complete as functionary
+from specchat.formats.generic_calls import GENERIC
 from specchat.formats.gpt_oss import complete as gpt_oss
 from tables import table
 
@@ -112,7 +112,7 @@ def test_calls_of_families_with_headers_are_read() -> None:
 def test_an_object_with_a_name_is_a_call_if_it_names_a_tool() -> None:
     """Or has arguments; any other may be an answer."""
     tools = [{"type": "function", "function": {"name": "find"}}]
-    reader = CallReader(CallFormat(""), tools)
+    reader = CallReader(GENERIC, tools)
     (call,) = reader.read('{"name": "find", "why": "x"}', 0) or []
 
     assert (call.name, call.arguments) == ("find", "{}")
@@ -123,4 +123,4 @@ def test_a_call_that_is_too_long_stays_text() -> None:
     """It could take long to read."""
     raw = json.dumps({"name": "f", "arguments": {"a": "x" * LONGEST_CALL}})
 
-    assert CallReader(CallFormat(""), ()).read(raw, 0) is None
+    assert CallReader(GENERIC, ()).read(raw, 0) is None

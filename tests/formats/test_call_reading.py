@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from specchat.formats import functionary, gemma4, gpt_oss, kimi_k2, kimi_k3, minimax_m3
@@ -16,6 +17,7 @@ from specchat.formats.call_format import (
 )
 from specchat.formats.call_parsers import NamedJson, read_json, read_python, typed_value
 from specchat.formats.call_reading import LONGEST_CALL, CallReader, parser_of
+from specchat.formats.generic_calls import GENERIC
 from tables import table
 
 ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
@@ -23,7 +25,7 @@ ARGUMENTS = {"what": 'a "b" {c}', "much": 2, "deep": {"x": [True, None]}}
 
 def calls(parser: Parser, raw: str) -> list[tuple[str, Any, str]] | None:
     """Return the names, arguments and ids of the calls in a text."""
-    found = CallReader(CallFormat("", parser=parser), ()).read(raw, 0)
+    found = CallReader(replace(GENERIC, parser=parser), ()).read(raw, 0)
     if found is None:
         return None
     return [(each.name, json.loads(each.arguments), each.id) for each in found]
@@ -105,7 +107,7 @@ TAGGED = CallText(
 )
 def test_a_name_may_be_any_text_where_a_mark_ends_it(text: CallText, raw: str, number: str) -> None:
     """As in the grammar; ids may be too, and the tag of an argument may have other attributes."""
-    (call,) = CallReader(CallFormat("<call>", text=text), ()).read(raw, 0) or []
+    (call,) = CallReader(CallFormat("<call>", "", text), ()).read(raw, 0) or []
 
     assert (call.name, call.arguments, call.id) == ("find it", '{"what": 1}', number)
 
@@ -158,7 +160,7 @@ def test_a_tool_that_is_declared_oddly_does_no_harm(tool: Any) -> None:
     """Its arguments have no types then."""
     named = '[{"name": "f"}, {"name": "f", "arguments": {}}]'
     for parser, raw in ((kimi_k3.read_calls, KIMI_K3), (read_json, named)):
-        (call, *_) = CallReader(CallFormat("", parser=parser), [tool]).read(raw, 0) or []
+        (call, *_) = CallReader(replace(GENERIC, parser=parser), [tool]).read(raw, 0) or []
         assert call.name == "f"
 
 

@@ -106,7 +106,7 @@ def test_calls_that_a_template_refuses_are_sent_as_text() -> None:
     text = text_of(template, [*ASKED, CALLING, RESULT])
 
     assert text.count('{"name": "find", "arguments": ') == 2
-    assert "<user>found it" in text
+    assert "<user><tool_response>\nfound it\n</tool_response>" in text
 
 
 def test_a_budget_of_nothing_is_off() -> None:

@@ -90,6 +90,7 @@ def test_a_tool_needs_only_a_name() -> None:
     template = (
         "{% for t in tools %}{{ t.type }} {{ t.function.name }}:{{ t.function.description }};"
         "{{ t.function.parameters.properties | length }}{% endfor %}{{ messages[0].content }}"
+        "{% for c in messages[-1].tool_calls %}<call>{{ c.function | tojson }}</call>{% endfor %}"
     )
     form = format_of(template)
     tools = [{"function": {"name": "now"}}]

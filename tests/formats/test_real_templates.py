@@ -16,6 +16,7 @@ from scripts.support import template_check
 from scripts.support.template_cases import (
     AUTO,
     BOS,
+    QUESTION,
     RECORD,
     Family,
     Message,
@@ -30,6 +31,7 @@ from scripts.support.template_cases import (
 from scripts.support.template_check import check
 from scripts.support.template_record import check_one, load, unexplained
 from scripts.support.tiny_gguf import CHAT_TEMPLATE
+from specchat.formats.answer_reader import AnswerReader
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
 from tables import table
@@ -211,3 +213,20 @@ def test_an_answer_that_shrinks_is_not_recorded() -> None:
     """Its steps cannot be taken from the whole answer."""
     with pytest.raises(ValueError, match="shrank"):
         packed([Message("ab"), Message("a")])
+
+
+@pytest.mark.slow(keep=14)
+@needs_templates
+@pytest.mark.parametrize("name", families())
+def test_a_call_that_was_cut_is_never_text(name: str) -> None:
+    """In every form of calls, wherever an answer ends; what was before a call stays."""
+    family = families()[name]
+    form = format_of(template_of(name), BOS, family.eos)
+    state = form.prompt(QUESTION, think=AUTO, tools=tools()).state
+    for text in family.texts:
+        if not text.has_tools or text.think != AUTO or form.calls.is_generic:
+            continue
+        for beginning in text.beginnings[:-1]:
+            reader = AnswerReader(form, state, tools())
+            read = template_check.read([beginning], reader, is_cut=True)
+            assert ideal(text.kind).answer.startswith(read.answer.strip()), beginning

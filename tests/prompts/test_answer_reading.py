@@ -11,13 +11,14 @@ from specchat.decoding.statistics import Statistics
 from specchat.formats.answer_reader import AnswerReader
 from specchat.formats.call_format import CallFormat
 from specchat.formats.chat_format import ChatFormat, Wrapping
+from specchat.formats.generic_calls import CALLED
 from specchat.formats.marks import usual_marks
 from specchat.prompts.answer_reading import read_parts
 
 BARE = ChatFormat(
     "",
     reasoning=Wrapping("<think>", "</think>"),
-    calls=CallFormat("<call>", "</call>"),
+    calls=CallFormat("<call>", "</call>", CALLED),
 )
 FORM = ChatFormat("", marks=usual_marks(BARE), reasoning=BARE.reasoning, calls=BARE.calls)
 CALL = '<call>{"name": "f", "arguments": {}}</call>'

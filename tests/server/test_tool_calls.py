@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_parrot import write_agent_parrot
+from agent_parrot import TEMPLATE, TOOLLESS_TEMPLATE, write_agent_parrot
 from family_parrots import parrot_of
 from real_templates import needs_templates, template_of
 from scripts.support.template_cases import BOS, QUESTION, Message, Text, families, ideal, tools
@@ -262,15 +262,23 @@ class MessagesAgent:
 AGENTS: list[Any] = [ChatAgent(), ResponsesAgent(), MessagesAgent()]
 ENDS = {"tool_calls", "function_call", "tool_use"}
 """How each API says that an answer ends with a call."""
+CALLED = ("tool_calls", "function_call", "tool_use")
+"""What calls are named in each API."""
 each_agent = pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: type(agent).__name__)
 each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.fixture(scope="module")
-def caller(start_here: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
-    """Return a server whose model reads a file."""
+@pytest.fixture(
+    scope="module", params=[TEMPLATE, TOOLLESS_TEMPLATE], ids=["own form", "generic form"]
+)
+def caller(
+    request: pytest.FixtureRequest,
+    start_here: StartServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Running:
+    """Return a server whose model reads a file, with a chat template that has tools or has none."""
     path = tmp_path_factory.mktemp("caller") / "caller.gguf"
-    write_agent_parrot(path, {"read": PATH}, WORD)
+    write_agent_parrot(path, {"read": PATH}, WORD, template=request.param)
     return start_here("caller", target=path)
 
 
@@ -370,6 +378,29 @@ def test_calls_of_tools_are_valid_though_the_model_would_write_others(
     ((_, called, given),) = agent.heard(caller, body, stream=False).calls
 
     assert (called, given) == ("read", {"path": "other.txt"})
+
+
+@each_agent
+@each_way
+def test_a_call_that_is_cut_off_is_neither_text_nor_a_call(
+    caller: Running, agent: Any, stream: bool
+) -> None:
+    """Wherever `max_tokens` cuts it; only where all but the end mark is there, it is a call."""
+    limit = "max_output_tokens" if isinstance(agent, ResponsesAgent) else "max_tokens"
+    required = {"type": "any"} if isinstance(agent, MessagesAgent) else "required"
+    body = agent.body([{"role": "user", "content": "Hello?"}], [WRITE])
+    body |= {"tool_choice": required}
+    usage = posted(caller, agent.path, body)["usage"]
+    num_tokens = usage.get("completion_tokens") or usage["output_tokens"]
+    called = []
+    for length in range(1, num_tokens):
+        reply = caller.client.post(agent.path, json={**body, "stream": stream, limit: length})
+        assert reply.status_code == 200
+        assert "tool_call>" not in reply.text
+        called.append(any(f'"{word}"' in reply.text for word in CALLED))
+        assert any(f'"{why}"' in reply.text for why in ("length", "incomplete", "max_tokens"))
+    assert called == sorted(called)
+    assert not called[num_tokens // 2]
 
 
 @each_agent

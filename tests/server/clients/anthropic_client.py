@@ -21,6 +21,16 @@ WEATHER: Any = {
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
 
+PLACE: Any = {
+    "name": "place",
+    "description": "Choose a place",
+    "input_schema": {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Oslo"]}},
+        "required": ["city"],
+    },
+}
+
 
 def open_client(address: str, key: str = "no-key-needed") -> Anthropic:
     """Return a client that tries once."""
@@ -72,6 +82,16 @@ def check_tools() -> None:
     answer = caller.messages.create(messages=messages, **asked)
     assert answer.stop_reason == "end_turn"
     assert [each.text for each in answer.content] == ["It is sunny."]
+
+    required: Any = {**asked, "model": "demo", "tool_choice": {"type": "any"}, "tools": [PLACE]}
+    called = client.messages.create(messages=QUESTION, **required)
+    with client.messages.stream(messages=QUESTION, **required) as stream:
+        called_in_stream = stream.get_final_message()
+    for each in (called, called_in_stream):
+        (block,) = each.content
+        assert block.type == "tool_use"
+        assert (each.stop_reason, block.name) == ("tool_use", "place")
+        assert block.input in ({"city": "Paris"}, {"city": "Oslo"})
 
 
 def check_errors() -> None:

@@ -68,7 +68,8 @@ class Place(BaseModel):
 chat = chat_of(ADDRESS, "demo", most=200)
 assert isinstance(chat.with_structured_output(Pair).invoke("A pair?"), Pair)
 assert isinstance(chat.with_structured_output(Pair, method="json_schema").invoke("?"), Pair)
-caller = chat_of(CALLER, "caller", most=200)
-by_call = caller.with_structured_output(Place, method="function_calling")
-assert isinstance(by_call.invoke("Where?"), Place)
+for address, name in ((CALLER, "caller"), (ADDRESS, "demo")):
+    caller = chat_of(address, name, most=200)
+    by_call = caller.with_structured_output(Place, method="function_calling")
+    assert isinstance(by_call.invoke("Where?"), Place)
 print("done")

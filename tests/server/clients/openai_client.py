@@ -182,15 +182,18 @@ def check_parsed() -> None:
     response = client.responses.parse(input="A pair?", text_format=Pair, **asked)
     assert isinstance(response.output_parsed, Pair), response
 
-    caller = open_client(CALLER)
     tool: Any = openai.pydantic_function_tool(Forecast, name="weather")
     choice: Any = {"type": "function", "function": {"name": "weather"}}
-    called = caller.chat.completions.parse(
-        model="caller", messages=messages, tools=[tool], tool_choice=choice, temperature=0
-    )
-    (call,) = called.choices[0].message.tool_calls or (None,)
-    assert call
-    assert isinstance(call.function.parsed_arguments, Forecast), call
+    for server, name in ((open_client(CALLER), "caller"), (client, "demo")):
+        asked = {"model": name, "messages": messages, "tools": [tool], "temperature": 0}
+        called = server.chat.completions.parse(tool_choice=choice, **asked)
+        (call,) = called.choices[0].message.tool_calls or (None,)
+        assert call
+        assert isinstance(call.function.parsed_arguments, Forecast), call
+        with server.chat.completions.stream(tool_choice="required", **asked) as stream:
+            (call,) = stream.get_final_completion().choices[0].message.tool_calls or (None,)
+        assert call
+        assert isinstance(call.function.parsed_arguments, Forecast), call
     schema: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "hue"}}}
     ask = partial(client.chat.completions.create, messages=QUESTION, response_format=schema)
     error = raised_by(partial(ask, **GREEDY), openai.BadRequestError)

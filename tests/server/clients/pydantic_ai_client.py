@@ -58,8 +58,9 @@ async def main() -> None:
 
     native = await agent_of(ADDRESS, "demo", NativeOutput(Pair)).run("A pair?")
     assert isinstance(native.output, Pair)
-    called = await agent_of(CALLER, "caller", Place).run("Where?")
-    assert isinstance(called.output, Place)
+    for address, name in ((CALLER, "caller"), (ADDRESS, "demo")):
+        called = await agent_of(address, name, Place).run("Where?")
+        assert isinstance(called.output, Place)
 
 
 asyncio.run(main())
