@@ -21,6 +21,8 @@ INITIAL_CREDIT, MOST_CREDIT = 3.0, 4.0
 NUM_CHANGES, FEW_CHANGES, LEAST_CHANGE = 48, 12, 0.05
 """Passes that say what a change of length takes, the least number of each kind that do, and the
 least share that is not noise."""
+MOST_RATIO = 100.0
+"""What a pass may have taken beside what was expected, to be believed of an earlier session."""
 
 
 class Knowledge:
@@ -31,7 +33,8 @@ class Knowledge:
     prediction head made of them was made of its own rows. `drafts_blocks` says whether a draft pass
     gives a whole draft. `measured` names the models whose passes were measured: TARGET, or the
     origin of their proposals. `credits` are the tokens of plain decoding that looking back at a
-    drafter may cost.
+    drafter may cost. `change` is the share of a pass that it takes more after one of another
+    length: llama.cpp builds its graph anew, and CUDA launches it kernel by kernel and records it.
     """
 
     def __init__(self, record: LearnedPair | None = None, stair: Stair = QUANTISED) -> None:
@@ -47,9 +50,10 @@ class Knowledge:
         for name, credit in record.credits.items():
             if abs(credit) <= INITIAL_CREDIT + MOST_CREDIT:  # not if it is no number
                 self.credits[name] = credit
-        self._changes: dict[bool, deque[float]] = {
-            changed: deque(maxlen=NUM_CHANGES) for changed in (False, True)
-        }
+        self._changes = [deque[float](maxlen=NUM_CHANGES) for _ in range(2)]
+        for ratios, kept in zip(self._changes, record.changes, strict=False):
+            ratios.extend(ratio for ratio in kept if 0 < ratio < MOST_RATIO)
+        self.change = self._price_of_change()
         self._costs: dict[str, PassCosts] = {}
         self._drafting: dict[str, RecentSeconds] = {}
         for origin, costs in record.drafts.items():
@@ -73,6 +77,7 @@ class Knowledge:
             {name: counts.as_record() for name, counts in self._calibrations.items()},
             dict(self.credits),
             sorted(self.measured),
+            [[round(ratio, 3) for ratio in ratios] for ratios in self._changes],
         )
 
     def begin_anew(self) -> None:
@@ -80,8 +85,9 @@ class Knowledge:
         self.verifying.begin_anew()
         for drafting in self._drafting.values():
             drafting.begin_anew()
-        for changes in self._changes.values():
-            changes.clear()
+        for ratios in self._changes:
+            ratios.clear()
+        self.change = self._price_of_change()
 
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
@@ -137,17 +143,12 @@ class Knowledge:
     def note_change(self, seconds: float, expected: float, *, changed: bool) -> None:
         """Note what a target pass took that had, or had not, another length than the last."""
         self._changes[changed].append(seconds / expected)
+        self.change = self._price_of_change()
 
-    @property
-    def change(self) -> float:
-        """The share of a pass that it takes more after one of another length, as measured.
-
-        llama.cpp builds its graph anew, and CUDA launches it kernel by kernel and records it.
-        """
-        same, changed = self._changes[False], self._changes[True]
-        if min(len(same), len(changed)) < FEW_CHANGES:
-            return 0.0
-        more = middle(changed) - middle(same)
+    def _price_of_change(self) -> float:
+        same, changed = self._changes
+        is_known = min(len(same), len(changed)) >= FEW_CHANGES
+        more = middle(changed) - middle(same) if is_known else 0.0
         return more if more > LEAST_CHANGE else 0.0
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from specchat.passes.exactness import Exactness
 from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
 
-FORMAT = 10
+FORMAT = 11
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16
@@ -37,6 +37,8 @@ class LearnedPair:
 
     `recent` has the last drafts of each name, an origin at some temperature: confidences and
     chances of each; `calibrations` how right confidences are, `credits` what looking back may cost.
+    `changes` has what passes took beside what was expected: after one of their length, and after
+    one of another.
     `measured` names the models whose passes were measured, "target" or the origin of their drafts;
     what else is known of costs was learned from answers. `draft` is the `file_key` of their draft,
     empty for none, `draft_kind` its kind; `way` says in words how the target was loaded.
@@ -48,6 +50,7 @@ class LearnedPair:
     calibrations: dict[str, list[float]] = field(default_factory=dict)
     credits: dict[str, float] = field(default_factory=dict)
     measured: list[str] = field(default_factory=list)
+    changes: list[list[float]] = field(default_factory=list)
     draft: str = ""
     draft_kind: str = ""
     way: str = ""

@@ -224,7 +224,8 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(
     whole = cache.path.read_text("utf-8")
     old = whole.replace(f'"format": {learned_cache.FORMAT}', '"format": 9')
     assert old != whole
-    for content in ("", "[]", old, '{"format": 10, "pairs": 3}', "\0"):
+    damaged = f'{{"format": {learned_cache.FORMAT}, "pairs": 3}}'
+    for content in ("", "[]", old, damaged, "\0"):
         cache.path.write_text(content, "utf-8")
         assert cache.pair({"a": 1}) == LearnedPair()
     assert other.path != cache.path

@@ -250,7 +250,7 @@ def test_what_a_busy_machine_took_is_not_kept(on: Callable[..., LearningPacer]) 
 
 
 def test_the_price_of_a_change_of_length_is_measured(on: Callable[..., LearningPacer]) -> None:
-    """On a machine that has one, and none is seen where there is none."""
+    """On a machine that has one, and none is seen where there is none. It is kept."""
     for name, chance in (("H200", 0.7), ("F16", 0.7)):
         machine = machine_of(name, 0.1, chance, 3)
         chances, confidences = told(3, 0.6)
@@ -259,6 +259,7 @@ def test_the_price_of_a_change_of_length_is_measured(on: Callable[..., LearningP
         machine.decode(pacer, 1500)
         change = pacer._knowledge.change
         assert change == pytest.approx(CHANGE_ON_H200, abs=0.2) if name == "H200" else change < 0.1
+        assert Knowledge(pacer._knowledge.as_record()).change == pytest.approx(change, abs=0.002)
 
 
 # --- what it learns from
@@ -449,6 +450,7 @@ def test_malformed_records_count_as_none() -> None:
     record.recent = {"draft greedy": [[[0.5], [2.0], [1.0]], [[0.5]], [[0.5, 0.7], [1.0], [0.9]]]}
     record.calibrations = {"suffix greedy": [1.0] * 5}
     record.credits = {"draft greedy": math.nan, "head greedy": -1e9, "draft sampled": 0.5}
+    record.changes = [[1.0] * 20, [math.nan, -1.0, 1e9, 0.0] * 20]
     record.target = [(0, 1, -3.0), (0, 999, 1.0), (0, 4, 1.5)]
     found = Knowledge(record)
     assert len(found.drafts_of("draft greedy")) == 1
@@ -456,6 +458,7 @@ def test_malformed_records_count_as_none() -> None:
     assert found.target.as_record() == [(0, 4, 1.5)]
     assert found.credits["draft greedy"] == found.credits["head greedy"] > 0
     assert found.credits["draft sampled"] == 0.5
+    assert found.change == 0.0
 
 
 def test_nothing_counts_as_measured_that_was_lost() -> None:
