@@ -21,7 +21,7 @@ from specchat.derivation.simulated_pair import (
     verify_greedily,
     verify_sampled,
 )
-from specchat.pacing.knowledge import TARGET, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
 from specchat.passes.pass_costs import ON_GPU, REPACKED, UNQUANTISED
 
 __all__ = [
@@ -37,14 +37,19 @@ __all__ = [
 
 LONGEST_TEXT, LONGEST_TOLD, NUM_FOR_BEST = 1_200, 50_000, 3_000
 LENGTHS_MEASURED = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 33)
-LONGEST_PASS = 40
+LONGEST_PASS = LONGEST_KNOWN + 1
 DISTURBED, STALL = 0.05, 3.0
 """The share of passes that something else holds up, and how many times longer they take."""
 
 
 def stair(known: Mapping[int, float]) -> list[float]:
-    """Return the costs of passes by their number of tokens, on lines between known ones."""
-    return [0.0, *np.interp(range(1, LONGEST_PASS + 1), list(known), list(known.values()))]
+    """Return the costs of passes by their number of tokens, on lines between known ones.
+
+    Longer ones grow in proportion.
+    """
+    counts = np.arange(1, LONGEST_PASS + 1)
+    costs = np.interp(counts, list(known), list(known.values()))
+    return [0.0, *(costs * np.maximum(1.0, counts / max(known))).tolist()]
 
 
 MACHINES = {

@@ -21,6 +21,7 @@ from specchat.errors import SpecchatError
 from specchat.llama.library import api
 from specchat.llama.memory_image import Bytes, Checkpoint, address_of
 from specchat.llama.model import Model
+from specchat.options.declarations import LONGEST_DRAFT
 
 SEQUENCE, COPY = 0, 1
 TO_THE_END = -1
@@ -29,7 +30,7 @@ PARTIAL_ONLY = 1
 NUM_PROMPT_CHECKPOINTS = 4
 MOST_PROMPT_BYTES = 2**28
 """The size limit of the states kept at the ends of prompts; the last one is always kept."""
-MOST_MARKS = 34
+MOST_MARKS = LONGEST_DRAFT + 2
 """The most marks of one step: a draft model that cannot step back sets one before each token."""
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]

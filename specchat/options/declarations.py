@@ -36,7 +36,7 @@ NO_DRAFT = Path("none")
 """As the name of a draft model: use none."""
 
 MOST_IDLE_MINUTES = 7 * 24 * 60
-LONGEST_DRAFT = 32
+LONGEST_DRAFT = 64
 PENALTY = {"minimum": -100.0, "maximum": 100.0}
 SMALLEST_TEMPERATURE = 1e-6
 """Below this only exact ties are random, and single precision overflows."""

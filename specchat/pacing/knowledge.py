@@ -3,13 +3,14 @@
 from collections import defaultdict, deque
 from collections.abc import Callable
 
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.recent_drafts import LONGEST, RecentDrafts
 from specchat.pacing.recent_seconds import RecentSeconds, middle
 from specchat.passes.learned_cache import LearnedPair
 from specchat.passes.pass_costs import QUANTISED, PassCosts, Stair
 
-LONGEST_KNOWN = 33
+LONGEST_KNOWN = LONGEST_DRAFT + 1
 """Passes over up to this many tokens have a measured cost."""
 FEW_ACCEPTED = 3
 """The tokens that the first pass of a head's draft is taken to read."""

@@ -17,10 +17,9 @@ import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import LanguageModel
-from specchat.options.declarations import LONGEST_DRAFT
 
-LONGEST_PASS = LONGEST_DRAFT + 1
-COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, 33)
+LONGEST_PASS = 33
+COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, LONGEST_PASS)
 """Passes to compare. llama.cpp's kernels change at 2, 4, 8 and perhaps 16 tokens."""
 FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
 """If one length is inexact, so is every length of its kernel: most of their sums agree by chance,
@@ -84,7 +83,7 @@ class Compared:
     this took.
     """
 
-    longest: int = COMPARED_LENGTHS[-1]
+    longest: int = LONGEST_PASS
     num_depths: int = 0
     has_reached_all: bool = True
     spent: float = 0.0
@@ -135,7 +134,7 @@ def longest_exact_pass(
 
 def depths_of(model: ComparedModel) -> list[int]:
     """Return the depths at which a model's passes are compared."""
-    return [depth for depth in DEPTHS if depth + 2 * COMPARED_LENGTHS[-1] <= model.capacity]
+    return [depth for depth in DEPTHS if depth + 2 * LONGEST_PASS <= model.capacity]
 
 
 def fill(model: ComparedModel, depth: int, deadline: float) -> bool:
@@ -168,7 +167,7 @@ def _longest_here(
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
-            further = _Comparison(model, depth + number * COMPARED_LENGTHS[-1], on_pass)
+            further = _Comparison(model, depth + number * LONGEST_PASS, on_pass)
             longest = further.longest(longest, math.inf)
     return longest, comparison.has_reached_all
 
@@ -184,7 +183,7 @@ class _Comparison:
         self._model = model
         self._on_pass = on_pass
         self._base = model.length
-        self._tokens = text_of(model, first, first + COMPARED_LENGTHS[-1] + 1)
+        self._tokens = text_of(model, first, first + LONGEST_PASS + 1)
         self._rows: list[Logits] = []
         self.has_reached_all = True
 

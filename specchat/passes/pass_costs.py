@@ -12,19 +12,22 @@ from typing import TypeAlias
 PLAIN = 0
 """The entry of plain decoding: passes over one token among others of the kind. Right after drafting
 they take up to a third longer: the processor's caches hold less of what they read."""
+LAST_STEP = 8
+"""From here on, a pass between two known ones is taken to cost no less than the shorter one, and no
+more than the longer one."""
 SHALLOW = 256
 """Depths up to this share a table; above it each doubling has a table of its own."""
 
 Stair: TypeAlias = Mapping[int, float]
 """Costs of passes by their number of tokens, relative to that over one."""
 
-REPACKED: Stair = {1: 1.0, 2: 1.65, 3: 2.25, 4: 1.8, 8: 3.0, 16: 4.4, 33: 8.5}
+REPACKED: Stair = {1: 1.0, 2: 1.65, 3: 2.25, 4: 1.8, 8: 3.0, 16: 4.4, 33: 8.5, 65: 16.5}
 """Q4_0 and the like, whose kernels on x86 and ARM work on four tokens at once."""
-QUANTISED: Stair = {1: 1.0, 2: 1.7, 4: 2.7, 8: 4.5, 16: 7.5, 33: 14.0}
+QUANTISED: Stair = {1: 1.0, 2: 1.7, 4: 2.7, 8: 4.5, 16: 7.5, 33: 14.0, 65: 27.0}
 """Other quantised files on a CPU: each token takes most of a pass."""
-UNQUANTISED: Stair = {1: 1.0, 2: 1.2, 3: 1.35, 4: 1.55, 8: 2.15, 16: 2.9, 33: 5.0}
+UNQUANTISED: Stair = {1: 1.0, 2: 1.2, 3: 1.35, 4: 1.55, 8: 2.15, 16: 2.9, 33: 5.0, 65: 9.0}
 """F16 and the like on a CPU, bound by the memory's bandwidth."""
-ON_GPU: Stair = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.05, 16: 2.5, 33: 3.2}
+ON_GPU: Stair = {1: 1.0, 2: 1.1, 4: 1.4, 8: 2.05, 16: 2.5, 33: 3.2, 65: 4.0}
 """Any file on a GPU."""
 
 SHOWN = (1, 2, 3, 4, 5, 8, 16)
@@ -130,7 +133,10 @@ class PassCosts:
         return own
 
     def _filled(self, known: dict[int, float]) -> list[float]:
-        """Return a whole row: lengths between known ones lie on the stair, scaled to meet both."""
+        """Return a whole row: lengths between known ones lie on the stair, scaled to meet both.
+
+        No pass costs more than its tokens would one by one.
+        """
         stair = _interpolated(self._stair, self._longest)
         plain = known.pop(PLAIN, 0.0)
         known = known or {1: plain or 1.0}
@@ -139,9 +145,12 @@ class PassCosts:
             cost * factor
             for cost, factor in zip(stair, _interpolated(factors, self._longest), strict=True)
         ]
+        for (shorter, less), (longer, more) in pairwise(sorted(known.items())):
+            for length in range(max(shorter + 1, LAST_STEP), longer):
+                row[length] = min(max(row[length], less), max(more, less))
         row[1] = min(row[1:])
         row[PLAIN] = min(plain or row[1], row[1])
-        return row
+        return [min(cost, max(1, length) * row[1]) for length, cost in enumerate(row)]
 
 
 def bucket_of(depth: int) -> int:

@@ -33,7 +33,7 @@ from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
 from specchat.requests.progress import stopping_report
 
-DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
+DEAR = Costs([0.0, *(0.01 * length for length in range(1, 66))], [0.001] * 66)
 CHEAP = DEAR.where_passes_are_cheap()
 
 
@@ -101,7 +101,7 @@ def test_later_tokens_of_a_draft_may_be_worse_than_the_first() -> None:
 
 def test_the_rate_is_that_of_the_best_draft_length() -> None:
     """A length of at least 1, also where drafting does not pay; longer passes cost too much."""
-    free = Costs([0.0, 1.0, 2.0, 3.0, *[100.0] * 30], [0.0] * 34)
+    free = Costs([0.0, 1.0, 2.0, 3.0, *[100.0] * 62], [0.0] * 66)
 
     assert drafting_rate(free, np.full((1, 40), 0.5)) == pytest.approx(1.5 / 2.0)
 

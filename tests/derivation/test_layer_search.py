@@ -20,7 +20,7 @@ from specchat.planning.context_shape import ModelOptions
 
 OPTIONS = ModelOptions(gpu_layers=0, threads=1)
 SAMPLING = Sampling()
-CHEAP = Costs([1.0] * 34, [1.0] * 34).where_passes_are_cheap()
+CHEAP = Costs([1.0] * 66, [1.0] * 66).where_passes_are_cheap()
 
 
 @pytest.fixture(params=["last", "scattered"])

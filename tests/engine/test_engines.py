@@ -94,7 +94,7 @@ def test_statistics_keep_the_contract(engine: Engine) -> None:
     assert 0 < figures["verify_s"] + figures["draft_s"] <= figures["decode_s"]
     assert (engine.stats.drafter, engine.stats.draft_length) == ("suffix+model", "auto")
     assert engine.stats.pass_costs[1] > 0
-    assert len(engine.stats.pass_costs) == 33
+    assert len(engine.stats.pass_costs) == 65
 
 
 def test_the_steps_of_both_engines_have_trees(engine: Engine) -> None:
@@ -214,7 +214,7 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[SpecchatError]]] = [
     (PROMPT, {"temperature": -1.0}, InvalidOption),
     (PROMPT, {"nonsense": 1}, InvalidOption),
     (PROMPT, {"drafter": "unknown"}, InvalidOption),
-    (PROMPT, {"draft_length": 33}, InvalidOption),
+    (PROMPT, {"draft_length": 65}, InvalidOption),
     (PROMPT, {"seed": -1}, InvalidOption),
 ]
 

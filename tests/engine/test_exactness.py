@@ -20,6 +20,7 @@ from specchat.llama import context, tinyblas
 from specchat.llama.context import Batch
 from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exact_costs, exact_passes, learned_cache
 from specchat.passes.exactness import Exactness
 from specchat.passes.learned_cache import LearnedCache
@@ -147,7 +148,7 @@ def test_other_modes_do_not_limit_drafts(
     for exact, learn, known in (("auto", True, 1), ("auto", False, None), ("off", True, None)):
         with loaded(shallow("llama", seed=31), exact=exact, learn=learn) as engine:
             assert engine.facts.exact_draft == known
-            assert engine.facts.longest_draft == 32
+            assert engine.facts.longest_draft == LONGEST_DRAFT
 
 
 def test_the_exact_length_is_measured_once(
@@ -186,7 +187,12 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
     path = shallow("llama", seed=41)
     with loaded(path, exact=exact, learn=True) as engine:
         facts = engine.facts
-        assert (facts.exact_draft, facts.exact_cost, facts.longest_draft) == (allowed, cost, 32)
+        longest = allowed if exact == "on" else LONGEST_DRAFT
+        assert (facts.exact_draft, facts.exact_cost, facts.longest_draft) == (
+            allowed,
+            cost,
+            longest,
+        )
     assert set(left_out) == {allowed + 1}
     kept_by_way = LearnedCache(path).exactness().items()
     way, kept = next((way, kept) for way, kept in kept_by_way if exact in way.split(",")[0])

@@ -54,7 +54,7 @@ def test_greedy_tokens_are_plain_decodings(
     files = shallow(architecture), shallow(architecture, kind)
     with Engine.load(*files, **EXACT) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=60, drafter="none")
-        for draft_length in (1, 3, 6, 16):
+        for draft_length in (1, 3, 6, 64):
             options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60}
             options["draft_length"] = draft_length
             assert tokens_of(engine, drafter="auto", **options) == plain
@@ -79,11 +79,12 @@ def test_suffix_drafts_change_nothing_either(shallow: WriteModel, architecture: 
     with Engine.load(shallow(architecture), **EXACT) as engine:
         assert engine.prepare()
         plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
-        suffix: dict[str, Any] = {"drafter": "suffix", "draft_length": 6}
-        drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, **suffix)
+        for length in (6, 64):
+            suffix: dict[str, Any] = {"drafter": "suffix", "draft_length": length}
+            drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, **suffix)
 
-        assert drafted == plain
-        assert engine.stats.drafted > 0
+            assert drafted == plain
+            assert engine.stats.drafted > 0
 
 
 @pytest.mark.parametrize("size", [300, 448])

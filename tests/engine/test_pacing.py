@@ -103,13 +103,13 @@ class Disturbed:
 def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
     slow: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are measured four times and the median counts; long passes are made once."""
-    model, costs = Disturbed(slow), PassCosts(33)
+    """All are measured four times and the median counts; long passes are made once, in the end."""
+    model, costs = Disturbed(slow), PassCosts(65)
     monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
-    measure_passes(model, costs, 100, (1, 4, 24), 25, 1.0)  # type: ignore[arg-type]
+    measure_passes(model, costs, 100, (1, 4, 24, 65), 66, 1.0)  # type: ignore[arg-type]
 
-    assert model.lengths == [1, 1, 4, 4, 24, 24, *[1, 1, 4, 4] * 3]
-    for length in (1, 4, 24):
+    assert model.lengths == [1, 1, 4, 4, 24, 24, *[1, 1, 4, 4] * 3, 65, 65]
+    for length in (1, 4, 24, 65):
         assert costs.seconds(length, 0) == pytest.approx(0.001 * length)
 
 

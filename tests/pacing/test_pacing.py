@@ -32,14 +32,14 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.pacing import pacer as pacing
 from specchat.pacing import way_choice
-from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_drafts import PastDraft, Way
 from specchat.passes.pass_costs import QUANTISED, REPACKED, Stair
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 7, 9, 12, 15)
-LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
+LINE = [0.0, *(1 + 0.3 * more for more in range(LONGEST_KNOWN + 1))]
 
 
 @pytest.fixture
@@ -367,10 +367,22 @@ def test_passages_are_taken_as_far_as_they_pay(on: Callable[..., LearningPacer])
 
 def test_a_passage_is_cut_where_a_pass_is_cheap(on: Callable[..., LearningPacer]) -> None:
     """Where 32 tokens cost twice as much as 16, two passes over 16 risk less than one over 32."""
-    costs = [0.0, *[1.0] * 16, *[2.0] * 24]
+    costs = [0.0, *[1.0] * 16, *[2.0] * 50]
     pacer = on(SimulatedMachine(costs, 0.05, always(0.0)))
     pacer.begin_step(10, 32)
     assert pacer.take("suffix", [Hint(0.98)] * 32) == 15
+
+
+def test_long_passages_are_taken_where_only_they_pay(on: Callable[..., LearningPacer]) -> None:
+    """As with mixtures of experts, whose first additional tokens cost most."""
+    known = {1: 1.0, 2: 2.0, 8: 6.0, 16: 8.0, 33: 9.5, 65: 10.5}
+    costs = [0.0, *np.interp(range(1, LONGEST_KNOWN + 1), list(known), list(known.values()))]
+    pair = Knowledge()
+    pair.target.begin_with({length: costs[length] for length in known})
+    for chance, least, most in ((0.99, 48, 64), (0.3, 0, 0)):
+        pacer = on(SimulatedMachine(costs, 0.05, always(0.0)), pair)
+        pacer.begin_step(10, 64)
+        assert least <= pacer.take("suffix", [Hint(chance)] * 64) <= most
 
 
 def test_only_a_draft_in_use_competes_with_passages(on: Callable[..., LearningPacer]) -> None:
@@ -474,10 +486,10 @@ def test_passes_longer_than_any_known_are_not_kept() -> None:
     measured(machine_of("F16", 0.1, 0.8, 2), pair)
     for _ in range(20):
         pair.verifying.observe(1, 1000, 0.02)
-        pair.verifying.observe(41, 1000, 0.2)
+        pair.verifying.observe(81, 1000, 0.2)
     record = pair.as_record()
     assert {size for bucket, size, _ in record.target if bucket} == {1}
-    assert Knowledge(record).verifying.seconds(41, 1000) > 0
+    assert Knowledge(record).verifying.seconds(81, 1000) > 0
 
 
 def test_what_passes_take_is_kept_only_beside_what_was_measured() -> None:

@@ -38,7 +38,7 @@ def test_unmeasured_lengths_lie_between_their_neighbours() -> None:
 @pytest.mark.parametrize("stair", [REPACKED, QUANTISED, UNQUANTISED, ON_GPU])
 def test_an_unmeasured_pair_has_a_usual_stair(stair: dict[int, float]) -> None:
     """In units of a pass over one token; what is measured scales what is not."""
-    costs = PassCosts(33, stair)
+    costs = PassCosts(65, stair)
     for length, relative in stair.items():
         assert costs.seconds(length, 0) == pytest.approx(relative)
     costs.begin_with({1: 0.5})
@@ -51,6 +51,21 @@ def test_no_measurement_is_taken_beyond_what_can_be() -> None:
     costs.begin_with({1: 1.0, 2: 9.7, 4: 0.2})
     assert costs.seconds(2, 0) == pytest.approx(2.0)
     assert costs.seconds(4, 0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("stair", [REPACKED, QUANTISED, UNQUANTISED, ON_GPU])
+@pytest.mark.parametrize(
+    "known", [{1: 1.0}, {1: 1.0, 4: 1.2}, {1: 1.0, 16: 9.0, 33: 9.5, 65: 10.0}]
+)
+def test_long_passes_cost_what_they_can(stair: dict[int, float], known: dict[int, float]) -> None:
+    """Beyond the steps no less than shorter ones, and no more than their tokens one by one."""
+    costs = PassCosts(65, stair)
+    costs.begin_with(known)
+    row = [costs.seconds(length, 0) for length in range(1, 66)]
+    assert all(seconds <= length for length, seconds in enumerate(row, 1))
+    assert row[7:] == sorted(row[7:])
+    for length, seconds in known.items():
+        assert row[length - 1] == pytest.approx(seconds)
 
 
 def test_depths_have_costs_of_their_own() -> None:
