@@ -1,40 +1,25 @@
 """The prediction head as drafter: a small model that reads the target's hidden states."""
 
-import sys
 from collections.abc import Sequence
 
-from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.ports import BlockModel, DraftTask, LanguageModel, Pacer
-from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.proposal import DraftToken
 from specchat.drafting import suffix
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
-
-TRIAL_INTERVAL = 32
-"""After this many steps without a draft, one tries the head, until its fit is known."""
-
-
-class _TrialPacer(FixedPacer):
-    """Allows one draft pass, and declines its token."""
-
-    def wants_token(self, origin: str, hint: Hint) -> bool:
-        """Return False: the token is only compared with the target's."""
-        del origin, hint
-        return False
+from specchat.gguf.draft_kinds import HEAD_BATCH
 
 
 class HeadDrafter(DraftModelDrafter):
-    """Drafts with a head, which has read all but the last few tokens of the target's text.
+    """Drafts with a head. After a pause it reads the tokens of one pass: the last ones it missed.
 
     It stops drafting once the head has turned out no better than guessing; tokens that the pacer
-    declined count as well. If the pacer rarely wants a draft, occasional trial passes compare the
-    head's token with the target's.
+    declined count as well.
     """
 
     origin = "head"
-    short_memories = (sys.maxsize,)
-    _num_blind = 0  # steps since the head last made a pass
+    short_memories = (HEAD_BATCH,)
     _is_forced = False  # whether a grammar's tokens follow, which the target has not read
 
     def __init__(self, model: LanguageModel, materials: Materials) -> None:
@@ -55,10 +40,7 @@ class HeadDrafter(DraftModelDrafter):
         """Draw tokens; none after another drafter's, as the target has not read those."""
         if after or self._is_forced or self.unfit_reason:
             return []
-        draft = super().propose(pacer)
-        # a pacer that wants no drafts would never learn whether the head fits
-        is_due = self._num_blind >= TRIAL_INTERVAL and not self._fit.is_known
-        return draft if self._is_ahead or not is_due else super().propose(_TrialPacer(1))
+        return super().propose(pacer)
 
     def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
         """Add nothing: without hidden states to read them with, each needs a pass."""
@@ -68,14 +50,15 @@ class HeadDrafter(DraftModelDrafter):
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update the text, and count whether the head was right."""
         self._is_forced = len(emitted) > num_accepted + 1
-        self._num_blind += 1
-        if self._is_ahead:
-            self._num_blind = 0
         if self._is_ahead and self._first:
             self._fit.num_drafts += 1
             is_accepted = num_accepted > 0 and emitted[0] in self._drafted[:1]
             self._fit.num_right += is_accepted or emitted[0] == self._first.best()
         super().observe(emitted, num_accepted)
+
+    def _shorten(self, num_kept: int) -> None:
+        """Keep the text: the head itself leaves out what it missed, and its positions count on."""
+        del num_kept
 
 
 class BlockDrafter(HeadDrafter):

@@ -32,11 +32,6 @@ class HeadFit:
         )
 
     @property
-    def is_known(self) -> bool:
-        """Whether the test has decided that the head does not fit, or that it does."""
-        return abs(self._lead) >= DECIDED
-
-    @property
     def _lead(self) -> int:
         """By how much wrong drafts lead, a right one weighing as much as RIGHT wrong ones."""
         return self.num_drafts - (1 + RIGHT) * self.num_right

@@ -68,7 +68,9 @@ class BlockHead(HeadContext):
         del on_progress
         num_known = self.count_known(tokens)
         self.rollback(num_known)
-        self._inject(tokens[num_known:])
+        if (first := self.feed.first_after(self.num_read)) > self.num_read:
+            self.leave_out(tokens[:first])
+        self._inject(tokens[self.num_read :])
         return num_known
 
     def mark(self) -> None:
@@ -103,6 +105,7 @@ class BlockHead(HeadContext):
             self._injection.inputs[: len(states)] = states
             self._injection.inputs[len(states) :] = 0
             self._injection.fill(part, 0)
+            self._injection.place(self.num_read, len(part))
             self.context.run(self._injection)
             self.context.tokens += part
 
@@ -114,6 +117,7 @@ class BlockHead(HeadContext):
         """
         count = 1 + max(1, min(self.room, self.longest_block))
         self.context.batch.fill([last, *[self._mask] * (count - 1)], count)
+        self.context.batch.place(self.num_read, count)
         self.context.run(self.context.batch)
         rows = self.context.logits(count)[1:]
         # masks stand for tokens that nobody knows yet, so their entries must not stay

@@ -366,7 +366,7 @@ class Context(AbstractContextManager["Context"]):
 
 
 class Batch:
-    """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp.
+    """llama.cpp's batch, made once. The sequence is left to llama.cpp, and so are positions.
 
     With a `width`, each token is read together with a hidden state, or without `has_tokens`
     replaced by it. `inputs` holds the states, shape (size, width).
@@ -377,6 +377,7 @@ class Batch:
         self.inputs = np.zeros((size, width), np.float32)
         self._tokens: Any = (api.llama_token * size)()
         self._outputs = (ctypes.c_int8 * size)()
+        self._positions: Any = (ctypes.c_int32 * size)()
         self._filled = (0, 0)
         self.native: Any = api.llama_batch(logits=self._outputs)
         if has_tokens:
@@ -384,6 +385,11 @@ class Batch:
         if width:
             address: Any = self.inputs.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
             self.native.embd = address
+
+    def place(self, position: int, count: int) -> None:
+        """Let tokens have the positions from this one on, though memory may hold none before it."""
+        self._positions[:count] = list(range(position, position + count))
+        self.native.pos = self._positions
 
     def fill(self, tokens: Sequence[int], num_rows: int) -> None:
         """Fill in tokens; the last `num_rows` give logits."""

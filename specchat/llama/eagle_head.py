@@ -5,12 +5,11 @@ the role of the target's hidden state. Everything else works as in other heads, 
 first token: no state precedes it, so the head's memory has no entry for it.
 """
 
-import ctypes
 from collections.abc import Sequence
 
 import numpy as np
 
-from specchat.decoding.ports import PromptProgress, Rows
+from specchat.decoding.ports import Rows
 from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.gguf.eagle_draft import eagle_facts
 from specchat.llama.context import Batch, Context
@@ -25,6 +24,8 @@ from specchat.planning.context_shape import ModelOptions
 class EagleHead(Head):
     """The memory of an EAGLE-3 draft beside its target's."""
 
+    num_without = 1
+
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
     ) -> None:
@@ -35,7 +36,6 @@ class EagleHead(Head):
         facts = eagle_facts(model.header)
         self._layers = facts.layers
         self._features = Batch(HEAD_BATCH, len(facts.layers) * facts.target_width, has_tokens=False)
-        self._positions = (ctypes.c_int32 * HEAD_BATCH)()
         super().__init__(model, options, target, abort)
 
     def make_feed(self, target: Context) -> HiddenStateFeed:
@@ -43,16 +43,6 @@ class EagleHead(Head):
         keep_features(target, self._layers)
         width = self._features.inputs.shape[1]
         return HiddenStateFeed(target, width, lambda: features_of(target, self._layers))
-
-    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many were there already."""
-        num_known = self.count_known(tokens)
-        if num_known < self.length:
-            self.rollback(num_known)
-        if tokens and not self.context.num_evaluated:
-            self._leave_out(tokens[0])
-        super().prefill(tokens, on_progress)
-        return num_known
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return logits as other heads do.
@@ -66,18 +56,12 @@ class EagleHead(Head):
             rows = super().evaluate(tokens, num_rows)
             self.rollback_kind.empty()
             return rows
-        self._leave_out(tokens[0])
+        self.leave_out(tokens[:1])
         try:
             return super().evaluate(tokens[1:], num_rows)
         except BaseException:
             self.rollback(0)
             raise
-
-    def fill(self, position: int, count: int) -> None:
-        """Fill in states and positions: llama.cpp's own would leave out the first token."""
-        super().fill(position, count)
-        self._positions[:count] = list(range(position, position + count))
-        self.context.batch.native.pos = self._positions
 
     def joined(self, states: HiddenStates) -> HiddenStates:
         """Return the encoder's states for the inputs of the target's layers: (tokens, width)."""
@@ -85,11 +69,6 @@ class EagleHead(Head):
         self._features.inputs[:count] = states
         self._features.fill([0] * count, count)
         return self.context.encode(self._features)
-
-    def _leave_out(self, first: int) -> None:
-        """Count the text's first token as read."""
-        self.context.tokens, self.context.num_evaluated = [first], 1
-        self.feed.num_taken = 1
 
 
 def keep_features(target: Context, layers: Sequence[int]) -> None:

@@ -27,8 +27,10 @@ class Head(HeadContext):
     """The memory of a prediction head beside its target's.
 
     Entries made from the target's states stay; those made from its own states are removed at the
-    next rollback.
+    next rollback. The text's first `num_without` tokens have none.
     """
+
+    num_without = 0
 
     def __init__(
         self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
@@ -71,7 +73,11 @@ class Head(HeadContext):
         if num_known < self.length:
             self.rollback(num_known)
         self._own = self._nothing
-        return self.context.prefill(tokens, on_progress)
+        first = max(self.num_without, self.feed.first_after(self.num_read))
+        if first > self.num_read:
+            self.leave_out(tokens[:first])
+        self.context.prefill(tokens, on_progress)
+        return num_known
 
     def mark(self) -> None:
         """Allow a rollback to here."""
@@ -96,6 +102,7 @@ class Head(HeadContext):
 
     def fill(self, position: int, count: int) -> None:
         """Fill in the states that precede the next tokens: the target's, then the head's own."""
+        self.context.batch.place(position, count)
         states = self.feed.take(position, count)
         inputs, num_known = self.context.batch.inputs, len(states)
         if num_known:

@@ -1,5 +1,6 @@
 """What all prediction heads share: a context of their own and a feed of the target's states."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -41,6 +42,13 @@ class HeadContext(AbstractContextManager["HeadContext"]):
     def prompt_seconds(self) -> float:
         """The seconds that the head spent on its target's prompts."""
         return self.feed.prompt_seconds
+
+    def leave_out(self, tokens: Sequence[int]) -> None:
+        """Empty the memory, and count the text's first tokens as read, at their positions."""
+        self.context.rollback_kind.begin_with(())
+        self.context.rollback_kind.empty()
+        self.context.tokens, self.context.num_evaluated = list(tokens), len(tokens)
+        self.feed.num_taken = len(tokens)
 
     def image(self) -> MemoryImage:
         """Return a copy of the memory, and of the states that the head has not read yet."""

@@ -1,7 +1,9 @@
 """How a prediction head gets its target's hidden states: a feed keeps them until they are read.
 
 The target's context hands them over after every pass, and says where its text was cut. The head
-reads them together with the next tokens that it drafts from, or at once where a prompt was read.
+reads them together with the next tokens that it drafts from, or at once where a prompt was read. A
+head that is not asked for drafts reads nothing: the states of the last tokens are kept, and those
+before them are missed, as if their tokens were not in the text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from specchat.gguf.draft_kinds import HEAD_BATCH
 from specchat.llama.context import Context
 from specchat.llama.hidden_states import HiddenStates
 
-MOST_WAITING = 64
-"""If more hidden states than this wait, the head reads their tokens, draft or not."""
 NUM_PROMPTS = 8
 """States kept for the ends of prompts, after which the next answer may begin."""
 
@@ -55,7 +56,7 @@ class HiddenStateFeed:
         self.prompt_seconds = 0.0
         self._target, self._read, self._distance = target, read, distance
         self._lost = np.zeros(width, np.float32)
-        self._waiting = WaitingStates(width, 2 * MOST_WAITING)
+        self._waiting = WaitingStates(width, 2 * HEAD_BATCH)
         self._kept: dict[int, Any] = {}  # by position, the lowest first
         self._head: Follower
 
@@ -83,13 +84,20 @@ class HiddenStateFeed:
             self.num_taken = start + len(states)
         return states
 
+    def first_after(self, num_read: int) -> int:
+        """Return the token at which a head that has read `num_read` tokens goes on.
+
+        One that was not used for a while passes over those whose states are lost; a single one is
+        lost where the text was cut.
+        """
+        first = self._waiting.first
+        return num_read if first - (num_read - self._distance) <= 1 else first + self._distance
+
     def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
         """Keep the states of a pass of the target over tokens from `position` on."""
         self._cut(position)
-        # a head that is not asked for drafts catches up here, or its states would pile up
-        if not is_prompt and position - self._head.num_read > MOST_WAITING:
-            self._head.prefill(self._target.tokens[:position])
-        self._waiting.drop_before(self._head.num_read - self._distance)
+        num_kept = max(self._head.num_read - self._distance, position - HEAD_BATCH)
+        self._waiting.drop_before(num_kept)
         self._waiting.append(self._read()[: len(tokens)])  # branches may follow
         if is_prompt:
             self._read_prompt([*self._target.tokens[:position], *tokens])
@@ -121,7 +129,7 @@ class HiddenStateFeed:
             shot = FeedSnapshot(0, 0, np.empty((0, width), np.float32), {})
         self.num_taken = shot.num_taken
         self._kept = dict(shot.kept)
-        self._waiting = WaitingStates(width, 2 * MOST_WAITING)
+        self._waiting = WaitingStates(width, 2 * HEAD_BATCH)
         self._waiting.cut(shot.first)
         if len(shot.waiting):
             self._waiting.append(shot.waiting)
@@ -134,7 +142,7 @@ class HiddenStateFeed:
         began = perf_counter()
         self._head.prefill(tokens)
         self.prompt_seconds += perf_counter() - began
-        self._waiting = WaitingStates(len(last), 2 * MOST_WAITING)  # without room for all others
+        self._waiting = WaitingStates(len(last), 2 * HEAD_BATCH)  # without room for all others
         self._waiting.cut(end - 1)
         self._waiting.append(last[np.newaxis])
 

@@ -172,7 +172,6 @@ class TreeBatch(Batch):
 
     def __init__(self, size: int, num_sequences: int) -> None:
         super().__init__(size)
-        self._positions: Any = (ctypes.c_int32 * size)()
         self._counts = (ctypes.c_int32 * size)()
         self._sequences: list[Any] = [(ctypes.c_int32 * num_sequences)() for _ in range(size)]
         pointer: Any = ctypes.POINTER(ctypes.c_int32)

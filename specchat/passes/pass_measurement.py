@@ -10,7 +10,7 @@ from specchat.passes.pass_costs import PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33, 65)
 """Passes to measure when nothing is known, the most informative first."""
-DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8)
+DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8, 64)
 MAX_ROUNDS, LONGEST_REPEATED, LONGEST_AT_FIRST = 4, 16, 33
 """All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once, and
 those longer than LONGEST_AT_FIRST in the end: they take long and are rarely made."""

@@ -22,19 +22,18 @@ from conftest import WriteModel
 from memory_in_use import native_bytes, num_objects
 from scripts.support.tiny_gguf import Vocabulary, write_with_head
 from specchat.decoding.sampling import Sampler
-from specchat.drafting.head_drafter import TRIAL_INTERVAL
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import pair_pacing
 from specchat.engine.api import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
-from specchat.gguf.draft_kinds import why_no_head
+from specchat.gguf.draft_kinds import HEAD_BATCH, why_no_head
 from specchat.gguf.eagle_draft import why_unfit
 from specchat.gguf.header import Tensor
 from specchat.gguf.reader import read_header, read_part
 from specchat.llama.context import Batch, Context
 from specchat.llama.eagle_head import features_of
-from specchat.llama.hidden_state_feed import MOST_WAITING, HiddenStateFeed
+from specchat.llama.hidden_state_feed import HiddenStateFeed
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from tables import table
@@ -612,13 +611,33 @@ def test_a_step_takes_one_pass_of_a_dflash_draft(
 
 @pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", SORTS)
-def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
-    """While others draft, or none, the head reads on from time to time."""
-    with opened(heads(kind, num_layers=LAYERS[kind])) as engine:
-        context: Any = engine._draft_context
-        for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
-            assert engine.context.length - context.num_read <= MOST_WAITING + 2
-            assert context.feed.num_waiting <= MOST_WAITING + 2
+def test_a_head_that_is_not_used_reads_nothing(
+    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked again, it reads the last tokens that it missed, and is as often right as ever."""
+    counts: list[int] = []
+    run = Context.run
+
+    def count(self: Context, batch: Batch) -> None:
+        if self.model.sizes.kind.is_head:
+            counts.append(batch.count)
+        run(self, batch)
+
+    with opened(heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])) as engine:
+        draft: Any = engine._draft_context
+        chunks = engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300)
+        text = [*PROMPT, *next(chunks).tokens]
+        monkeypatch.setattr(Context, "run", count)
+        text += [token for chunk in chunks for token in chunk.tokens]
+        assert counts == []
+        assert draft.feed.num_waiting <= HEAD_BATCH + 1
+        tokens_of(engine, text, draft_length=3, max_tokens=100)
+        after_a_pause = engine.stats.acceptance_rate
+        assert max(counts) <= HEAD_BATCH
+        assert sum(counts) <= HEAD_BATCH + 3 * 100
+        engine.forget()
+        tokens_of(engine, text, draft_length=3, max_tokens=100)
+        assert after_a_pause > 0.9 * engine.stats.acceptance_rate
 
 
 @pytest.mark.slow
@@ -1021,7 +1040,7 @@ def test_dflash_drafts_of_other_kinds_are_refused(
 def test_a_head_that_does_not_fit_is_reported_and_not_used(
     heads: WriteHead, tmp_path: Path, drafter: str, draft_length: int | str
 ) -> None:
-    """After 64 drafts over all answers, also where the pacer hardly asks for any."""
+    """After 64 drafts over all answers, also where pacing only looks now and then."""
     target = heads("qwen35 in two files")["target"]
     draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
     options = WHOLE | {"max_tokens": 400, "top_k": 0, "seed": 1}
@@ -1029,9 +1048,11 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
         assert engine.prepare()
         plain = tokens_of(engine, drafter="none", **options)
         options |= {"drafter": drafter, "draft_length": draft_length}
-        for _ in range(8):
+        for _ in range(40):
             assert tokens_of(engine, **options) == plain
             engine.forget()
+            if engine.stats.draft_off_reason and "fit" in engine.stats.draft_off_reason:
+                break
         chunks = engine.generate(PROMPT, **options)
         origins = {origin for chunk in chunks for origin in chunk.origins}
         reason = engine.stats.speculation["draft_off"]
@@ -1057,14 +1078,12 @@ def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
     """One draft in six is right: too few to pay, but more than guessing."""
     with opened(heads("qwen35", noise=0.8)) as engine:
         assert engine.prepare()
-        random, num_trials = np.random.default_rng(0), 0
+        random = np.random.default_rng(0)
         for _ in range(8):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
             tokens_of(engine, prompt, drafter=drafter, draft_length=draft_length, max_tokens=300)
             assert "fit" not in (engine.stats.draft_off_reason or "")
-            num_trials += engine.stats.steps // (TRIAL_INTERVAL + 1)  # however slow the machine is
         fit = engine._materials.head_fit
-        assert fit.is_known or fit.num_drafts >= num_trials > 7
         assert 0 < fit.num_right < 0.5 * fit.num_drafts
 
 
