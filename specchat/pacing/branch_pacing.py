@@ -5,9 +5,8 @@ tokens: a second is worth as many of them as the present rate makes in it. As pa
 a branch may only pay together with others, so all numbers of them are compared.
 """
 
-from collections.abc import Collection, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeAlias
 
 from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
 from specchat.decoding.proposal import Branch, DraftToken
@@ -24,14 +23,17 @@ LONG_IDLE, LOOK_INTERVAL = 32, 8
 SURE, USUAL = 0.9, 0.75
 """The confidence of a branch that is likely to be right, and of what may follow one."""
 
+Price: TypeAlias = Callable[[int], float]
+"""Returns the tokens that a pass costs, by its number of tokens: each takes time to work out."""
+
 
 class Prices(NamedTuple):
     """The tokens that passes cost.
 
-    `verifying[n]` is a target pass over n tokens, `reading[n]` the next draft pass with n branches.
+    `verifying(n)` is a target pass over n tokens, `reading[n]` the next draft pass with n branches.
     """
 
-    verifying: Sequence[float]
+    verifying: Price
     reading: Sequence[float]
 
 
@@ -54,15 +56,22 @@ class BranchPacing:
         """How many branches were there to choose from in this step."""
         return len(self._offered[1])
 
-    def num_siblings(self, origin: str, leaving: float, prices: Sequence[float]) -> int:
+    def num_siblings(self, origin: str, leaving: float, num_drafted: int, price: Price) -> int:
         """Return how many branches beside a token to look for: none where not one can pay.
 
-        `leaving` is the chance that the target leaves a draft where it is likeliest to.
+        `leaving` is the chance that the target leaves a draft of `num_drafted` tokens where it is
+        likeliest to.
         """
-        looks = self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
-        rises = [after - before for before, after in pairwise(prices[1:])]
+        if self._num_idle >= LONG_IDLE and self._num_idle % LOOK_INTERVAL:
+            return 0
         value = leaving * self._calibration(origin + BESIDE).chance(SURE)
-        return NUM_SIBLINGS if looks and rises and value > min(rises) else 0
+        before = price(1)
+        for count in range(2, 2 + num_drafted + NUM_SIBLINGS * (num_drafted + 1)):
+            after = price(count)
+            if value > after - before:
+                return NUM_SIBLINGS
+            before = after
+        return 0
 
     def choose_to_read(
         self,
@@ -81,11 +90,11 @@ class BranchPacing:
         if not order:
             return ()
         follower = self._calibration(branches[0].origin + BEHIND).chance(USUAL)
-        node = max(
-            0.0, _at(prices.verifying, len(chain) + 2) - _at(prices.verifying, len(chain) + 1)
-        )
+        count = len(chain) + 1
+        node = max(0.0, prices.verifying(count + 1) - prices.verifying(count))
         worth = [chances[number] * follower - node for number in order]
-        return with_ancestors(branches, order[: best_number(worth, prices.reading, 0)], most)
+        number = best_number(worth, prices.reading.__getitem__, 0)
+        return with_ancestors(branches, order[:number], most)
 
     def choose(
         self,
@@ -93,15 +102,15 @@ class BranchPacing:
         branches: Sequence[Branch],
         most: int,
         chain: Sequence[float],
-        prices: Sequence[float],
+        price: Price,
     ) -> Sequence[int]:
         """Return the numbers of the branches, up to `most`, that bring more than they cost."""
         self._offered = draft, branches
         chances = chances_of(chain, branches, self._chances(branches))
         order = likeliest(chances, most)
         # an accepted branch is read again with the next pass, in the text
-        worth = 1.0 - max(0.0, prices[2] - prices[1]) if len(prices) > 2 else 1.0
-        count = best_number([chances[number] for number in order], prices, len(draft) + 1, worth)
+        worth = 1.0 - max(0.0, price(2) - price(1))
+        count = best_number([chances[number] for number in order], price, len(draft) + 1, worth)
         self.num_chosen = count
         return order[:count]
 
@@ -142,23 +151,17 @@ class BranchPacing:
 
 
 def best_number(
-    chances: Sequence[float], prices: Sequence[float], num_before: int, worth: float = 1.0
+    chances: Sequence[float], price: Price, num_before: int, worth: float = 1.0
 ) -> int:
     """Return how many branches, the likeliest first, bring the most for what they cost.
 
-    `prices` has that of a pass by its number of tokens, `num_before` of which are others. An
-    accepted token is worth `worth` tokens.
+    `price` is that of a pass by its number of tokens, `num_before` of which are others. An accepted
+    token is worth `worth` tokens.
     """
-    if num_before >= len(prices):
-        return 0
-    best, number, brought = 0.0, 0, 0.0
-    for count, chance in enumerate(chances[: len(prices) - num_before - 1], 1):
+    best, number, brought, before = 0.0, 0, 0.0, price(num_before) if chances else 0.0
+    for count, chance in enumerate(chances, 1):
         brought += chance * worth
-        gain = brought - prices[num_before + count] + prices[num_before]
+        gain = brought - price(num_before + count) + before
         if gain > best:
             best, number = gain, count
     return number
-
-
-def _at(prices: Sequence[float], num_tokens: int) -> float:
-    return prices[min(num_tokens, len(prices) - 1)]

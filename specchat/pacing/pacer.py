@@ -15,9 +15,9 @@ from time import perf_counter
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
-from specchat.pacing.branch_pacing import BranchPacing, Prices
+from specchat.pacing.branch_pacing import BranchPacing, Price, Prices
 from specchat.pacing.calibration import Calibration
-from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE, outcomes
 from specchat.pacing.recent_drafts import PastDraft
 from specchat.pacing.way_choice import WayChoice
@@ -242,15 +242,17 @@ class LearningPacer:
 
     def num_siblings(self, origin: str) -> int:
         """Return how many branches beside a token to look for: none where not even one can pay."""
-        if not self._limit:
+        if not (self._limit and self._knowledge.verifying.is_known):
             return 0
         survival = leaving = 1.0
+        num_drafted = len(self._known)
         if origin == self._origin:
+            num_drafted = max(num_drafted, self._choice.way.length)
             chances, leaving = self._choice.drafts.usual_chances(), 0.0
             for chance in chances:
                 leaving = max(leaving, survival * (1.0 - chance))
                 survival *= chance
-        return self._branches.num_siblings(origin, leaving, self._prices)
+        return self._branches.num_siblings(origin, leaving, num_drafted, self._price())
 
     def choose_to_read(
         self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
@@ -263,7 +265,7 @@ class LearningPacer:
             rate * self._knowledge.catching_up(origin, self._num_read + more, self._depth)
             for more in range(min(most, len(unread)) + 1)
         ]
-        prices = Prices(self._prices, reading)
+        prices = Prices(self._price(), reading)
         chain = [self._chance(*token) for token in self._known]
         return self._branches.choose_to_read(branches, unread, most, chain, prices)
 
@@ -271,10 +273,10 @@ class LearningPacer:
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
     ) -> Sequence[int]:
         """Return the numbers of the branches, up to `most`, that bring more than they cost."""
-        if not branches or self._limit < 1:
+        if not branches or self._limit < 1 or not self._knowledge.verifying.is_known:
             return ()
         chain = [self._chance(*token) for token in _aligned(self._known, draft)]
-        return self._branches.choose(draft, branches, most, chain, self._prices)
+        return self._branches.choose(draft, branches, most, chain, self._price())
 
     # --- reported to the user
 
@@ -314,15 +316,11 @@ class LearningPacer:
             return 1.0
         return self._calibration(origin).chance(hint.confidence)
 
-    @property
-    def _prices(self) -> list[float]:
-        """What target passes cost by their number of tokens, in tokens at the present rate."""
+    def _price(self) -> Price:
+        """Return what target passes cost by their number of tokens, in tokens at this rate."""
         verifying, depth, forced = self._knowledge.verifying, self._depth, self._num_forced
-        if not verifying.is_known:
-            return []
         rate = max(self._choice.gain, 1.0) / verifying.seconds(PLAIN, depth)
-        counts = range(LONGEST_KNOWN + 1)
-        return [rate * verifying.seconds(max(1, count) + forced, depth) for count in counts]
+        return lambda count: rate * verifying.seconds(count + forced, depth)
 
 
 def _aligned(
