@@ -2,9 +2,11 @@
 
 The model is tiny, so nearly all time is specchat's own: choosing tokens from rows of logits,
 verification, statistics and pacing. Prints medians in microseconds per drafted or verified token:
-outside the drafter and the target passes (`overhead_s`), and outside llama.cpp altogether.
+outside the drafter and the target passes (`overhead_s`), and outside llama.cpp altogether. Between
+the passes of a real model, whose weights evict everything else from the processor's caches, the
+same takes longer: `--target` decodes with one, plainly.
 
-    python scripts/measure/measure_overhead.py
+    python scripts/measure/measure_overhead.py [--target FILE]
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from scripts.support.counts import positive
 from scripts.support.tiny_gguf import write_big_vocabulary
 from specchat import Engine
-from specchat.llama.context import Context
+from specchat.llama import context
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "temperature 0": {"temperature": 0.0},
@@ -46,61 +47,72 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 
 
 class Clock:
-    """Adds up the seconds that llama.cpp's passes take."""
+    """Adds up the seconds that llama.cpp's passes take, the wait for their logits included."""
 
     def __init__(self) -> None:
         """Start timing the passes of every context."""
         self.seconds = 0.0
-        inner = Context._decode  # noqa: SLF001  # wrapped in a clock
+        library: Any = context  # wrapped in a clock
+        library.api.llama_decode = self._timed(library.api.llama_decode)
+        library.logits_address = self._timed(library.logits_address)
 
-        def timed(context: Context, tokens: Sequence[int], num_rows: int) -> None:
+    def _timed(self, function: Any) -> Any:
+        def timed(*arguments: Any) -> Any:
             started = time.perf_counter()
             try:
-                inner(context, tokens, num_rows)
+                return function(*arguments)
             finally:
                 self.seconds += time.perf_counter() - started
 
-        Context._decode = timed  # type: ignore[method-assign,assignment]  # noqa: SLF001
+        return timed
 
 
 def measure(
-    engine: Engine, clock: Clock, sampling: dict[str, Any], length: int | Literal["auto"]
+    engine: Engine, clock: Clock, sampling: dict[str, Any], drafter: str, length: int | str
 ) -> list[float]:
     """Return microseconds per drafted or verified token, by both definitions of overhead."""
-    drafter = "auto" if length == "auto" else "model"
-    stream = engine.generate(
-        [1, 2, 3], max_tokens=300, drafter=drafter, draft_length=length, ignore_end=True, **sampling
-    )
+    options = {"drafter": drafter, "draft_length": length, "ignore_end": True, **sampling}
+    stream = engine.generate([1, 2, 3], max_tokens=300, **options)
     next(stream)
-    clock.seconds, before = 0.0, engine.stats.decode_s
+    counted = engine.stats.overhead_s
+    clock.seconds, began = 0.0, time.perf_counter()
     for _ in stream:
         pass
+    outside = time.perf_counter() - began - clock.seconds
     stats = engine.stats
-    num_tokens = 2 * stats.drafted + stats.steps
-    outside = stats.decode_s - before - clock.seconds
-    return [1e6 * stats.overhead_s / num_tokens, 1e6 * outside / num_tokens]
+    num_tokens = 2 * stats.drafted + stats.steps - 1
+    return [1e6 * (stats.overhead_s - counted) / num_tokens, 1e6 * outside / num_tokens]
 
 
 def main() -> None:
     """Print a table with a row per way of sampling and draft length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=positive, default=7)
+    parser.add_argument("--target", type=Path, help="decode plainly with this model instead")
     options = parser.parse_args()
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        path = write_big_vocabulary(Path(folder) / "big.gguf")
-        with Engine.load(path, path, ctx=1024, threads=1) as engine:
+        ways: list[tuple[str, int | str]] = [("none", "auto")]
+        if options.target:
+            files = [options.target]
+        else:
+            files = [write_big_vocabulary(Path(folder) / "big.gguf")] * 2
+            ways += [("model", 3), ("auto", "auto")]
+        threads = None if options.target else 1
+        with Engine.load(*files, ctx=1024, threads=threads) as engine:
             engine.prepare()
             print("| sampling | draft length | overhead_s, us per token | outside llama.cpp |")
             print("| --- | --- | --- | --- |")
             for name, sampling in SAMPLINGS.items():
-                for length in (3, "auto"):
+                for drafter, length in ways:
                     rounds = [
-                        measure(engine, clock, sampling, length) for _ in range(options.rounds)
+                        measure(engine, clock, sampling, drafter, length)
+                        for _ in range(options.rounds)
                     ]
                     columns = zip(*rounds, strict=True)
                     cells = [f"{statistics.median(column):.0f}" for column in columns]
-                    print(f"| {name} | {length} | {' | '.join(cells)} |")
+                    label = "plain" if drafter == "none" else length
+                    print(f"| {name} | {label} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -150,9 +150,7 @@ class BranchPacing:
         return self._knowledge.calibration_of(f"{name} {self._temperature}")
 
 
-def best_number(
-    chances: Sequence[float], price: Price, num_before: int, worth: float = 1.0
-) -> int:
+def best_number(chances: Sequence[float], price: Price, num_before: int, worth: float = 1.0) -> int:
     """Return how many branches, the likeliest first, bring the most for what they cost.
 
     `price` is that of a pass by its number of tokens, `num_before` of which are others. An accepted
