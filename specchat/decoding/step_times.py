@@ -8,14 +8,15 @@ slower as the context fills up, so plain steps count beside those that drafted a
 
     plain step = median of plain steps near here / median of (step / typical step of its length)
 
-Where there are too few of them there is no gain, and each has its error.
+Looking for drafts is part of what the steps took, and no part of plain decoding. Where there are
+too few plain steps there is no gain, and each has its error.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, hypot, log, log2, sqrt
-from statistics import fmean, median
+from statistics import median
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from specchat.wording import NUM_ERRORS, is_same_speed
@@ -23,12 +24,15 @@ from specchat.wording import NUM_ERRORS, is_same_speed
 GainKind: TypeAlias = Literal["plain", "measuring", "faster", "same", "slower"]
 """Nothing was drafted; not known yet, or not exactly enough; what a gain says."""
 
-Bins: TypeAlias = dict[tuple[int, int], int]
+Bins: TypeAlias = dict[tuple[int, int, int], int]
 BINS_PER_OCTAVE = 24
 """Times are counted in bins 3 % wide."""
-PLAIN, UNSETTLED = 0, -1
-"""What plain steps count as, in place of the number of tokens drafted: the first one after others
-takes up to a third longer, as the processor's caches hold less of what it reads."""
+PLAIN, FOLLOWING, LOOKING = 0, -1, -2
+"""What steps without a draft count as, in place of the number of tokens drafted: a plain step after
+another, the first one after others, and one that made a draft pass in vain."""
+COLD = 4 / 3
+"""How much longer the passes of the latter two take at most than that of a plain step, as the
+processor's caches hold less of what they read."""
 LOOKUPS = 0.1
 """A step that drafted nothing, but spent more than this share on it, made a draft pass."""
 BLOCK, MOST_BLOCKS = 16, 32
@@ -127,7 +131,8 @@ class StepTimes:
     num_tokens: int = 0
     """Of all steps that count, those that plain decoding takes a step for."""
     _bins: Bins = field(default_factory=dict)
-    """The number of steps by drafted tokens, and by the logarithm of their time.
+    """The number of steps by drafted tokens, and by the logarithms of their time and of the share
+    that looking for a draft took.
 
     Another thread may add a step at any time, so calculations use a copy.
     """
@@ -148,13 +153,18 @@ class StepTimes:
         Plain decoding takes a step for each of the `num_emitted` tokens.
         """
         is_plain = not num_drafted and drafting <= LOOKUPS * seconds
-        length = PLAIN if is_plain and self._is_settled else num_drafted or UNSETTLED
+        if num_drafted:
+            length, took, share = num_drafted, seconds, 0.0
+        else:
+            length = (PLAIN if self._is_settled else FOLLOWING) if is_plain else LOOKING
+            took = max(seconds - drafting, 1e-9)
+            share = drafting / took
         self._is_settled = is_plain
-        key = length, _bin(seconds)
+        key = length, _bin(took), _bin(share)
         self._bins[key] = self._bins.get(key, 0) + 1
         self.seconds += seconds
         self.num_tokens += num_emitted
-        self._block.append((length, seconds - drafting if length == PLAIN else seconds))
+        self._block.append((length, took))
         if len(self._block) == BLOCK:
             self._keep_block()
 
@@ -188,65 +198,48 @@ class StepTimes:
         whole._blocks = [block for block in whole._blocks if _is_mixed(block)]
         return whole
 
-    def count(self) -> tuple[int, int]:
-        """Return the number of steps without drafts and with them."""
-        counts = _counts(dict(self._bins))
-        without = counts[PLAIN] + counts[UNSETTLED]
-        return without, counts.total() - without
-
-    def typical_s(self) -> tuple[float, float]:
-        """Return the seconds that these steps typically take, and the error's share of them."""
-        bins = dict(self._bins)
-        typical, spread = _typical(bins)
-        counts = _counts(bins)
-        seconds = sum(counts[drafted] * seconds for drafted, seconds in typical.items())
-        return seconds, MEDIAN_ERROR * spread / max(1, counts.total()) ** 0.5
-
     def gain(self) -> Gain:
         """Return the gain over plain decoding."""
         seconds, num_tokens = self.seconds, self.num_tokens  # of no more steps than the bins have
-        bins = dict(self._bins)
-        counts = _counts(bins)
-        num_drafting = counts.total() - counts[PLAIN] - counts[UNSETTLED]
-        if not num_drafting:
+        typical = _typical(self._bins)
+        counts, num_steps = typical.counts, typical.counts.total()
+        if not typical.num_drafting:
             return Gain()
-        typical, spread = _typical(bins)
-        is_mostly_plain = counts[PLAIN] > MOSTLY * counts.total()
-        plain = (
-            _usual_plain_step(bins, typical[PLAIN], spread)
-            if is_mostly_plain
-            else self._plain_step(typical, counts)
-        )
+        is_mostly_plain = counts[PLAIN] > MOSTLY * num_steps
+        plain = _usual_plain_step(typical) if is_mostly_plain else self._plain_step(typical)
         if plain is None or seconds < MIN_SECONDS:
             return Gain("measuring")
-        # no step takes less than a plain one, so there is no more to gain than tokens per step
-        typical = {length: max(took, plain.seconds) for length, took in typical.items()}
-        typical[PLAIN] = plain.seconds
-        own = sum(counts[length] * took for length, took in typical.items())
+        typical.seconds[PLAIN] = plain.seconds
+        own = typical.total_s(plain.seconds)
         speedup = plain.seconds * num_tokens / own
-        if speedup > num_tokens / counts.total() * (1 + 1e-9):
+        # no step takes less than a plain one, so there is no more to gain than tokens per step
+        if speedup > num_tokens / num_steps * (1 + 1e-9):
             raise ValueError(f"a speedup of {speedup}, {num_tokens} tokens, steps {counts}")
         # plain steps are the same in both, so only the others' errors count
         share = 1 - plain.seconds * counts[PLAIN] / own
-        own_error = MEDIAN_ERROR * spread / sqrt(counts.total() - counts[PLAIN])
+        own_error = MEDIAN_ERROR * typical.spread / sqrt(num_steps - counts[PLAIN])
         error = share * hypot(plain.error, own_error, LEAST_ERROR)
         gain = Gain(judged(speedup, error), speedup, error, speedup * seconds, seconds, num_tokens)
         # what is shown of plain decoding is what some plain step took
         shown, margin = gain.plain_s / num_tokens, exp(NUM_ERRORS * error)
         was_seen = plain.shortest / margin <= shown <= plain.longest * margin
-        has_enough = num_drafting >= MIN_STEPS or gain.kind == "same"
+        has_enough = typical.num_drafting >= MIN_STEPS or gain.kind == "same"
         return gain if was_seen and has_enough else replace(gain, kind="measuring")
 
-    def _plain_step(self, typical: dict[int, float], counts: Counter[int]) -> _PlainStep | None:
+    def _plain_step(self, typical: "_Typical") -> _PlainStep | None:
         """Return what a plain step would typically take; None where there are too few.
 
         A pass over one token takes no longer than one over more.
         """
-        sure = [length for length in counts if length > 0 and counts[length] >= FEW_STEPS]
+        sure = {
+            length: typical.seconds[length]
+            for length, count in typical.counts.items()
+            if length > 0 and count >= FEW_STEPS
+        }
         ratios, differences, taken = list[tuple[float, float]](), list[float](), list[float]()
         for block in [*self._blocks, tuple(self._block)]:
             plain = [seconds for length, seconds in block if length == PLAIN]
-            others = [log(seconds / typical[length]) for length, seconds in block if length in sure]
+            others = [log(seconds / sure[length]) for length, seconds in block if length in sure]
             if plain and others:
                 level = median(others)
                 differences += [each - level for each in others]
@@ -257,31 +250,65 @@ class StepTimes:
             return None
         total, number = sum(weight for weight, _ in ratios), len(ratios)
         mean = sum(weight * ratio for weight, ratio in ratios) / total
-        spread = sqrt(fmean(min(abs(each), MOST_OFF) ** 2 for each in differences))
+        squares = [min(abs(each), MOST_OFF) ** 2 for each in [typical.spread, *differences]]
+        # each block's median is its own, so what one step differs from itself says nothing
+        spread = sqrt(sum(squares) / (len(squares) - number))
         within = MEDIAN_ERROR * spread / sqrt(total)
         between = hypot(*(weight * (ratio - mean) for weight, ratio in ratios)) / total
         between *= sqrt(number / (number - 1)) if number > 1 else 0.0
-        seconds = min(exp(mean), *(typical[length] for length in sure))
+        seconds = min(exp(mean), *sure.values())
         return _PlainStep(seconds, max(within, between), min(taken), max(taken))
 
 
-def _usual_plain_step(bins: Bins, typical: float, spread: float) -> _PlainStep:
+class _Typical(NamedTuple):
+    """What steps typically take, by drafted tokens: of those without a draft, their pass."""
+
+    counts: Counter[int]
+    seconds: dict[int, float]
+    drafting: dict[int, float]
+    """What looking for a draft took without one, as a share of the pass."""
+    spread: float
+    """How much steps differ from that: a relative standard deviation, from the quartiles."""
+    plain_bins: Counter[int]
+    """The number of plain steps by the logarithm of their time."""
+
+    @property
+    def num_drafting(self) -> int:
+        """The number of steps with a draft."""
+        return sum(count for length, count in self.counts.items() if length > 0)
+
+    def total_s(self, plain: float) -> float:
+        """Return what all steps typically take, where a plain pass takes `plain` and none less."""
+        total = 0.0
+        for length, count in self.counts.items():
+            took = max(self.seconds[length], plain)
+            if length < PLAIN:
+                took = min(took, COLD * plain)
+            total += count * took * (1 + self.drafting.get(length, 0.0))
+        return total
+
+
+def _usual_plain_step(typical: _Typical) -> _PlainStep:
     """Return what a plain step takes where nearly all are, under whatever conditions there were."""
-    taken = {number: count for (length, number), count in bins.items() if length == PLAIN}
-    error = MEDIAN_ERROR * spread / sqrt(sum(taken.values()))
-    return _PlainStep(typical, error, _seconds(min(taken)), _seconds(max(taken) + 1))
+    taken = typical.plain_bins
+    error = MEDIAN_ERROR * typical.spread / sqrt(taken.total())
+    shortest, longest = _start_of(min(taken)), _start_of(max(taken) + 1)
+    return _PlainStep(typical.seconds[PLAIN], error, shortest, longest)
 
 
 def compared(plain: StepTimes, own: StepTimes) -> Gain:
     """Return the gain over a plain decoding of the same answer, compared by time per token."""
-    if not (own.count()[1] and plain.num_tokens and own.num_tokens):
+    without, with_drafts = (_typical(each._bins) for each in (plain, own))  # noqa: SLF001
+    if not with_drafts.num_drafting or PLAIN not in without.counts:
         return Gain()
-    (plain_s, plain_error), (own_s, own_error) = plain.typical_s(), own.typical_s()
-    per_token = own.num_tokens / plain.num_tokens
-    plain_s *= per_token
-    speedup, error = plain_s / own_s, hypot(plain_error, own_error)
+    step = without.seconds[PLAIN]  # the first one of each turn follows the other lane's
+    plain_s, own_s = step * own.num_tokens, with_drafts.total_s(step)
+    errors = [
+        MEDIAN_ERROR * each.spread / sqrt(each.counts.total()) for each in (without, with_drafts)
+    ]
+    speedup, error = plain_s / own_s, hypot(*errors)
     is_long_enough = min(plain.seconds, own.seconds) >= MIN_SECONDS
-    is_busy = own.seconds > BUSY * own_s or plain.seconds * per_token > BUSY * plain_s
+    is_busy = own.seconds > BUSY * own_s or plain.seconds > BUSY * step * plain.num_tokens
     kind = "measuring" if is_busy or not is_long_enough else judged(speedup, error)
     return Gain(kind, speedup, error, plain_s, own_s, own.num_tokens)
 
@@ -292,57 +319,61 @@ def _is_mixed(block: Sequence[tuple[int, float]]) -> bool:
     return PLAIN in lengths and max(lengths) > 0
 
 
-def _counts(bins: Bins) -> Counter[int]:
-    """Return the number of steps by drafted tokens."""
-    counts = Counter[int]()
-    for (drafted, _), count in bins.items():
-        counts[drafted] += count
-    return counts
+def _typical(steps: Bins) -> _Typical:
+    """Return what steps typically take.
 
-
-def _typical(bins: Bins) -> tuple[dict[int, float], float]:
-    """Return the typical seconds by drafted tokens, and how much steps differ from them.
-
-    That is a relative standard deviation, from the quartiles. Where there are few steps of a
-    length, all of them may have been delayed, so their time is limited by that of steps that
-    drafted more, or by the time per token of the longest.
+    Where there are few steps of a length, all of them may have been delayed, so their time is
+    limited by that of steps that drafted more, or by the time per token of the longest.
     """
-    counts = _counts(bins)
-    medians = {drafted: _median(bins, drafted) for drafted in counts}
-    sure = {drafted: medians[drafted] for drafted, count in counts.items() if count >= FEW_STEPS}
-    typical = {drafted: min(each, _bound(drafted, sure)) for drafted, each in medians.items()}
+    taken, drafting = dict[int, Counter[int]](), dict[int, Counter[int]]()
+    for (length, seconds, share), count in dict(steps).items():
+        taken.setdefault(length, Counter())[seconds] += count
+        drafting.setdefault(length, Counter())[share] += count
+    counts = Counter({length: own.total() for length, own in taken.items()})
+    medians = {length: _quantile(own, 0.5) for length, own in taken.items()}
+    often = [length for length, count in counts.items() if count >= FEW_STEPS]
+    sure = {length: _middle_of(medians[length]) for length in often if length >= PLAIN}
     differences = Counter[int]()
-    for (drafted, number), count in bins.items():
-        if drafted in sure:
-            differences[number - _bin(sure[drafted])] += count
+    for length in often:
+        for number, count in taken[length].items():
+            differences[number - medians[length]] += count
     quartiles = [_quantile(differences, share) for share in (0.25, 0.75)] if differences else [0, 0]
     # quartiles in the same bin may still differ by the width of one
     octaves = (quartiles[1] - quartiles[0] + 1) / BINS_PER_OCTAVE
-    return typical, octaves * log(2) / QUARTILES_APART
-
-
-def _median(bins: Bins, drafted: int) -> float:
-    """Return the median seconds of the steps that drafted this many tokens."""
-    own = Counter({number: count for (length, number), count in bins.items() if length == drafted})
-    return _seconds(_quantile(own, 0.5) + 0.5)
+    return _Typical(
+        counts,
+        {length: min(_middle_of(each), _bound(length, sure)) for length, each in medians.items()},
+        {
+            length: _middle_of(_quantile(own, 0.5))
+            for length, own in drafting.items()
+            if length <= PLAIN
+        },
+        octaves * log(2) / QUARTILES_APART,
+        taken.get(PLAIN, Counter()),
+    )
 
 
 def _bound(drafted: int, sure: dict[int, float]) -> float:
     """Return an upper limit for a step's typical time, from steps of other lengths."""
+    if drafted < PLAIN or not sure:
+        return float("inf")
     longer = [seconds for other, seconds in sure.items() if other >= drafted]
-    if longer or not sure:
-        return min(longer, default=float("inf"))
     longest = max(sure)
-    return sure[longest] * (drafted + 1) / (max(longest, PLAIN) + 1)
+    return min(longer, default=sure[longest] * (drafted + 1) / (longest + 1))
 
 
 def _bin(seconds: float) -> int:
     return int(BINS_PER_OCTAVE * log2(max(seconds, 1e-9)) // 1)
 
 
-def _seconds(number: float) -> float:
+def _start_of(number: float) -> float:
     """Return the seconds at which a bin begins."""
     return float(2 ** (number / BINS_PER_OCTAVE))
+
+
+def _middle_of(number: int) -> float:
+    """Return the seconds in the middle of a bin."""
+    return _start_of(number + 0.5)
 
 
 def _quantile(counts: Counter[int], share: float) -> int:

@@ -1,7 +1,8 @@
 """Simulated answers, whose speedup is known, on quiet machines and on busy ones.
 
 Drafts are decoded as pacing decodes: one length for some steps, and now and then plain steps in a
-row, of which the first is slower. Passes get slower as the answer goes on.
+row, of which the first is slower. In some answers draft passes are made in vain, and plain steps
+look passages up. Passes get slower as the answer goes on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 from specchat.decoding.step_times import StepTimes
 
 RUN, CHECK, INTERVAL = 6, 4, (24, 90)
-UNSETTLED = 1.25
-"""How much longer the first plain step after others takes."""
+COLD = 1.25
+"""How much longer a pass over one token takes after one of another kind."""
 
 
 @dataclass
@@ -70,6 +71,8 @@ def answer(chance: random.Random, machine: Machine) -> tuple[StepTimes, float]:
     single, slope = chance.uniform(0.006, 0.05), chance.choice([0.1, 0.25, 0.45])
     accepted, growth = chance.uniform(0.3, 0.95), chance.uniform(0.0, 0.4)
     num_tokens, emitted = chance.randint(150, 700), 0
+    lookup, look = chance.uniform(0.0, 0.06), chance.uniform(0.15, 0.4)
+    in_vain = chance.choice([0.0, 0.0, 0.3])
     interval, since, plain_left, length = chance.randint(*INTERVAL), 0, 0, 2
     last_drafted = True
     step = 0
@@ -77,21 +80,27 @@ def answer(chance: random.Random, machine: Machine) -> tuple[StepTimes, float]:
         depth = 1 + growth * emitted / num_tokens
         if not plain_left and since >= interval:
             plain_left, since = CHECK, 0
+        drafting, drafted, kept = 0.0, 0, 0
         if plain_left:
             plain_left -= 1
-            took = single * depth * (UNSETTLED if last_drafted else 1.0)
-            drafted, kept, last_drafted = 0, 0, False
+            drafting = single * depth * lookup
+            took = single * depth * (COLD if last_drafted else 1.0) + drafting
+            last_drafted = False
+        elif chance.random() < in_vain:
+            since, last_drafted = since + 1, True
+            drafting = single * depth * look
+            took = single * depth * COLD + drafting
         else:
             if step % RUN == 0:
                 length = chance.choice([1, 2, 2, 3, 4, 6])
             since += 1
             drafted, last_drafted = length, True
             took = single * (1 + (slope + 0.08) * drafted) * (0.3 + 0.7 * depth)
-            kept = 0
             while kept < drafted and chance.random() < accepted:
                 kept += 1
         step += 1
-        times.add(drafted, kept + 1, machine.take(took))
+        taken = machine.take(took)
+        times.add(drafted, kept + 1, taken, taken * drafting / took)
         plain_s += single * depth * (kept + 1)
         own_s += took
         emitted += kept + 1

@@ -31,7 +31,7 @@ from timed_steps import timed
 
 UNIT = 1e-5
 STARTS = json.loads(Path(__file__).with_name("loaded_starts.json").read_text())
-NUM_ANSWERS = 150
+NUM_ANSWERS = 300
 
 MakeMachine = Callable[[random.Random], Machine]
 
@@ -54,7 +54,7 @@ def is_honest(found: Sequence[float]) -> bool:
     return num_beyond <= 0.05 * len(found) and abs(sum(found)) < 0.5 * len(found)
 
 
-@table(("machine", "least"), [(quiet, 0.9), (loaded, 0.3), (unsteady, 0.4), (interrupted, 0.7)])
+@table(("machine", "least"), [(quiet, 0.9), (loaded, 0.3), (unsteady, 0.4), (interrupted, 0.65)])
 def test_the_error_is_honest(machine: MakeMachine, least: float) -> None:
     """Most answers have a gain on a quiet machine, and on a busy one those whose gain is clear."""
     found = errors_of(machine)
@@ -65,7 +65,7 @@ def test_the_error_is_honest(machine: MakeMachine, least: float) -> None:
 
 @table(
     ("machine", "name", "value"),
-    [(quiet, "UNSETTLED", gains.PLAIN), (interrupted, "BLOCK", 1 << 30), (loaded, "MOST_OFF", 0.0)],
+    [(quiet, "FOLLOWING", gains.PLAIN), (interrupted, "BLOCK", 1 << 30), (loaded, "MOST_OFF", 0.0)],
     ids=["the first plain step counts", "steps count beside any others", "no error"],
 )
 def test_a_worse_estimate_is_found_out(
@@ -159,6 +159,30 @@ def test_a_step_that_looks_for_a_draft_in_vain_is_no_plain_step() -> None:
     for _ in range(8):
         times.add(0, 1, 0.04, 0.01)
     assert steps(24, 3, 3, 0.05, times).gain() == Gain("measuring")
+
+
+@table(
+    ("num_vain", "num_plain", "lookup"),
+    [(0, 4, 0.0), (6, 4, 0.0), (0, 20, 0.09), (3, 0, 0.05), (5, 8, 0.09)],
+)
+def test_every_kind_of_step_has_its_price(num_vain: int, num_plain: int, lookup: float) -> None:
+    """Looking for drafts is the answer's own time, in vain or not, as is what follows other steps.
+
+    Plain decoding has neither; in a race it is known.
+    """
+    times, plain = StepTimes(), 0.03
+    for number in range(12):
+        steps(8, 3, 3, 0.05, times)
+        for _ in range(num_vain):
+            times.add(0, 1, 1.2 * plain + 0.01, 0.01)
+        for place in range(num_plain or 5 * (number == 0)):
+            took = plain * (1.2 if place == 0 else 1.0)
+            times.add(0, 1, took * (1 + lookup), took * lookup)
+    speedup = times.num_tokens * plain / times.seconds
+
+    assert times.gain().speedup == pytest.approx(speedup, rel=0.015)
+    lane = steps(times.num_tokens, 0, 1, plain, StepTimes())
+    assert compared(lane, times).speedup == pytest.approx(speedup, rel=0.015)
 
 
 def test_steps_that_were_held_up_change_nothing() -> None:
