@@ -108,7 +108,7 @@ class LocalEngine(Engine):
 
         name = choose_drafter(request.drafter, self._materials)
         name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
-        pacer = self.pacing.pacer(name, request)
+        pacer = self.pacing.pacer(name, request, is_replay=request.replay is not None)
         self._describe(name, request)
         self._statistics.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
         decoded = self._request(prompt, request)

@@ -71,8 +71,13 @@ class PairPacing:
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
 
-    def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
-        """Return the pacer that learns from answer to answer; None for a fixed draft length."""
+    def pacer(
+        self, name: str, options: GenerateOptions, *, is_replay: bool = False
+    ) -> LearningPacer | None:
+        """Return the pacer that learns from answer to answer; None for a fixed draft length.
+
+        What is accepted in a replay is no news of the drafter.
+        """
         if options.draft_length != "auto":
             return None
         is_greedy = options.is_greedy
@@ -81,6 +86,7 @@ class PairPacing:
         if (origin, is_greedy) not in self.pacers:
             pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[origin, is_greedy] = pacer
+        self.pacers[origin, is_greedy].is_replay = is_replay
         return self.pacers[origin, is_greedy]
 
     def pass_costs(self, depth: int) -> dict[int, float]:

@@ -41,6 +41,8 @@ class LearningPacer:
     """
 
     needs_confidence = True
+    is_replay = False
+    """Whether the text is known, so that what is accepted teaches nothing."""
 
     def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
         """Decide by what is known of a pair, at temperature 0 or above it.
@@ -101,7 +103,7 @@ class LearningPacer:
         if branches:
             self._branches.drawn(draft, branches)
         self._count = len(draft) + self._branches.num_chosen + 1
-        if not self._known and self._declined is None:
+        if self.is_replay or (not self._known and self._declined is None):
             return
         is_whole = len(self._known) == len(draft)
         known = _aligned(self._known, draft)
@@ -149,8 +151,9 @@ class LearningPacer:
         looked = self._price_of_look() if self._is_look else None
         self._choice.end_step(len(emitted), is_plain=is_plain, looked=looked)
         self._since_draft = 0 if self._known else self._since_draft + 1
-        self._learn_untaken(emitted)
-        self._branches.learn(emitted)
+        if not self.is_replay:
+            self._learn_untaken(emitted)
+            self._branches.learn(emitted)
 
     def _price_of_look(self) -> float:
         """Return what a look costs, in tokens: its pass, and that the next plain one is slower."""

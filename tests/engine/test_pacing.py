@@ -14,6 +14,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat import Engine
+from specchat.decoding.replay import Replay
 from specchat.engine import pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
@@ -78,6 +79,22 @@ def test_what_was_learned_is_there_next_time(
         assert engine.pacing.knowledge.target.seconds(1, 10) > 0
     with load(tiny, batch=77):
         assert len(measured) == 2
+
+
+def test_a_race_teaches_nothing_of_what_is_accepted(tiny: WriteModel) -> None:
+    """Its text is known, so drafts of it are right more often than others."""
+    with load(tiny) as engine:
+        text, knowledge = answer(engine), engine.pacing.knowledge
+
+        def learned() -> tuple[object, ...]:
+            record = knowledge.as_record()
+            return record.calibrations, record.recent
+
+        before = learned()
+        assert answer(engine, replay=Replay(text, len(text))) == text
+        assert learned() == before
+        answer(engine)
+        assert learned() != before
 
 
 class Disturbed:
