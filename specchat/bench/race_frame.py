@@ -114,10 +114,15 @@ def label_of(of: TokenOrigin) -> str:
     return "own token" if of == TARGET else f"accepted: {of.label}"
 
 
-def lane_figures(lane: Lane, whole: Lane) -> str:
-    """Return a lane's rate, tokens and seconds at a moment, and whether it was complete."""
+def lane_figures(race: Race, lane: Lane, whole: Lane) -> str:
+    """Return a lane's rate, tokens and seconds at a moment, and whether it was complete.
+
+    Where nothing was drafted, rates would show the machine's load alone.
+    """
     if not lane.steps:
         return "starting"
+    if race.gain.kind == "plain":
+        return f"{lane.num_tokens} tokens"
     end = "done in" if len(lane.steps) == len(whole.steps) else "after"
     tokens = f"{lane.num_tokens} tokens {end} {lane.seconds:.1f} s"
     return f"{rate_text(lane.tokens_per_second)} · {tokens}"
@@ -138,7 +143,7 @@ def frame(
     """
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
-    lanes = [_lane_lines(lane, seconds, columns, rows, colours) for lane in race.lanes]
+    lanes = [_lane_lines(race, lane, seconds, columns, rows, colours) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
     result, details = _result_lines(race, width) if seconds >= race.seconds else (Text(), Text())
@@ -149,14 +154,14 @@ def frame(
 
 
 def _lane_lines(
-    whole: Lane, seconds: float, width: int, rows: int, colours: Shades | None
+    race: Race, whole: Lane, seconds: float, width: int, rows: int, colours: Shades | None
 ) -> list[Text]:
     lane = whole.until(seconds)
     full = round(width * lane.num_tokens / whole.num_tokens)
     bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
-    title, figures = Text(whole.name, "bold"), Text(lane_figures(lane, whole))
+    title, figures = Text(whole.name, "bold"), Text(lane_figures(race, lane, whole))
     if figures.cell_len > width:
-        figures = Text(rate_text(lane.tokens_per_second))
+        figures = Text(figures.plain.split(" · ")[0])
     title.truncate(width, overflow="ellipsis")
     drawn = chip_lines(whole, width, rows, colours, num_steps=len(lane.steps))
     return [title, figures, bar, Text(), *drawn]

@@ -107,7 +107,7 @@ def _render(race: Race, **how: Any) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
-    lanes = [_laid_out(lane) for lane in race.lanes]
+    lanes = [_laid_out(race, lane) for lane in race.lanes]
     prompt = drawable(" ".join(race.prompt.split()))
     is_long = len(prompt) > MAX_PROMPT
     origins = [(shades(origin), drawable(label_of(origin))) for origin in legend(race)]
@@ -125,7 +125,7 @@ def _render(race: Race, **how: Any) -> str:
     )
 
 
-def _laid_out(lane: Lane) -> dict[str, Any]:
+def _laid_out(race: Race, lane: Lane) -> dict[str, Any]:
     """Return a lane's data for the template: `steps` are times with the chips of each step.
 
     Both by time, `shares` are the fractions of the answer written, and `scrolls` the numbers of
@@ -147,12 +147,12 @@ def _laid_out(lane: Lane) -> dict[str, Any]:
         "steps": steps,
         "shares": shares,
         "scrolls": scrolls,
-        "figures": _figures(lane),
+        "figures": _figures(race, lane),
         "num_rows": num_rows,
     }
 
 
-def _figures(lane: Lane) -> list[tuple[float, float, str]]:
+def _figures(race: Race, lane: Lane) -> list[tuple[float, float, str]]:
     """Return figures, each with the times from and until which it is shown."""
     times = [0.0]
     for step in lane.steps:
@@ -160,5 +160,5 @@ def _figures(lane: Lane) -> list[tuple[float, float, str]]:
             times.append(step.seconds)
     if times[-1] < lane.seconds:
         times.append(lane.seconds)
-    shown = [lane_figures(lane.until(time), lane) for time in times]
+    shown = [lane_figures(race, lane.until(time), lane) for time in times]
     return list(zip(times, [*times[1:], inf], shown, strict=True))

@@ -125,6 +125,8 @@ class Race:
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""
+        if self.gain.kind == "plain":  # in both lanes: their rates show the machine's load alone
+            return f"{self.verdict} · {self.details()}"
         plain, speculative = (rate_text(lane.tokens_per_second) for lane in self.lanes)
         return f"plain {plain} · speculative {speculative} · {self.verdict} · {self.details()}"
 
@@ -234,8 +236,7 @@ class RacedAnswer:
         """The gain from speculation over all rounds that have ended."""
         plain, own = self._plain.whole, self._speculative.whole
         gain = compared(plain.step_times, own.step_times)
-        # drafts in passages said over and over are left out
-        return Gain("measuring") if gain.kind == "plain" and own.drafted else gain
+        return Gain("measuring") if own.drafted and gain.kind == "plain" else gain
 
     @property
     def _is_decided(self) -> bool:
@@ -267,33 +268,26 @@ def run_race(
     options: Mapping[str, Any],
     on_answer: Callable[[Chunk], object],
     on_progress: RaceProgress,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Race:
     """Decode an answer, with drafts, and race it.
 
     `on_answer` is called with each of the answer's steps. Raises SpecchatError if that is
     impossible here, and Cancelled if it is stopped.
     """
+
+    def decoded(on_step: Callable[[Chunk], object], **more: Any) -> Iterator[Chunk]:
+        for chunk in engine.answer(messages, **{**options, **more}):
+            on_step(chunk)
+            yield chunk
+            # a stop between two slices does not reach the engine
+            if is_stopped() or chunk.finish == "cancelled":
+                raise Cancelled("the race was stopped")
+
     if reason := why_no_race(engine.facts):
         raise SpecchatError(f"no race: {reason}")
-    answer = RacedAnswer(_decoded(engine, messages, options, on_answer))
+    answer = RacedAnswer(list(decoded(on_answer)))
     for lane, end in answer.turns:
         on_progress(answer.progress)
-        chunks = _decoded(engine, messages, {**options, **lane.options(end)})
-        lane.add(chunks, engine.stats)
+        lane.add(list(decoded(lambda _: None, **lane.options(end))), engine.stats)
     return answer.race(messages[-1]["content"], engine.facts)
-
-
-def _decoded(
-    engine: Engine,
-    messages: Sequence[ChatMessage],
-    options: Mapping[str, Any],
-    on_step: Callable[[Chunk], object] = lambda _: None,
-) -> list[Chunk]:
-    """Return the steps of an answer; Cancelled if it was stopped."""
-    chunks: list[Chunk] = []
-    for chunk in engine.answer(messages, **options):
-        chunks.append(chunk)
-        on_step(chunk)
-    if chunks[-1].finish == "cancelled":
-        raise Cancelled("the race was stopped")
-    return chunks

@@ -72,8 +72,8 @@ def _run(arguments: argparse.Namespace) -> Race:
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
     with open_answerer(arguments, answerer) as engine:
         engine.prepare(show_loading)
-        with stopping_on_interrupt(engine.stop):
-            race = run_race(engine, messages, options, show_answer, show_line)
+        with stopping_on_interrupt(engine.stop) as is_stopped:
+            race = run_race(engine, messages, options, show_answer, show_line, is_stopped)
     show_line()
     return race
 

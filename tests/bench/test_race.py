@@ -72,11 +72,13 @@ def test_the_figures_follow_from_the_times() -> None:
 
 
 def test_a_race_without_drafts_says_so() -> None:
-    """Where nothing was drafted there is no acceptance."""
-    race = race_of()
-    race = replace(race, speculative=replace(race.plain, steps=race.plain.steps[:2]))
+    """Both lanes were plain, so their times are those of the machine."""
+    race = race_of(gain=Gain())
+    race = replace(race, speculative=replace(race.plain))
 
-    assert race.details() == "nothing drafted"
+    assert race.summary() == "drafts do not pay here · nothing drafted"
+    for seconds in (1.0, 3.0):
+        assert not any("tokens/s" in line.plain for line in frame(race, seconds, 80, 12))
 
 
 def test_a_record_is_read_back() -> None:
@@ -125,6 +127,24 @@ def test_a_stopped_race_is_cancelled() -> None:
         raced(engine)
 
 
+@table(
+    ("begun", "num_parts"),
+    [(0, 0), (1, 0), (36, 1)],
+    ids=["at once", "in the answer", "between slices"],
+)
+def test_a_stop_is_never_lost(begun: int, num_parts: int) -> None:
+    """Also where the engine does not hear of it: each answer begins anew."""
+    engine = RacingEngine()
+    seen: list[Chunk] = []
+
+    def is_stopped() -> bool:
+        return len(seen) >= begun and len(engine.parts) >= num_parts
+
+    with pytest.raises(Cancelled):
+        run_race(engine, QUESTION, {"drafter": "auto"}, seen.append, lambda _: None, is_stopped)
+    assert len(engine.parts) == num_parts
+
+
 def test_an_empty_answer_is_an_error() -> None:
     """There is nothing to compare."""
     with pytest.raises(SpecchatError, match="wrote nothing"):
@@ -133,11 +153,12 @@ def test_an_empty_answer_is_an_error() -> None:
 
 def test_a_lane_is_drawn_as_it_was_at_a_moment() -> None:
     """Steps appear at their own times."""
-    lane = race_of().speculative
+    race = race_of()
+    lane = race.speculative
 
-    assert lane_figures(lane.until(0.4), lane) == "starting"
-    assert lane_figures(lane.until(0.5), lane) == "4.0 tokens/s · 2 tokens after 0.5 s"
-    assert lane_figures(lane.until(1.5), lane) == "2.0 tokens/s · 3 tokens done in 1.5 s"
+    assert lane_figures(race, lane.until(0.4), lane) == "starting"
+    assert lane_figures(race, lane.until(0.5), lane) == "4.0 tokens/s · 2 tokens after 0.5 s"
+    assert lane_figures(race, lane.until(1.5), lane) == "2.0 tokens/s · 3 tokens done in 1.5 s"
 
 
 @table("seconds", [0.0, 0.5, 1.0, 2.5, 3.0, 9.0])
