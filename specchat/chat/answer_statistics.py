@@ -1,13 +1,13 @@
 """The statistics of several answers: one row per answer, and the totals."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import hypot
-from operator import mul
 from typing import Any
 
 from specchat.chat.conversation import Message
+from specchat.decoding.step_times import Gain, judged
 from specchat.wording import percent, speedup_text
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
@@ -15,11 +15,13 @@ HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "d
 PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
 SUMMED_FIELDS = (
     "generated_tokens", "steps", "drafted", "accepted", "nodes",
-    "decode_s", "draft_s", "verify_s", "overhead_s", "saved_s", "reasoning_tokens", "reasoning_s",
+    "decode_s", "draft_s", "verify_s", "overhead_s", "reasoning_tokens", "reasoning_s",
     "repeated",
 )  # fmt: skip
 SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
-RATIOS = ("tokens_per_second", "acceptance_rate", "tokens_per_step", "speedup", "speedup_error")
+RATIOS = ("tokens_per_second", "acceptance_rate", "tokens_per_step")
+RACE = "race"
+"""The key of the race in the statistics of a stored answer."""
 UNKNOWN = "-"
 NUM_MEASURED = 20
 """Answers that say how fast a pair is."""
@@ -35,8 +37,8 @@ class AnswerTotals:
     """The combined figures of several answers; None for a figure that no answer has.
 
     Rates are ratios of sums, not means of rates. `speedup` is the time that plain decoding would
-    have taken divided by the time taken, over the answers whose speedup is known, and
-    `speedup_error` its relative standard error.
+    have taken divided by the time taken, over the steps whose speedup is known, and `speedup_error`
+    its relative standard error.
     """
 
     answers: int
@@ -59,21 +61,71 @@ def add_up(answers: Iterable[Record]) -> AnswerTotals:
     """Return the totals of some answers."""
     records = list(answers)
     stepped = [record for record in records if record.get("steps")]
-    timed = [each for each in records if each.get("speedup")]
+    gain = _summed(map(gain_of, records))
     tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
-    plain = [each["speedup"] * each["decode_s"] for each in timed]
-    errors = [each.get("speedup_error") or 0.0 for each in timed]
     return AnswerTotals(
         answers=len(records),
         tokens=int(tokens),
         decode_s=seconds,
         tokens_per_second=_ratio(tokens, seconds),
-        speedup=_ratio(sum(plain), _sum(timed, "decode_s")),
-        speedup_error=_ratio(hypot(*map(mul, plain, errors)), sum(plain)),
+        speedup=gain.speedup or None,
+        speedup_error=gain.error if gain.speedup else None,
         acceptance_rate=_ratio(_sum(records, "accepted"), _sum(records, "drafted")),
         tokens_per_step=_ratio(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
         accepted_by_position=_accepted_by_position(records),
     )
+
+
+def gain_of(record: Record) -> Gain:
+    """Return the gain that an answer's statistics have."""
+    speedup, error = record.get("speedup") or 0.0, record.get("speedup_error") or 0.0
+    if speedup <= 0:
+        return Gain("measuring" if record.get("drafted") else "plain")
+    return over_the_answer(record, Gain(judged(speedup, error), speedup, error))
+
+
+def over_the_answer(record: Record, gain: Gain) -> Gain:
+    """Return a gain over the steps of an answer that count.
+
+    Where their time is not known, that is the time of all tokens but those that repeat a passage.
+    """
+    generated, seconds = record.get("generated_tokens") or 0, record.get("decode_s") or 0.0
+    num_tokens = generated - (record.get("repeated") or 0)
+    if record.get("counted_s"):
+        seconds, num_tokens = record["counted_s"], record.get("counted_tokens") or 0
+    elif generated:
+        seconds *= num_tokens / generated
+    return replace(gain, plain_s=gain.speedup * seconds, own_s=seconds, num_tokens=num_tokens)
+
+
+def is_raced(record: Record) -> bool:
+    """Return whether an answer's gain is from its race: those of older versions had none."""
+    race = record.get(RACE)
+    gain = race.get("gain") if isinstance(race, Mapping) else None
+    return isinstance(gain, Mapping) and gain.get("kind") != "plain"
+
+
+def record_of(gain: Gain) -> dict[str, Any]:
+    """Return the statistics from which `gain_of` makes a gain again."""
+    return {
+        "speedup": gain.speedup if gain.is_sound else 0.0,
+        "speedup_error": gain.error if gain.is_sound else 0.0,
+        "saved_s": gain.saved_s,
+        "counted_s": gain.own_s,
+        "counted_tokens": gain.num_tokens,
+    }
+
+
+def _summed(gains: Iterable[Gain]) -> Gain:
+    """Return the gain of several answers, or parts of one, as far as it is known."""
+    sound = [gain for gain in gains if gain.is_sound and gain.own_s]
+    if not sound:
+        return Gain("measuring")
+    plain_s, own_s = sum(gain.plain_s for gain in sound), sum(gain.own_s for gain in sound)
+    speedup = plain_s / own_s
+    error = hypot(*(gain.plain_s * gain.error for gain in sound)) / plain_s
+    num_tokens = sum(gain.num_tokens for gain in sound)
+    return Gain(judged(speedup, error), speedup, error, plain_s, own_s, num_tokens)
 
 
 def measured_pairs(answers: Iterable[Record]) -> dict[str, AnswerTotals]:
@@ -106,9 +158,8 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     totals = add_up([first, second])
     for name in RATIOS:
         whole[name] = getattr(totals, name) or 0.0
-    whole.pop("measured_rates", None)  # of one part
     whole["accepted_by_position"] = list(totals.accepted_by_position)
-    return whole
+    return whole | record_of(_summed(map(gain_of, [first, second])))
 
 
 def table_of(answers: Iterable[Message], totals: AnswerTotals) -> list[tuple[str, ...]]:

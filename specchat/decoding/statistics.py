@@ -170,7 +170,9 @@ class Statistics:
     @property
     def gain(self) -> Gain:
         """The gain from speculation, as far as it is known."""
-        return self.reported_gain or self.step_times.gain()
+        gain = self.reported_gain or self.step_times.gain()
+        # drafts of a passage said over and over do not count
+        return Gain("measuring") if self.drafted and gain.kind == "plain" else gain
 
     @property
     def drafted_per_step(self) -> float:

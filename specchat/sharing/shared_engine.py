@@ -371,7 +371,7 @@ class SharedEngine:
             self._current = ticket
             ticket.num_turns += 1
         try:
-            is_ready = not ticket.is_timed or self._measure_for(engine, ticket)
+            is_ready = not ticket.measures_first or self._measure_for(engine, ticket)
             turn = Turn(engine, ticket, self._is_wanted)
             finish: Finish | None = turn.take() if is_ready else "cancelled"
         except Exception as error:

@@ -31,13 +31,14 @@ class Ticket:
         on_change: Callable[[], None],
         *,
         is_timed: bool = False,
+        measures_first: bool = False,
     ) -> None:
         """Make the ticket of a request, to submit; `on_change` is called on any thread.
 
-        With `is_timed` the answer is compared with another: the pair is measured before it, and
-        no other answer interrupts it.
+        With `is_timed` the answer is compared with another: no other answer interrupts it. With
+        `measures_first` the pair is measured before it.
         """
-        self.number, self.client, self.is_timed = 0, client, is_timed
+        self.number, self.client, self.measures_first = 0, client, measures_first
         self._asked = asked
         self.place = 0
         self.share_read = 0.0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from specchat.chat.answer_statistics import combine_parts
+import pytest
+
+from specchat.chat.answer_statistics import add_up, combine_parts, gain_of, record_of
 
 
 def part(tokens: int, **more: Any) -> dict[str, Any]:
@@ -30,3 +32,30 @@ def test_a_part_of_an_older_version_counts_no_reasoning() -> None:
     for parts in ((part(20), known), (known, part(20))):
         whole = combine_parts(*parts)
         assert (whole["reasoning_tokens"], whole["reasoning_s"]) == (5, 0.5)
+
+
+def test_passages_said_over_and_over_weigh_nothing_in_sums() -> None:
+    """A speedup holds for the steps that it counts, in the sums of answers and of their parts."""
+    looping = part(500, speedup=3.0, counted_s=2.0, counted_tokens=20, saved_s=4.0)
+    usual = part(80, speedup=1.5, counted_s=8.0, counted_tokens=80, saved_s=4.0)
+
+    assert add_up([looping, usual]).speedup == pytest.approx(18 / 10)
+    whole = combine_parts(looping, usual)
+    assert whole["speedup"] == pytest.approx(18 / 10)
+    assert whole["saved_s"] == pytest.approx(8.0)
+    assert gain_of(whole).rates == pytest.approx((100 / 18, 100 / 10))
+    assert record_of(gain_of(whole)).items() <= whole.items()
+
+
+def test_an_older_answer_counts_the_tokens_that_repeat_nothing() -> None:
+    """Their seconds are not known, so a token is taken to have lasted as long as any other."""
+    gain = gain_of(part(500, speedup=3.0, repeated=480))
+    assert (gain.own_s, gain.saved_s, gain.num_tokens) == pytest.approx((2.0, 4.0, 20))
+
+
+def test_a_part_whose_gain_is_not_known_has_no_part_in_it() -> None:
+    """Neither its seconds nor its tokens."""
+    known = part(80, speedup=1.5, counted_s=8.0, counted_tokens=80, saved_s=4.0)
+    for parts in ((known, part(300, drafted=9)), (part(300, drafted=9), known)):
+        whole = combine_parts(*parts)
+        assert (whole["speedup"], whole["saved_s"]) == pytest.approx((1.5, 4.0))

@@ -38,6 +38,7 @@ async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) 
     app.answers.figures.num_paused_before = 2
     for name, value in fields.items():
         setattr(stats, name, value)
+    app.answers.figures.follow(stats)
     app.view.show_state()
     await pilot.pause()
     return app
@@ -87,6 +88,7 @@ async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
         async def advice(seconds: float, speedup: float) -> str:
             stats.decode_s += seconds
             stats.step_times = timed(speedup)
+            app.answers.figures.follow(stats)
             app.view.show_state()
             await pilot.pause()
             line = app.query_one("#advice", Static)
@@ -118,6 +120,7 @@ async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
         def is_advised() -> bool:
             stats.decode_s += 1
             stats.step_times = timed(0.5)
+            app.answers.figures.follow(stats)
             app.view.show_state()
             return "Ctrl+L: draft with small.gguf" in screen_text(app)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scripted_chat import FACTS, Script
+from scripted_chat import FACTS, Script, ScriptedEngine
 from specchat.bench.race_record import Race
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -146,7 +146,7 @@ class Chat:
         """Do what was posted and fire timers until a condition holds."""
         deadline = monotonic() + SECONDS
         while not holds():
-            assert monotonic() < deadline
+            assert monotonic() < deadline, self.view.notices
             timers = [act for seconds, act in self.view.timers if seconds <= SHARED_INTERVAL]
             self.view.timers = [each for each in self.view.timers if each[0] > SHARED_INTERVAL]
             for act in timers:
@@ -281,7 +281,7 @@ async def test_a_race_changes_no_message() -> None:
 
     assert [options.get("drafter") for _, options in script.asked] == [None, "none", None]
     assert shown == [chat.races.last]
-    speedup = chat.answers.figures.measured_speedup
+    speedup = chat.answers.figures.gain.speedup
     assert speedup == shown[0].speedup > 0
     assert chat.conversations.branch[-1].statistics["speedup"] == speedup
     assert speedup_text(speedup) in chat.view.answers[-1].older_note
@@ -326,29 +326,82 @@ async def test_a_race_samples_as_the_answer_did(seed: int | None) -> None:
         assert (asked["temperature"], asked["seed"]) == (0.5, seed)
 
 
-@pytest.mark.parametrize(
-    ("options", "speculating"),
-    [
-        ({"drafter": "none"}, {"drafter": "auto"}),
-        ({"draft_length": 0}, {"draft_length": "auto"}),
-        ({"draft_length": 3}, {"draft_length": 3}),
-    ],
-)
-async def test_a_race_speculates_though_it_is_switched_off_since(
-    options: dict[str, Any], speculating: dict[str, Any]
+@pytest.mark.usefixtures("short_races")
+async def test_passes_are_measured_before_the_first_turn_of_a_race_alone(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the answer was decoded with is what plain decoding is compared with."""
-    script = Script(["abcdefghijkl"])
+    """A busy machine would measure, for nothing, before every slice."""
+    script = Script(["abcdefghijkl" * 24])
+    measured_before: list[int] = []
+
+    def prepare(self: ScriptedEngine, on_progress: object = None) -> bool:
+        del self, on_progress
+        measured_before.append(len(script.asked))
+        return False
+
+    monkeypatch.setattr(ScriptedEngine, "prepare", prepare)
     chat = Chat(script)
     await chat.ask("Race")
-    chat.options.changed.update(options)
     shown: list[Race] = []
     await chat.races.run(shown.append)
     chat.follow_until(lambda: bool(shown))
 
-    assert script.asked[1][1]["drafter"] == "none"
-    asked = script.asked[2][1]
-    assert {name: asked.get(name, "auto") for name in speculating} == speculating
+    assert measured_before == [1]
+
+
+@pytest.mark.usefixtures("short_races")
+@pytest.mark.parametrize(
+    "since",
+    [
+        {"drafter": "none"},
+        {"draft_length": 0},
+        {"draft_length": 3, "draft_tree": "off"},
+        {"top_k": 3, "think": "off"},
+    ],
+)
+async def test_a_race_decodes_as_the_answer_was_decoded(since: dict[str, Any]) -> None:
+    """Whatever is set since, or was not set then."""
+    script = Script(["abcdefghijkl"], thinking=("on", "off"))
+    chat = Chat(script)
+    chat.options.changed["min_p"] = 0.2
+    await chat.ask("Race")
+    chat.options.changed.update({"min_p": 0.1, **since})
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    chat.follow_until(lambda: bool(shown))
+
+    (_, first), *turns = script.asked
+    names = {"min_p", "draft_length", "draft_tree", "think", "top_k"}
+    for _, asked in turns:
+        assert {name: asked[name] for name in names} == {name: first[name] for name in names}
+    assert [asked["drafter"] for _, asked in turns[:2]] == ["none", "auto"]
+
+
+@pytest.mark.parametrize("facts", [{"draft": "Another 1B"}, {"draft_off_reason": "too slow"}])
+async def test_a_race_needs_the_answers_drafter(facts: dict[str, Any]) -> None:
+    """Another one would race something else."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    await chat.ask("Race")
+    chat.pair_controller.facts = replace(FACTS, **facts)
+    await chat.races.run(lambda _: None)
+
+    assert "drafted with Scripted 0.6B, which is not in use now" in chat.view.notices[-1]
+    assert len(script.asked) == 1
+
+
+async def test_an_answer_of_an_older_version_is_not_raced() -> None:
+    """How it was asked for is not known."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    await chat.ask("Race")
+    answer = chat.conversations.last
+    assert answer is not None
+    del answer.statistics["asked_with"]  # type: ignore[attr-defined]
+    await chat.races.run(lambda _: None)
+
+    assert "How that answer was asked for is not stored." in chat.view.notices[-1]
+    assert len(script.asked) == 1
 
 
 @pytest.mark.parametrize("lane", [1, 2])
@@ -375,6 +428,25 @@ async def test_a_stopped_race_leaves_the_answer_as_it_was(lane: int) -> None:
     assert len(script.asked) == 1 + lane
     assert shown == []
     assert chat.conversations.last == before
+
+
+async def test_a_stop_that_comes_too_late_for_a_slice_ends_the_race() -> None:
+    """The engine had ended it, and the chat was about to go on with the next one."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    await chat.ask("Race")
+    shown: list[Race] = []
+    await chat.races.run(shown.append)
+    slice_ = chat.answers.current
+    assert slice_ is not None
+    deadline = monotonic() + SECONDS
+    while not slice_.is_over:
+        assert monotonic() < deadline
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    assert len(script.asked) == 2
+    assert shown == []
 
 
 async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> None:

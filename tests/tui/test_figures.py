@@ -6,6 +6,7 @@ import pytest
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.decoding.step_times import Gain, StepTimes
 from specchat.tui.texts.cards import figure_texts
 from specchat.tui.texts.figure_words import (
     gain_words,
@@ -16,6 +17,7 @@ from specchat.tui.texts.figure_words import (
     why_this_length,
 )
 from specchat.tui.texts.figures import Figures
+from specchat.tui.texts.strip_text import strip_rows
 from specchat.wording import answer_line
 from tables import table
 from timed_steps import timed
@@ -49,7 +51,7 @@ def test_a_slow_answer_is_called_slow() -> None:
     """Its own plain steps show it; within the error it is as fast."""
     slow = Figures(stats(speedup=0.5))
     assert (slow.tone, gain_words(slow)) == ("bad", "50 % slower")
-    assert slow.saved_s == pytest.approx(-2.0, rel=0.02)
+    assert slow.gain.saved_s == pytest.approx(-2.0, rel=0.02)
     slow.compare({"speedup": 0.92, "speedup_error": 0.045})
     assert (slow.tone, gain_words(slow)) == ("", "same speed")
     slow.compare({"speedup": 0.9, "speedup_error": 0.03})
@@ -60,8 +62,8 @@ def test_a_race_that_cannot_tell_leaves_no_estimate() -> None:
     """It knows better than the answer's own steps."""
     fast = Figures(stats(speedup=2.0))
     assert fast.speedup == pytest.approx(2.0, rel=0.02)
-    fast.compare({"speedup": 0.0, "saved_s": 0.0, "speedup_source": "in the race"})
-    assert (fast.kind, fast.speedup, fast.saved_s) == ("measuring", 0.0, 0.0)
+    fast.compare({"speedup": 0.0, "drafted": 8, "race": {"gain": {"kind": "measuring"}}})
+    assert (fast.kind, fast.speedup, fast.gain.saved_s) == ("measuring", 0.0, 0.0)
     assert fast.rates_compared()[0] == 0.0
 
 
@@ -71,7 +73,7 @@ def test_the_seconds_saved_add_up() -> None:
     assert savings(fast) == ["4.0 s saved", "saved today 1 min 4 s", "in all 1 h 0 min"]
     assert savings(Figures(stats(speedup=2.0))) == ["4.0 s saved"]
     assert savings(Figures(stats(speedup=1.0))) == []
-    stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "saved_s": 3.0}, [])
+    stored = Figures.stored({**stats(drafted=8).as_dict(), "speedup": 2.0, "counted_s": 3.0}, [])
     stored.saved_before = (0.0, 90.0)
     assert savings(stored) == ["3.0 s saved", "saved in all 1 min 30 s"]
 
@@ -89,9 +91,39 @@ def test_a_stored_answer_without_a_verdict_says_so() -> None:
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
     """Once the same was decoded plainly, the speedup is against that."""
     figures = Figures(stats(speedup=2.0))
-    figures.measured_speedup = 1.25
+    figures.compare({"speedup": 1.25, "race": {"gain": {"kind": "faster"}}})
 
     assert figures.speedup == pytest.approx(1.25)
+    assert figures.is_raced
+
+
+def test_a_race_of_an_older_version_is_none() -> None:
+    """It decoded another text: what is shown is an estimate, as it is where nothing was raced."""
+    figures = Figures(stats(speedup=2.0))
+    figures.compare({"speedup": 1.25, "speedup_source": "in the race", "race": {"prompt": "Hi"}})
+    assert not figures.is_raced
+    assert "≈" in strip_rows(figures, 80)[0].plain
+    assert figure_texts(figures, None, 40)["speedup"].plain.startswith("estimated")
+
+
+def test_the_gain_is_found_once_for_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is read: it takes a median of all steps."""
+    num_found = 0
+    found = StepTimes.gain
+
+    def counting(times: StepTimes) -> Gain:
+        nonlocal num_found
+        num_found += 1
+        return found(times)
+
+    monkeypatch.setattr(StepTimes, "gain", counting)
+    figures = Figures()
+    for _ in range(2):
+        figures.add([], stats(speedup=2.0))
+        figure_texts(figures, None, 40)
+        strip_rows(figures, 80)
+        assert figures.tone == "good"
+    assert num_found == 2
 
 
 def test_the_rate_now_is_that_of_the_last_second() -> None:

@@ -76,10 +76,10 @@ def random_figures(chance: random.Random) -> Figures:
     figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
     figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
     figures._past.popleft()
-    plain, ours = chance.uniform(1, 200), chance.uniform(1, 200)
-    raced = {"speedup": ours / plain, "speedup_source": "in the race"}
-    raced["measured_rates"] = [plain, ours]
-    figures.compare(chance.choice([{}, {}, {"speedup": chance.uniform(0.3, 3)}, raced]))
+    known = stats.as_dict() | {"speedup": chance.uniform(0.3, 3)}
+    counted = {"counted_s": stats.decode_s / 2, "counted_tokens": stats.generated_tokens // 3}
+    if record := chance.choice([{}, {}, known, known | counted]):
+        figures.compare(record)
     figures.rates.extend(chance.uniform(0, 200) for _ in range(chance.choice([0, 3, 30])))
     return figures
 
@@ -93,14 +93,14 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     """Yield what contradicts what, in all that the panel, the strip and the note say."""
     rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
-    stored = Writing().statistics(figures, "pair")
+    stored = Writing().statistics(figures, "pair", None)
     lines = line_below("stop", stored, key_of)
     num_tokens = figures.statistics.generated_tokens
     if num_tokens and f" {num_tokens} token" not in lines.newest:
         yield f"another number of tokens below the newest answer: {lines.newest}"
     for below in (lines.details, lines.older):
-        measured = figures.measured_rates[1:] if figures.speedup else ()
-        own = measured or [figures.statistics.tokens_per_second]
+        own = figures.gain.rates[1:] if figures.speedup else ()
+        own = own or (figures.statistics.tokens_per_second,)
         for strip in [strip_text(figures, width) for width in STRIP_WIDTHS]:
             yield from _speeds(texts, strip, below, own[0])
             yield from _verdicts(texts, strip, below)
@@ -249,7 +249,7 @@ async def test_the_verdict_has_the_colour_of_its_meaning() -> None:
         card = app.query_one("#verdict")
         colours = set()
         for speedup, tones in ((3.56, {"-good"}), (0.73, {"-bad"}), (1.01, set())):
-            app.answers.figures.measured_speedup = speedup
+            app.answers.figures.compare({"speedup": speedup})
             app.view.show_state()
             assert card.classes & {"-good", "-bad"} == tones
             await pilot.pause()
@@ -344,7 +344,7 @@ async def test_the_panel_follows_the_focus() -> None:
         await say(pilot, "First")
         await say(pilot, "Second")
         await until(pilot, lambda: "67 % of 60 drafted" in panel_text(app))
-        app.answers.figures.measured_speedup = 0.5
+        app.answers.figures.compare({"speedup": 0.5})
         app.view.show_state()
         await until(pilot, lambda: "Ctrl+L" in screen_text(app))
         newest = panel_text(app)

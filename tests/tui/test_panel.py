@@ -261,7 +261,7 @@ async def test_a_short_screen_shows_the_verdict_its_reason_and_the_speed() -> No
     async with app.run_test(size=(60, 20)) as pilot:
         await pilot.press("f3")
         await say(pilot, "Figures")
-        app.answers.figures.measured_speedup = 0.6
+        app.answers.figures.compare({"speedup": 0.6})
         app.view.show_state()
         await until(pilot, lambda: "40 % slower." in screen_text(app))
         card = app.query_one("#verdict")

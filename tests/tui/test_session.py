@@ -69,7 +69,7 @@ def post(act: Callable[..., object], *arguments: object) -> None:
     act(*arguments)
 
 
-def send(session: Session, listener: Listener, *, is_timed: bool = False) -> SimpleQueue[str]:
+def send(session: Session, listener: Listener, *, measures_first: bool = False) -> SimpleQueue[str]:
     """Ask a question; return a queue that gets how its answer ends."""
     ends = SimpleQueue[str]()
 
@@ -79,7 +79,7 @@ def send(session: Session, listener: Listener, *, is_timed: bool = False) -> Sim
             ends.put(update.finish or str(update.error))
 
     turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
-    question = Question(turns, {}, take, is_timed=is_timed)
+    question = Question(turns, {}, take, measures_first=measures_first)
     session.ask(question)
     return ends
 
@@ -144,18 +144,18 @@ def test_an_idle_session_measures_until_a_question_comes(monkeypatch: pytest.Mon
     asked.wait(5)
 
 
-def test_a_timed_question_waits_for_the_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_may_wait_for_the_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """A race needs it; its progress is shown, and stopping the question stops it."""
     monkeypatch.setattr(shared_engine, "SECONDS_TO_MEASURE", 1e9)
     engine = Unmeasured(Script(["An answer"]))
     engine.num_asked = 2
     listener = Listener()
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
-    assert send(asked, listener, is_timed=True).get(timeout=60) == "stop"
+    assert send(asked, listener, measures_first=True).get(timeout=60) == "stop"
     assert engine.num_asked == 3
 
     engine.num_asked = 0
-    ends = send(asked, listener, is_timed=True)
+    ends = send(asked, listener, measures_first=True)
     while engine.num_asked < 1:
         sleep(0.001)
     asked.stop()

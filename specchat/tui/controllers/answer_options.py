@@ -7,6 +7,11 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.gains import Drafting
 from specchat.tui.controllers.pair_controller import PairController
 
+DECIDING = {each.key for each in GenerateOptions.fields()} - {
+    "seed", "max_tokens", "make_room", "alternatives",
+}  # fmt: skip
+"""The options that the speed of an answer of some length depends on, beside its text."""
+
 
 class AnswerOptions:
     """The pair's options, below those changed in this session, below those of the preset."""

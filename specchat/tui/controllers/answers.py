@@ -10,7 +10,7 @@ from specchat.errors import ContextFull, InvalidOption, SpecchatError
 from specchat.requests.answer_update import Update
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.commands import KeyOf
-from specchat.tui.controllers.answer_options import AnswerOptions
+from specchat.tui.controllers.answer_options import DECIDING, AnswerOptions
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.gains import Gains
@@ -106,6 +106,7 @@ class Answers:
         session, writing = self._pair_controller.session, self.current
         if writing is None:
             return
+        writing.is_stopped = True
         if session is not None:
             session.stop()
             if not session.is_loaded:
@@ -126,7 +127,8 @@ class Answers:
         self.on_free()
         if writing.message is None or writing.display is None:
             return
-        figures = writing.statistics(self.figures, self._pair_controller.pair.name)
+        pair, facts = self._pair_controller.pair, self._pair_controller.facts
+        figures = writing.statistics(self.figures, pair.name, facts.draft if facts else None)
         if self._conversations.tree[writing.message].schema:
             figures[UNFINISHED] = unfinished_place(writing.parts.text)
         words = (reason,) if reason else self.line_below(finish, figures)
@@ -170,10 +172,13 @@ class Answers:
             options["alternatives"] = NUM_ALTERNATIVES
         options = {"make_room": True, **self._options.current, **options}
         writing.drawn_with = options.get("seed")
+        writing.asked_with = {name: options[name] for name in options if name in DECIDING}
         if pinned := tree.pinned_turns(leaf, system_prompt):
             options["pinned"] = pinned
         arrived = partial(self._arrived, writing)
-        writing.question = Question(turns, options, arrived, is_timed=writing.is_lane)
+        writing.question = Question(
+            turns, options, arrived, is_timed=writing.is_lane, measures_first=writing.measures_first
+        )
         session.ask(writing.question)
         self._view.show_state()
 
@@ -257,9 +262,9 @@ class Answers:
     def _ended(self, writing: Writing, last: Update) -> None:
         reason = self._explain(writing, last.error) if last.error else ""
         if not writing.is_lane and not reason:
-            self.figures.statistics = last.statistics
+            self.figures.follow(last.statistics)
         self.end(last.finish or "failed", reason)
         if writing.is_lane and reason:
             self._view.report(f"The race failed: {reason}")
-        elif writing.then is not None and last.finish != "cancelled":
+        elif not (writing.then is None or writing.is_stopped or last.finish == "cancelled"):
             writing.then(writing, last.statistics)

@@ -46,7 +46,7 @@ class ChatState:
         self.answers = answers = Answers(view, chat, pair, options, key_of)
         self.questions = questions = Questions(view, chat, pair, answers, key_of)
         self.adviser = Adviser(view, answers, options, pair, setup.other_drafts, post, key_of)
-        self.races = Races(view, chat, pair, answers, options)
+        self.races = Races(view, chat, pair, answers)
         self.message_size = MessageSize(view, chat, questions, answers, options, pair, post)
         self.context_report = ContextReport(chat, answers, pair)
         self.pulls = Pulls(view, post)

@@ -6,24 +6,21 @@ from functools import partial
 from typing import Any
 
 from specchat.bench.race_record import LaneInProgress, Race, RacedAnswer, why_no_race
+from specchat.chat.answer_statistics import RACE, over_the_answer, record_of
 from specchat.chat.conversation import Message
 from specchat.chat.stored_steps import StoredSteps
 from specchat.decoding.statistics import Statistics
-from specchat.drafter_registry import AUTO, PLAIN
+from specchat.drafter_registry import AUTO, DRAFTERS, MODELS
+from specchat.engine.api import EngineFacts
+from specchat.options.declarations import GenerateOptions
 from specchat.safe_text import harmless
-from specchat.tui.controllers.answer_options import AnswerOptions
+from specchat.tui.controllers.answer_options import DECIDING
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.writing import SEED, Writing
-from specchat.tui.texts.figures import SAMPLED_WITH
-from specchat.tui.texts.sampling_text import only_sampling
+from specchat.tui.controllers.writing import ASKED_WITH, DRAFT, SEED, Writing
 from specchat.tui.texts.schema_text import structure_of
-
-RACE = "race"
-"""The key of the race in the statistics of a stored answer."""
-RACED = "in the race"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,8 @@ class _Running:
     """A race in progress."""
 
     message: Message
+    options: Mapping[str, Any]
+    """How the answer was asked for."""
     answer: RacedAnswer
     display: AnswerDisplay | None
     show: Callable[[Race], None]
@@ -44,7 +43,6 @@ class Races:
     conversations: Conversations
     pair_controller: PairController
     answers: Answers
-    options: AnswerOptions
 
     @property
     def last(self) -> Race | None:
@@ -63,7 +61,9 @@ class Races:
             self.view.notify(reason)
         elif known is not None:
             display = await self.view.last_answer()
-            self._next_turn(_Running(answer, RacedAnswer(known.steps), display, show))
+            raced, options = RacedAnswer(known.steps), _options_of(answer)
+            running = _Running(answer, options, raced, display, show)
+            self._next_turn(running, measures_first=True)
 
     def _why_not(self, answer: Message, known: StoredSteps | None) -> str | None:
         """Return why an answer cannot be raced now, None if it can."""
@@ -75,15 +75,9 @@ class Races:
             return "The pair is still loading: try again in a moment."
         if reason := why_no_race(facts):
             return f"No race: {harmless(reason)}."
-        if answer.statistics.get("drafted") == 0:  # any difference would be chance
-            return "That answer used no drafts, so there is no speedup to measure."
-        if known is None or not known.target:
-            return "The tokens of that answer are not stored. Regenerate it to race it."
-        if known.target != facts.target:
-            return f"{harmless(known.target)} wrote that answer. Regenerate it to race it."
-        return None
+        return _why_not_this(answer.statistics, known, facts)
 
-    def _next_turn(self, race: _Running) -> None:
+    def _next_turn(self, race: _Running, *, measures_first: bool = False) -> None:
         """Decode the next part of the answer, or end the race after the last one."""
         message, turn = race.message, next(race.answer.turns, None)
         if turn is None:
@@ -91,22 +85,12 @@ class Races:
             return
         lane, end = turn
         words, then = race.answer.progress, partial(self._turn_ended, race, lane)
-        writing = Writing(display=race.display, words=words, then=then)
-        options = self._options_of(message) | lane.options(end)
+        writing = Writing(
+            display=race.display, words=words, then=then, measures_first=measures_first
+        )
+        options = {**race.options, **lane.options(end)}
         self.answers.send(writing, message.parent or 0, **options)
         self.view.say(words, "progress")
-
-    def _options_of(self, message: Message) -> dict[str, Any]:
-        """Return the options that an answer was decoded with, and speculation if it is off now."""
-        sampling = only_sampling(message.statistics.get(SAMPLED_WITH, {}))
-        if (temperature := message.statistics.get("temperature")) is not None:
-            sampling["temperature"] = temperature
-        return {
-            **_speculation_options(self.options.current),
-            **sampling,
-            "seed": message.statistics.get(SEED),
-            "structure": structure_of(message.schema),
-        }
 
     def _turn_ended(
         self, race: _Running, lane: LaneInProgress, writing: Writing, statistics: Statistics
@@ -122,7 +106,9 @@ class Races:
             return
         question = self.conversations.tree[message.parent].text if message.parent else ""
         ended = race.answer.race(question, facts)
-        measured = {RACE: ended.as_record(), **_measured_gain(ended, message)}
+        measured = {RACE: ended.as_record()}
+        if ended.gain.kind != "plain":
+            measured |= record_of(over_the_answer(message.statistics, ended.gain))
         record = self.conversations.keep_figures(message.id, measured)
         self.answers.take_measured(record)
         self.view.show_state()
@@ -132,31 +118,41 @@ class Races:
         race.show(ended)
 
 
-def _speculation_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options that turn speculation on, if the user has turned it off since the answer."""
-    switched_off = {"drafter": PLAIN, "draft_length": 0}
-    return {name: AUTO for name, off in switched_off.items() if options.get(name) == off}
+def _why_not_this(
+    statistics: Mapping[str, Any], known: StoredSteps | None, facts: EngineFacts
+) -> str | None:
+    """Return why this model cannot race an answer of these statistics and steps."""
+    if statistics.get("drafted") == 0:  # any difference would be chance
+        return "That answer used no drafts, so there is no speedup to measure."
+    if known is None or not known.target:
+        return "The tokens of that answer are not stored. Regenerate it to race it."
+    if known.target != facts.target:
+        return f"{harmless(known.target)} wrote that answer. Regenerate it to race it."
+    if ASKED_WITH not in statistics:
+        return "How that answer was asked for is not stored. Regenerate it to race it."
+    if drafter := _missing_drafter(statistics, facts):
+        words = f"{harmless(drafter)}, which is not in use now"
+        return f"That answer was drafted with {words}. Regenerate it to race it."
+    return None
 
 
-def _measured_gain(race: Race, message: Message) -> dict[str, Any]:
-    """Return what replaces the estimated gain in an answer's statistics."""
-    if race.gain.kind == "measuring":  # then an estimate would say too much, too
-        return {
-            "speedup": 0.0, "speedup_error": 0.0, "saved_s": 0.0, "speedup_source": RACED,
-            "measured_rates": [],
-        }  # fmt: skip
-    speedup, own = race.speedup, race.speculative.tokens_per_second
+def _options_of(message: Message) -> dict[str, Any]:
+    """Return the options that an answer was decoded with."""
+    usual, asked = GenerateOptions(), message.statistics[ASKED_WITH]
+    drafter = DRAFTERS[message.statistics["drafter"]]
     return {
-        "speedup": speedup,
-        "speedup_error": race.gain.error,
-        "saved_s": _seconds_counted(message.statistics) * (speedup - 1),
-        "speedup_source": RACED,
-        "measured_rates": [own / speedup, own],
+        **{name: asked.get(name, getattr(usual, name)) for name in DECIDING},
+        "drafter": drafter.name if drafter.is_choice else AUTO,
+        "seed": message.statistics.get(SEED),
+        "structure": structure_of(message.schema),
     }
 
 
-def _seconds_counted(statistics: Mapping[str, Any]) -> float:
-    """Return what decoding took, but for the share of tokens that repeat a passage."""
-    repeated, generated = statistics.get("repeated", 0), statistics.get("generated_tokens", 0)
-    share = 1 - repeated / generated if generated else 0.0
-    return float(statistics.get("decode_s", 0.0)) * share
+def _missing_drafter(statistics: Mapping[str, Any], facts: EngineFacts) -> str:
+    """Return what an answer was drafted with, if it is not in use now; else an empty text."""
+    name, draft = statistics.get("drafter", ""), statistics.get(DRAFT)
+    if name not in DRAFTERS:
+        return str(name)
+    needs = DRAFTERS[name].needs
+    is_missing = needs and (draft != facts.draft or facts.draft_off_reason)
+    return str(draft or MODELS[needs]) if is_missing else ""

@@ -47,7 +47,9 @@ class Question:
     on_change: Callable[[], object]
     """Called on the UI thread when there is something to take."""
     is_timed: bool = False
-    """Whether the answer is compared with another: the pair is measured before it."""
+    """Whether the answer is compared with another: no other answer interrupts it."""
+    measures_first: bool = False
+    """Whether the pair is measured before it."""
     ticket: Ticket | None = None
     asked_at: float = 0.0
     shown: Progress | None = None
@@ -170,7 +172,13 @@ class Session:
         self.engine.forget_size()
         self._question, question.asked_at = question, monotonic()
         on_change = partial(self._report, question.on_change)
-        ticket = Ticket(question.request, CLIENT, on_change, is_timed=question.is_timed)
+        ticket = Ticket(
+            question.request,
+            CLIENT,
+            on_change,
+            is_timed=question.is_timed,
+            measures_first=question.measures_first,
+        )
         question.ticket = ticket
         try:
             self.engine.submit(ticket)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.chat.answer_statistics import combine_parts
+from specchat.chat.answer_statistics import combine_parts, record_of
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
@@ -12,6 +12,8 @@ from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.controllers.session import Question
 from specchat.tui.texts.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPORTED, Figures
 
+ASKED_WITH, DRAFT = "asked_with", "draft"
+"""The keys of the options that decided an answer's speed, where they were set, and of its draft."""
 SEED = "seed"
 """The key of the seed in the statistics of a stored answer, which others lack."""
 
@@ -33,14 +35,20 @@ class Writing:
     """The seed."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The sampling options of this answer alone."""
+    asked_with: Mapping[str, Any] = field(default_factory=dict)
+    """The options that decide its speed."""
     words: str = ""
     """The progress text of a race."""
+    measures_first: bool = False
+    """Whether the pair is measured before it."""
     then: "Callable[[Writing, Statistics], None] | None" = None
     """Called at the end of a lane that was not stopped."""
     begun: Sequence[Chunk] = ()
     """The steps that the answer begins with; the engine repeats them first."""
     is_joined: bool = False
     """Whether it continues an answer by its text, so that its tokens may not follow its steps."""
+    is_stopped: bool = False
+    """Whether the user has stopped it, perhaps too late for the engine."""
     has_begun: bool = False
     """Whether a step has arrived, or the answer has ended without one."""
     question: Question | None = None
@@ -82,16 +90,15 @@ class Writing:
             self.display.say(f"waiting for the first token{since}")
             later(1.0, lambda: self.wait(later, seconds + 1))
 
-    def statistics(self, figures: Figures, pair: str) -> dict[str, Any]:
+    def statistics(self, figures: Figures, pair: str, draft: str | None) -> dict[str, Any]:
         """Return the answer's statistics, including those from before it was continued."""
         stats = figures.statistics
         fields = {
             **(_known(stats) if stats.generated_tokens else {}),
-            "speedup": figures.speedup,
-            "speedup_error": figures.speedup_error,
-            "measured_rates": figures.rates_compared() if figures.speedup else (),
-            "saved_s": figures.saved_s,
+            **record_of(figures.gain),
             "pair": pair,
+            DRAFT: draft,
+            ASKED_WITH: dict(self.asked_with),
             "temperature": self.temperature,
             **({} if self.drawn_with is None else {SEED: self.drawn_with}),
             **({SAMPLED_WITH: dict(self.sampling)} if self.sampling else {}),

@@ -103,7 +103,7 @@ def _rate(figures: Figures, width: int) -> Content:
 
 def _speedup(figures: Figures, width: int) -> Content:
     style = TONES[figures.tone]
-    words = speedup_text(figures.speedup, error=figures.speedup_error)
+    words = speedup_text(figures.speedup, error=figures.gain.error)
     plain, ours = figures.rates_compared()
     rows = (("with", ours, style), ("without", plain, MUTED))
     numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
@@ -116,7 +116,9 @@ def _speedup(figures: Figures, width: int) -> Content:
         )
         for name, rate, colour in rows
     ]
-    return _lines(_row(figures.speedup_source, words, width, style), *lines)
+    return _lines(
+        _row("in the race" if figures.is_raced else "estimated", words, width, style), *lines
+    )
 
 
 def _acceptance(figures: Figures, width: int, *, has_room: bool) -> dict[str, Content]:

@@ -33,7 +33,7 @@ def verdict(figures: Figures) -> str:
         return f"{cause} to tell what speculation brought."
     if figures.kind == "measuring":
         return "Measuring what speculation brings."
-    words = speedup_text(figures.speedup, error=figures.speedup_error)
+    words = speedup_text(figures.speedup, error=figures.gain.error)
     return {
         "good": f"Speculation helps: {words}.",
         "bad": f"Speculation is slowing this answer down: {words}.",
@@ -118,7 +118,7 @@ def gain_words(figures: Figures) -> str:
     if figures.kind == "plain":
         return "plain speed"
     if figures.kind != "measuring":
-        return speedup_text(figures.speedup, error=figures.speedup_error)
+        return speedup_text(figures.speedup, error=figures.gain.error)
     if not figures.reports("reported_gain"):
         return "gain not reported"
     if not figures.is_counted:
@@ -131,7 +131,7 @@ def savings(figures: Figures) -> list[str]:
 
     Within its error an answer saved none; the sums have what it is estimated to have.
     """
-    own = figures.saved_s
+    own = figures.gain.saved_s
     uncounted = 0.0 if figures.is_counted else own
     today, ever = (before + uncounted for before in figures.saved_before)
     more = list[str]()

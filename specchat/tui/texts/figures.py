@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-from specchat.chat.answer_statistics import measured_answers
+from specchat.chat.answer_statistics import gain_of, is_raced, measured_answers
 from specchat.chat.conversation import Message
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.step_times import GainKind, judged
+from specchat.decoding.step_times import Gain, GainKind
 from specchat.wording import nodes_per_step
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
@@ -17,7 +17,6 @@ NUM_POINTS, POINT_SECONDS = 30, 0.5
 NOW_SECONDS = 1.0
 UNKNOWN_LENGTH = ""
 """Stands for the draft length of a stored answer, which is not recorded."""
-ESTIMATED = "estimated"
 AGREEING = 3
 """Answers in a row without the draft model before other drafts are advised."""
 ORIGINS = "origins"
@@ -40,14 +39,8 @@ class Figures:
     origins: Counter[str] = field(default_factory=Counter)
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
-    measured_speedup: float = 0.0
-    """The speedup of a stored answer, or of one that was decoded again without speculation."""
-    speedup_source: str = ESTIMATED
-    """How the speedup was determined, as text to show."""
-    measured_rates: Sequence[float] = ()
-    """Tokens per second without and with speculation, as measured for the speedup; () if not."""
-    measured_error: float = 0.0
-    """The relative standard error of the measured speedup."""
+    is_raced: bool = False
+    """Whether the gain was measured in a race, not estimated."""
     num_paused_before: int = 0
     """How many answers before this one, in a row and with the same options, ended with the draft
     model unused."""
@@ -55,7 +48,8 @@ class Figures:
     """The seconds that all stored answers saved, today and ever."""
     is_counted: bool = False
     """Whether this answer's own seconds are among them."""
-    _known_saving: float | None = None
+    _gain: Gain | None = None
+    """The gain as of the last update, once it was asked for."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
@@ -71,22 +65,22 @@ class Figures:
         return found
 
     def compare(self, record: Mapping[str, Any]) -> None:
-        """Set the speedup and its source from the statistics of an answer."""
-        self.measured_speedup = record.get("speedup") or 0.0
-        self.measured_error = record.get("speedup_error") or 0.0
-        self.speedup_source = record.get("speedup_source", ESTIMATED)
-        self.measured_rates = record.get("measured_rates", ())
-        self._known_saving = record.get("saved_s")
+        """Take the gain from the statistics of an answer."""
+        self._gain, self.is_raced = gain_of(record), is_raced(record)
+
+    def follow(self, statistics: Statistics) -> None:
+        """Take the statistics, and the gain that they show."""
+        self.statistics, self._gain, self.is_raced = statistics, None, False
 
     def begin(self) -> None:
         """Start another answer."""
-        self.statistics, self.origins, self.is_counted = Statistics(), Counter(), False
-        self.compare({})
+        self.follow(Statistics())
+        self.origins, self.is_counted = Counter(), False
         self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], stats: Statistics) -> None:
         """Add some steps."""
-        self.statistics = stats
+        self.follow(stats)
         for chunk in chunks:
             self.origins.update(chunk.origins)
         now = stats.decode_s, stats.generated_tokens, stats.drafted, stats.accepted
@@ -111,48 +105,28 @@ class Figures:
         return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
 
     @property
+    def gain(self) -> Gain:
+        """The gain over plain decoding: stored, raced, or from the times of steps."""
+        if self._gain is None:
+            self._gain = self.statistics.gain
+        return self._gain
+
+    @property
     def kind(self) -> GainKind:
         """What can be said of the speedup."""
-        if not self.statistics.drafted:
-            return "plain"
-        if self.measured_speedup:
-            return judged(self.measured_speedup, self.measured_error)
-        if self.speedup_source != ESTIMATED:  # where a race cannot tell, an estimate cannot either
-            return "measuring"
-        kind = self.statistics.gain.kind
-        return "measuring" if kind == "plain" else kind  # a stored answer, whose times are not kept
+        return self.gain.kind if self.statistics.drafted else "plain"
 
     @property
     def speedup(self) -> float:
-        """The speedup over plain decoding: stored, raced, or from the times of steps.
-
-        0 where nothing can be said of it.
-        """
-        if self.kind in ("plain", "measuring"):
-            return 0.0
-        return self.measured_speedup or self.statistics.gain.speedup
-
-    @property
-    def speedup_error(self) -> float:
-        """The relative standard error of the speedup."""
-        return self.measured_error if self.measured_speedup else self.statistics.gain.error
-
-    @property
-    def saved_s(self) -> float:
-        """The seconds that speculation saved, below 0 if it lost some; 0 if that is unknown."""
-        if self._known_saving is not None:
-            return self._known_saving
-        if self.measured_speedup:
-            return self.statistics.decode_s * (self.measured_speedup - 1)
-        return self.statistics.gain.saved_s if self.speedup else 0.0
+        """The speedup over plain decoding; 0 where nothing can be said of it."""
+        return self.gain.speedup if self.statistics.drafted and self.gain.is_sound else 0.0
 
     def rates_compared(self) -> tuple[float, float]:
         """Return tokens per second without and with speculation; the former is 0 if unknown."""
         own = self.statistics.tokens_per_second
         if not self.speedup:
             return 0.0, own
-        known = self.measured_rates if self.measured_speedup else self.statistics.gain.rates
-        without, ours = known or (own / self.speedup, own)
+        without, ours = self.gain.rates or (own / self.speedup, own)
         return without, ours
 
     @property

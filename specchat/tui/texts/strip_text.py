@@ -10,7 +10,7 @@ from specchat.tui.commands import KeyOf
 from specchat.tui.texts import figure_words
 from specchat.tui.texts.cards import MEASURED, MUTED, TONES
 from specchat.tui.texts.figure_words import spark
-from specchat.tui.texts.figures import ESTIMATED, Figures
+from specchat.tui.texts.figures import Figures
 from specchat.wording import percent, rate_text
 
 BARS_FROM = 84
@@ -95,7 +95,7 @@ def _with_bars(figures: Figures, width: int) -> tuple[Content, Content]:
 
 def _sign(figures: Figures) -> str:
     """Return the mark of a rate without speculation that was estimated, not measured."""
-    return "≈" if figures.speedup_source == ESTIMATED else ""
+    return "" if figures.is_raced else "≈"
 
 
 def _gain(figures: Figures) -> Content:
