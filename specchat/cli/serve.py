@@ -51,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
         engine = SharedEngine(partial(ProcessEngine, loading), engine=loaded)
         stack.callback(engine.close)
         defaults = with_known_think(generate_options(arguments, pair), engine.facts, arguments)
-        service = Service(engine, loading.target, pair.name, defaults)
+        service = Service(
+            engine, loading.target, pair.name, defaults, is_strict=options.strict_model
+        )
         for notice in engine.facts.notices:
             say(notice)
         if not engine.facts.takes_turns:
@@ -68,8 +70,8 @@ def _reporter(
     served = Served(port.address, port.key, service.name, service.facts.context)
     setup = setup_text(arguments.client, served) if arguments.client else ""
     if arguments.json:
-        return JsonLog(service, _ready(served, service, setup), port.end)
-    header = _header(served, service)
+        return JsonLog(service, _ready(served, service, setup, port.made_key), port.end)
+    header = _header(served, service, port.made_key)
     if not can_draw():
         return PlainLog(service, header, setup)
     setups = (
@@ -80,13 +82,13 @@ def _reporter(
     return ServeScreen(service, header, setup, setups, port.end)
 
 
-def _ready(served: Served, service: "Service", setup: str) -> dict[str, Any]:
+def _ready(served: Served, service: "Service", setup: str, made_key: str) -> dict[str, Any]:
     """Return what a program that started the server must know."""
     facts = service.facts
     return {
         "address": served.address,
         "base_url": served.base_url,
-        "key": served.key or None,
+        "key": made_key or None,
         "models": list(service.model_names()),
         "target": facts.target,
         "draft": facts.draft,
@@ -96,8 +98,8 @@ def _ready(served: Served, service: "Service", setup: str) -> dict[str, Any]:
     }
 
 
-def _header(served: Served, service: "Service") -> list[Line]:
-    """Return what is served and where."""
+def _header(served: Served, service: "Service", made_key: str) -> list[Line]:
+    """Return what is served and where; a key that was given is not shown, as this may be a log."""
     facts = service.facts
     context = f"context {facts.context:,}"
     parts = [
@@ -108,7 +110,8 @@ def _header(served: Served, service: "Service") -> list[Line]:
         *["offline"] * is_offline(),
     ]
     short = [served.model, context]
-    key = f"key {served.key}" if served.key else "no key needed"
+    key = f"key {made_key}" if made_key else "with the given key"
+    key = key if served.key else "no key needed"
     address = served.address if served.is_socket else served.base_url
     return [
         Line(

@@ -30,7 +30,9 @@ class Statistics:
     oldest messages of a conversation that were left out because the context is full; `notices` say
     what else of the request could not be followed.
 
-    `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first
+    `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first step, whose
+    pass reads the last token of the prompt, took `first_step_s` and emitted `first_step_tokens`;
+    both count in the other figures, too. The first
     `reasoning_tokens` of the `generated_tokens` were reasoning, which took `reasoning_s`; they
     count in all other figures.
 
@@ -74,6 +76,8 @@ class Statistics:
     prompt_s: float = 0.0
     draft_prompt_s: float = 0.0
     decode_s: float = 0.0
+    first_step_s: float = 0.0
+    first_step_tokens: int = 0
     draft_s: float = 0.0
     verify_s: float = 0.0
     step_times: StepTimes = field(default_factory=StepTimes)
@@ -95,6 +99,8 @@ class Statistics:
         self.verify_s += evaluated - drafted
         if self.steps == 1 and not self.time_to_first_token_s:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
+        if self.steps == 1:
+            self.first_step_s, self.first_step_tokens = ended - began, self.generated_tokens
         return ended - began
 
     def count_forced(self, count: int) -> None:
@@ -163,6 +169,16 @@ class Statistics:
         return max(0.0, self.decode_s - self.draft_s - self.verify_s)
 
     @property
+    def until_first_step_s(self) -> float:
+        """Seconds until the first step was over: reading the whole prompt takes that."""
+        return self.prompt_s + self.first_step_s
+
+    @property
+    def later_steps_s(self) -> float:
+        """Seconds of decoding after the first step."""
+        return self.decode_s - self.first_step_s
+
+    @property
     def tokens_per_second(self) -> float:
         """Emitted tokens per second of decoding, without the prompt."""
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
@@ -222,6 +238,8 @@ class Statistics:
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             time_to_first_token_s=first.time_to_first_token_s + waited,
+            first_step_s=first.first_step_s,
+            first_step_tokens=first.first_step_tokens,
             step_times=self.step_times.joined(later.step_times),
             by_origin=by_origin,
             **sums,

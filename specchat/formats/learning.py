@@ -10,7 +10,7 @@ from specchat.errors import TemplateError
 from specchat.formats.call_learning import TEXT_ARGUMENTS, call_cases, learn_calls
 from specchat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
 from specchat.formats.generic_calls import GENERIC
-from specchat.formats.marks import usual_marks
+from specchat.formats.marks import KNOWN_REASONING, usual_marks
 from specchat.formats.probes import (
     ANSWER,
     CALL_ID,
@@ -45,6 +45,8 @@ from specchat.formats.template import Variables
 PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
 REASONING_PAIR = re.compile(r"(<(\w*(?:think|thought|reason)\w*)>)(</\2>)")
 """An empty pair of tags, as in system prompts such as "reason in <think></think>"."""
+KNOWN = dict(KNOWN_REASONING)
+"""The end mark of reasoning that a prompt opens, where only the model knows it."""
 SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
 """Code that looks for the end mark of reasoning: `split('</think>')`, `'</think>' in`."""
 
@@ -163,10 +165,12 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
             closed = re.search(rf"({MARK}\s*)({MARK}\s*)$", tail)
             if closed and is_closer(closed[2].strip(), closed[1].strip()):
                 return Wrapping(closed[1], closed[2])
-            opened = re.search(rf"{MARK}\s*$", tail)
-            closer = closer_of(opened[0].strip()) if opened else ""
-            if opened and closer and closer in probes.template:
-                return Wrapping(opened[0], closer)
+            if opened := re.search(rf"{MARK}\s*$", tail):
+                mark = opened[0].strip()
+                closer = closer_of(mark)
+                closer = closer if closer and closer in probes.template else KNOWN.get(mark, "")
+                if closer:
+                    return Wrapping(opened[0], closer)
     for name, text in probes.texts.items():
         if name.startswith("switch") and (pair := REASONING_PAIR.search(text)):
             return Wrapping(pair[1], pair[3])

@@ -364,6 +364,9 @@ class ServerOptions(Options):
         metavar="URL",
         example=("http://localhost:3000",),
     )
+    strict_model: bool = declare(
+        False, "Refuse requests for models of other names instead of answering them."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

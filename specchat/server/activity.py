@@ -28,7 +28,8 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 1
 class ServedRequest:
     """A request as a screen shows it, and as metrics count it once it is over.
 
-    `waited_s` is how long it waited for its first turn. The texts are never kept.
+    `notices` say what of it the server could not follow. `waited_s` is how long it waited for its
+    first turn. The texts are never kept.
     """
 
     number: int
@@ -43,6 +44,7 @@ class ServedRequest:
     statistics: Statistics = field(default_factory=Statistics)
     finish: Finish | Literal["failed"] | None = None
     error: str = ""
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -132,8 +134,8 @@ class Totals:
             self.plain_s += gain.plain_s
             self.own_s += gain.own_s
         self.queue.add(request.waited_s)
-        self.prompt.add(statistics.prompt_s)
-        self.decode.add(statistics.decode_s)
+        self.prompt.add(statistics.until_first_step_s)
+        self.decode.add(statistics.later_steps_s)
         if statistics.generated_tokens:
             self.first_token.add(request.waited_s + statistics.time_to_first_token_s)
 

@@ -84,19 +84,24 @@ def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def timings_of(statistics: Statistics) -> dict[str, Any]:
-    """Return llama-server's `timings`: milliseconds, rates, and draft counts."""
+    """Return llama-server's `timings`: milliseconds, rates, and draft counts.
+
+    As there, the first step belongs to the prompt, whose last token it reads, and what it emits
+    counts as predicted, but not in the rate.
+    """
     num_read = statistics.prompt_tokens - statistics.cached_tokens
-    prompt_ms, predicted_ms = 1000 * statistics.prompt_s, 1000 * statistics.decode_s
+    prompt_s, predicted_s = statistics.until_first_step_s, statistics.later_steps_s
+    num_later = statistics.generated_tokens - statistics.first_step_tokens
     return {
         "cache_n": statistics.cached_tokens,
         "prompt_n": num_read,
-        "prompt_ms": prompt_ms,
-        "prompt_per_token_ms": prompt_ms / max(1, num_read),
-        "prompt_per_second": _rate(num_read, statistics.prompt_s),
+        "prompt_ms": 1000 * prompt_s,
+        "prompt_per_token_ms": 1000 * prompt_s / max(1, num_read),
+        "prompt_per_second": _rate(num_read, prompt_s),
         "predicted_n": statistics.generated_tokens,
-        "predicted_ms": predicted_ms,
-        "predicted_per_token_ms": predicted_ms / max(1, statistics.generated_tokens),
-        "predicted_per_second": statistics.tokens_per_second,
+        "predicted_ms": 1000 * predicted_s,
+        "predicted_per_token_ms": 1000 * predicted_s / max(1, num_later),
+        "predicted_per_second": _rate(num_later, predicted_s),
         "draft_n": statistics.drafted,
         "draft_n_accepted": statistics.accepted,
     }
@@ -107,9 +112,9 @@ def metrics_of(statistics: Statistics, request: ServedRequest) -> dict[str, Any]
     num_gaps = max(1, statistics.generated_tokens - 1)
     return {
         "time_to_first_token_ms": 1000 * (request.waited_s + statistics.time_to_first_token_s),
-        "generation_time_ms": 1000 * statistics.decode_s,
+        "generation_time_ms": 1000 * statistics.later_steps_s,
         "queue_time_ms": 1000 * request.waited_s,
-        "mean_itl_ms": 1000 * statistics.decode_s / num_gaps,
+        "mean_itl_ms": 1000 * statistics.later_steps_s / num_gaps,
         "tokens_per_second": statistics.tokens_per_second,
         "speculative_decoding": {
             "mean_acceptance_length": statistics.tokens_per_step,
@@ -123,7 +128,7 @@ def metrics_of(statistics: Statistics, request: ServedRequest) -> dict[str, Any]
     }
 
 
-def own_figures(statistics: Statistics) -> dict[str, Any]:
+def own_figures(statistics: Statistics, request: ServedRequest) -> dict[str, Any]:
     """Return specchat's own figures; those of the gain are None unless the answer shows it."""
     by_origin = {
         name: {"drafted": drafted, "accepted": accepted}
@@ -141,7 +146,7 @@ def own_figures(statistics: Statistics) -> dict[str, Any]:
         "by_origin": by_origin,
         **statistics.gain.as_record(),
         "left_out_messages": statistics.left_out,
-        "notices": list(statistics.notices),
+        "notices": [*request.notices, *statistics.notices],
     }
 
 
@@ -151,7 +156,7 @@ def figures_of(request: ServedRequest) -> dict[str, Any]:
     return {
         "timings": timings_of(statistics),
         "metrics": metrics_of(statistics, request),
-        "specchat": own_figures(statistics),
+        "specchat": own_figures(statistics, request),
     }
 
 

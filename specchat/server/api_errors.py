@@ -1,7 +1,7 @@
 """Errors of the HTTP APIs, in the shape that each API's clients know."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specchat.decoding.request import SHORTER_OR_LARGER
@@ -43,6 +43,10 @@ OPENAI_TYPES = {
     INTERNAL: "server_error",
     NOT_SUPPORTED: "not_supported_error",
 }
+
+
+SENT_NAMES = "sent_names"
+"""In the state of a request: what it calls the fields that have other names here."""
 
 
 @dataclass(eq=False)
@@ -136,4 +140,15 @@ def body_for(path: str) -> Callable[[ApiError], dict[str, Any]]:
     """Return the function that gives an error the shape of the API of a path."""
     if path.startswith("/api/"):
         return ollama_body
-    return anthropic_body if path.startswith("/v1/messages") else openai_body
+    return anthropic_body if path.startswith("/messages") else openai_body
+
+
+def named_as_sent(error: ApiError, sent: Mapping[str, str]) -> ApiError:
+    """Return an error that names the field at fault as the client does."""
+    name = sent.get(error.param or "")
+    if name is None or error.param is None:
+        return error
+    message = error.message
+    if message.startswith(error.param):
+        message = name + message.removeprefix(error.param)
+    return replace(error, message=message, param=name)

@@ -30,8 +30,8 @@ once it is complete."""
 class Reply(Generic[AnyRequest]):
     """A reply in the making: what was asked, in the engine's terms, and how it is answered.
 
-    `done` are the requests that are over, in the order of `requests`. `limit` makes the limit on
-    lines that an answer has.
+    `notices` say what of the request the server could not follow. `done` are the requests that are
+    over, in the order of `requests`. `limit` makes the limit on lines that an answer has.
     """
 
     service: Service
@@ -40,6 +40,7 @@ class Reply(Generic[AnyRequest]):
     model: str
     requests: Sequence[AnyRequest]
     is_verified: bool
+    notices: Sequence[str] = ()
     done: list[ServedRequest] = field(default_factory=list)
     limit: Callable[[], LineLimit | None] = lambda: None
 
@@ -69,7 +70,12 @@ class Reply(Generic[AnyRequest]):
 
     def _answer(self, request: AnyRequest) -> AbstractAsyncContextManager[ServedAnswer]:
         return self.service.answer(
-            request, api=self.api, client=self.client, model=self.model, limit=self.limit()
+            request,
+            api=self.api,
+            client=self.client,
+            model=self.model,
+            limit=self.limit(),
+            notices=self.notices,
         )
 
     async def _ended(self, request: AnyRequest, answer: ServedAnswer) -> "Ended":
@@ -118,9 +124,10 @@ class EventWriter(ABC):
 def reply_to(request: Request, body: ChatBody, api: Api) -> Reply[ChatRequest]:
     """Return the reply to a conversation. Raises ApiError or InvalidOption."""
     service: Service = request.app.state.service
-    requests, model = chat_requests(body, service)
+    requests, chosen = chat_requests(body, service)
     client = client_of(request.headers.get("user-agent", ""))
-    return Reply(service, api, client, model, requests, bool(body.verify))
+    notices = (*body.notices, *chosen.notices)
+    return Reply(service, api, client, chosen.name, requests, bool(body.verify), notices)
 
 
 def progress_text(update: Update) -> str:

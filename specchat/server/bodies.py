@@ -1,6 +1,7 @@
 """Reading request bodies: JSON into declared fields, and these into options of the engine."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -11,8 +12,10 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from specchat.options.declarations import AUTO_THINK, LONGEST_DRAFT
-from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.api_errors import BAD_REQUEST, SENT_NAMES, ApiError
 from specchat.server.asked_structure import structure_of
+from specchat.server.biases import token_biases
+from specchat.server.sent_fields import notices_of, with_own_names
 from specchat.server.service import ChosenModel, Service
 from specchat.structured.structure import Structure
 
@@ -22,7 +25,14 @@ MOST_CHOICES = 8
 MOST_STOPS = 64
 DEEPEST = 100
 """Levels of nesting; what reads a body later, such as a chat template, goes down them by calls."""
+LEAST_TOP_P = 1e-9
+"""What a `top_p` of 0 means, as OpenAI and llama-server: only the most likely token."""
 STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+ESCAPE = re.compile(
+    rb"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""An escape: one that is whole, as group 1, or half of a character that needs two."""
 BRACKET = re.compile(rb"[\[\]{}]")
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """The values of `reasoning_effort` that ask for reasoning."""
@@ -44,7 +54,11 @@ SAMPLING = (
 
 
 class SharedFields(Struct, kw_only=True):
-    """What the APIs of OpenAI's kind have in common, and fields of llama.cpp, vLLM and specchat."""
+    """What the APIs of OpenAI's kind have in common, and fields of llama.cpp, vLLM and specchat.
+
+    `sent_fields.ALIASES` has their other names. `notices` are the server's own: what of the request
+    changes nothing.
+    """
 
     model: str | None = None
     stream: bool | None = None
@@ -60,8 +74,7 @@ class SharedFields(Struct, kw_only=True):
     max_tokens: int | None = None
     stop: str | Sequence[str] | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
-    logit_bias: Mapping[str, float] | None = None
-    user: str | None = None
+    logit_bias: Mapping[int, float] | None = None
     drafter: str | None = None
     draft_length: Annotated[int, Meta(ge=0, le=LONGEST_DRAFT)] | Literal["auto"] | None = None
     draft_tree: Annotated[int, Meta(ge=1, le=LONGEST_DRAFT)] | Literal["auto", "off"] | None = None
@@ -73,6 +86,7 @@ class SharedFields(Struct, kw_only=True):
     grammar: str | None = None
     structured_outputs: Mapping[str, Any] | None = None
     show_schema: bool | None = None
+    notices: Sequence[str] = ()
 
 
 async def read(request: Request, kind: type[Body]) -> Body:
@@ -81,13 +95,37 @@ async def read(request: Request, kind: type[Body]) -> Body:
     if depth_of(data) > DEEPEST:
         raise ApiError(BAD_REQUEST, f"the body is nested more than {DEEPEST} levels deep")
     try:
-        return msgspec.json.decode(data, type=kind)
+        given = decoded(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
+    if isinstance(given, dict):
+        given["notices"] = list(notices_of(given))
+        given, sent = with_own_names(given)
+        sent["messages"] = getattr(kind, "PROMPT", "messages")
+        setattr(request.state, SENT_NAMES, sent)
+        if (biases := given.get("logit_bias")) is not None:
+            given["logit_bias"] = await token_biases(biases, request.app.state.service)
+    try:
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         param = path.strip("`").strip(".") or None
         raise ApiError(BAD_REQUEST, f"{param}: {text}" if param else text, param) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
+
+
+def decoded(data: bytes) -> Any:
+    """Return what JSON says, also of a text that was cut within a character, as JavaScript cuts it.
+
+    Raises DecodeError or UnicodeDecodeError.
+    """
+    data = data.removeprefix(BOM_UTF8)
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        whole = ESCAPE.sub(lambda found: found[1] or rb"\ufffd", data)
+        if whole == data:
+            raise
+        return msgspec.json.decode(whole)
 
 
 def depth_of(data: bytes) -> int:
@@ -99,7 +137,10 @@ def depth_of(data: bytes) -> int:
 def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:
     """Return the options of an answer: what the request says, else the server's defaults."""
     given = {name: getattr(body, name) for name in SAMPLING}
-    given["max_tokens"] = body.max_tokens
+    if body.top_k is not None and body.top_k < 0:
+        given["top_k"] = 0  # as llama-server and vLLM: off
+    if body.top_p == 0:
+        given["top_p"] = LEAST_TOP_P
     if body.seed is not None and body.seed < 0:
         given["seed"] = None  # as llama-server: random
     if body.stop is not None:
@@ -108,14 +149,21 @@ def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dic
             raise ApiError(BAD_REQUEST, f"stop: at most {MOST_STOPS} strings", "stop")
         given["stop"] = [each for each in stops if each]
     if body.logit_bias:
-        given["logit_bias"] = _biases(body.logit_bias)
+        given["logit_bias"] = body.logit_bias
     if body.exact == "on":
         given["is_exact"] = True
     if body.ignore_eos:
         given["ignore_end"] = True
     given["structure"] = _structure(body)
     wanted = {name: value for name, value in given.items() if value is not None}
+    if body.max_tokens is not None:
+        wanted["max_tokens"] = limit_of(body.max_tokens, service)
     return {**service.defaults, **chosen.options, **wanted}
+
+
+def limit_of(max_tokens: int, service: Service) -> int | None:
+    """Return the longest answer that a request asks for; None without a limit, as -1 and 0 mean."""
+    return min(max_tokens, service.facts.context) if max_tokens > 0 else None
 
 
 def _structure(body: SharedFields) -> Structure | None:
@@ -140,13 +188,3 @@ def think_of(effort: str | None, service: Service) -> str | None:
         if service.facts.takes_think(word):
             return word
     return AUTO_THINK
-
-
-def _biases(given: Mapping[str, float]) -> dict[int, float]:
-    """Return biases by token; as with OpenAI, -100 and less ban a token."""
-    biases: dict[int, float] = {}
-    for token, bias in given.items():
-        if not token.strip().isdecimal():
-            raise ApiError(BAD_REQUEST, f"logit_bias: {token!r} is not a token id", "logit_bias")
-        biases[int(token)] = float("-inf") if bias <= -100 else bias
-    return biases

@@ -16,7 +16,7 @@ from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of
 from specchat.server.message_content import result_text, text_of
-from specchat.server.service import Service
+from specchat.server.service import ChosenModel, Service
 
 RESULT_ROLES = frozenset({"tool", "function"})
 ROLES = frozenset({"system", "developer", "user", "assistant"}) | RESULT_ROLES
@@ -62,7 +62,6 @@ class ChatBody(ConversationFields, kw_only=True):
 
     messages: Sequence[Mapping[str, Any]]
     stream_options: StreamOptions | None = None
-    max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
@@ -73,15 +72,13 @@ class ChatBody(ConversationFields, kw_only=True):
     timings_per_token: bool | None = None
 
 
-def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], str]:
-    """Return a request for each choice, and the model's name. Raises ApiError or InvalidOption."""
+def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], ChosenModel]:
+    """Return a request for each choice, and the model. Raises ApiError or InvalidOption."""
     if not service.facts.has_chat_template:
         message = f"{service.name} has no chat template: use /v1/completions"
         raise ApiError(BAD_REQUEST, message, "model")
     chosen = service.choose(body.model)
     options = options_of(body, chosen, service)
-    if body.max_completion_tokens is not None:
-        options["max_tokens"] = body.max_completion_tokens
     think = think_of(body.reasoning_effort, service)
     if think is not None:
         options["think"] = think
@@ -104,9 +101,9 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
         **options,
     )
     if count == 1:
-        return [request], chosen.name
+        return [request], chosen
     first = request.seed or 0
-    return [replace(request, seed=first + index) for index in range(count)], chosen.name
+    return [replace(request, seed=first + index) for index in range(count)], chosen
 
 
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -100,7 +100,8 @@ class _ChatEvents(EventWriter):
 
     def begin(self, answer: ServedAnswer) -> bytes:
         """Return the event with the role."""
-        return self._event({"role": "assistant", "content": ""}, self._live_figures(answer))
+        delta = {"role": "assistant", "content": "", "refusal": None}
+        return self._event(delta, self._live_figures(answer))
 
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the event for what steps add to the message."""
@@ -117,13 +118,15 @@ class _ChatEvents(EventWriter):
         return figures_of(answer.served) if self._chat.has_live_figures else {}
 
     def _event(self, delta: dict[str, Any], figures: dict[str, Any], **extra: Any) -> bytes:
-        choice = {"index": self._index, "delta": delta, "finish_reason": None, **extra}
-        return event(self._chat.record("chat.completion.chunk", choices=[choice], **figures))
+        choice = {"index": self._index, "delta": delta, "logprobs": None, "finish_reason": None}
+        usage = {"usage": None} if self._chat.wants_usage else {}
+        chunk = {"choices": [{**choice, **extra}], **usage, **figures}
+        return event(self._chat.record("chat.completion.chunk", **chunk))
 
 
 def message_of(answer: ServedAnswer) -> dict[str, Any]:
     """Return an answer as a message; reasoning is in both fields that clients read."""
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
     if answer.reasoning:
         message |= {"reasoning_content": answer.reasoning, "reasoning": answer.reasoning}
     if answer.tool_calls:

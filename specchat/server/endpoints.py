@@ -1,14 +1,15 @@
 """The application: all endpoints, behind the guard.
 
-A new endpoint has a `Route` here. Its function reads its body by `bodies.read`, and raises ApiError
-or any SpecchatError, which `_refused` turns into a reply; errors under a path of another vendor get
-that vendor's shape in `api_errors.body_for`. The guard wants a key for every path outside
-`guard.OPEN_PATHS`. What asks the engine for something short uses `Service.call`, as `token_tools`
-does. What answers a conversation makes a `ChatBody` of its own body and replies through
-`api_reply.reply_to`, with an `EventWriter` for its events; its name goes into `activity.Api`, by
-which metrics count it. `docs/server.md` lists it.
+A new endpoint has a `Route` here, without `/v1`, which any path may begin with. Its function reads
+its body by `bodies.read`, and raises ApiError or any SpecchatError, which `_refused` turns into a
+reply; errors under a path of another vendor get that vendor's shape in `api_errors.body_for`. The
+guard wants a key for every path outside `guard.OPEN_PATHS`. What asks the engine for something
+short uses `Service.call`, as `token_tools` does. What answers a conversation makes a `ChatBody` of
+its own body and replies through `api_reply.reply_to`, with an `EventWriter` for its events; its
+name goes into `activity.Api`, by which metrics count it. `docs/server.md` lists it.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specchat.errors import SpecchatError
 from specchat.server.absent_endpoints import why_absent
@@ -27,7 +28,7 @@ from specchat.server.guard import Access, Guard
 from specchat.server.infill import infill
 from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
-from specchat.server.replies import readable
+from specchat.server.replies import error_to
 from specchat.server.responses_api import responses
 from specchat.server.server_facts import props, slots
 from specchat.server.service import Service
@@ -36,6 +37,8 @@ from specchat.server.token_tools import apply_template, detokenize, tokenize
 
 GET, POST = ["GET"], ["POST"]
 WRONG_METHOD = 405
+VERSIONS = re.compile(r"^(/v1)+(?=/|$)")
+"""What base URLs end in or not, and clients add or not; some do both."""
 
 
 def make_app(service: Service, access: Access) -> ASGIApp:
@@ -47,13 +50,13 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/slots", slots, methods=GET),
         Route("/metrics", metrics, methods=GET),
         Route("/grafana.json", dashboard, methods=GET),
-        Route("/v1/models", models, methods=GET),
-        Route("/v1/models/{name:path}", model, methods=GET),
-        Route("/v1/chat/completions", chat_completions, methods=POST),
-        Route("/v1/completions", completions, methods=POST),
-        Route("/v1/responses", responses, methods=POST),
-        Route("/v1/messages", messages, methods=POST),
-        Route("/v1/messages/count_tokens", count_tokens, methods=POST),
+        Route("/models", models, methods=GET),
+        Route("/models/{name:path}", model, methods=GET),
+        Route("/chat/completions", chat_completions, methods=POST),
+        Route("/completions", completions, methods=POST),
+        Route("/responses", responses, methods=POST),
+        Route("/messages", messages, methods=POST),
+        Route("/messages/count_tokens", count_tokens, methods=POST),
         Route("/infill", infill, methods=POST),
         Route("/tokenize", tokenize, methods=POST),
         Route("/detokenize", detokenize, methods=POST),
@@ -68,7 +71,19 @@ def make_app(service: Service, access: Access) -> ASGIApp:
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.service = service
-    return Guard(app, access)
+    return _with_plain_paths(Guard(app, access))
+
+
+def _with_plain_paths(app: ASGIApp) -> ASGIApp:
+    """Return an application that sees paths without `/v1`, double slashes and one at the end."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = "/" + re.sub("/+", "/", scope["path"]).strip("/")
+            scope = {**scope, "path": VERSIONS.sub("", path) or "/"}
+        await app(scope, receive, send)
+
+    return call
 
 
 async def health(request: Request) -> Response:
@@ -91,7 +106,7 @@ async def model(request: Request) -> Response:
     service: Service = request.app.state.service
     name = request.path_params["name"]
     if name not in service.model_names():
-        raise ApiError(NOT_FOUND, f"no model {name!r}", "model", "model_not_found")
+        raise service.unknown_model(name)
     return JSONResponse(_model(service, name))
 
 
@@ -132,10 +147,10 @@ async def _refused(request: Request, raised: Exception) -> Response:
     if isinstance(raised, HTTPException):
         error = ApiError(raised.status_code, raised.detail)
         if raised.status_code == NOT_FOUND:
-            error = why_absent(request.url.path)
+            error = why_absent(request.scope["raw_path"].decode("latin-1"))
         if raised.status_code == WRONG_METHOD:
             error.message = "wrong method"
     else:
-        error = readable(raised)
+        error = error_to(request.scope, raised)
     body = body_for(request.url.path)(error)
     return JSONResponse(body, error.status, dict(error.headers))

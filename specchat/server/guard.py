@@ -2,7 +2,8 @@
 
 A page in the user's browser can send requests to this machine, so the address alone protects
 nothing: a page of a name that resolves to it (DNS rebinding) shows in Host, any other in Origin,
-and a form or a simple request in its content type, which is not JSON.
+and a form or a simple request in its content type, which is not JSON. Programs, which browsers'
+headers tell from pages, may leave that out.
 """
 
 import re
@@ -29,6 +30,8 @@ LARGEST_BODY = 32 * 2**20
 OPEN_PATHS = frozenset({"/health", "/"})
 """Paths that need no key; programs ask them whether the server is there."""
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+PAGE_HEADERS = ("origin", "referer", "sec-fetch-")
+"""How the headers begin that browsers send for pages, and programs do not."""
 ASKED_HEADERS = "access-control-request-headers"
 PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
@@ -97,7 +100,8 @@ class Guard:
         if scope["method"] not in WITH_BODY:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        is_from_page = any(name.startswith(PAGE_HEADERS) for name in headers)
+        if kind != "application/json" and is_from_page:
             raise ApiError(UNSUPPORTED_TYPE, "the body must be application/json")
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > LARGEST_BODY:

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -34,11 +34,11 @@ class ExtraFile(Struct):
 class InfillBody(SharedFields, kw_only=True):
     """A request to fill a gap; unknown fields are ignored."""
 
+    PROMPT: ClassVar = "input_prefix"
     input_prefix: str
     input_suffix: str
     prompt: str | None = None
     input_extra: Sequence[ExtraFile] | None = None
-    n_predict: int | None = None
     n_cmpl: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
     n_indent: int | None = None
     t_max_predict_ms: float | None = None
@@ -47,8 +47,7 @@ class InfillBody(SharedFields, kw_only=True):
     @property
     def most_tokens(self) -> int | None:
         """The longest answer; None without a limit. With 0 the prompt is only read."""
-        asked = self.max_tokens if self.n_predict is None else self.n_predict
-        return None if asked is None or asked < 0 else asked
+        return None if self.max_tokens is None or self.max_tokens < 0 else self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +119,7 @@ async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillR
     most_seconds = (body.t_max_predict_ms or 0) / 1000
     reply = Reply(
         service, "infill", client, chosen.name, requests, is_verified=False,
+        notices=(*body.notices, *chosen.notices),
         limit=lambda: LineLimit(body.n_indent or 0, most_seconds),
     )  # fmt: skip
     return _InfillReply(

@@ -29,7 +29,6 @@ class MessagesBody(ConversationFields, kw_only=True):
 
     messages: Sequence[Mapping[str, Any]]
     system: str | Sequence[Block] | None = None
-    stop_sequences: Sequence[str] | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
     tool_choice: Mapping[str, Any] | None = None
     thinking: Mapping[str, Any] | None = None
@@ -55,8 +54,6 @@ async def count_tokens(request: Request) -> JSONResponse:
 def to_chat(body: MessagesBody) -> ChatBody:
     """Return a request as one to the chat API. Raises ApiError."""
     fields = body.shared()
-    if body.stop_sequences is not None:
-        fields["stop"] = list(body.stop_sequences)
     if form := (body.output_config or {}).get("format") or body.output_format:
         structure_of_format(form, "output_config.format")
         fields["response_format"] = form

@@ -22,14 +22,16 @@ SECONDS_TO_JOIN = 5.0
 class Port:
     """A port that is bound: no other program can take it. `serve` answers there.
 
-    `address` is what clients call it, `key` what they must send, empty for nothing. A Unix socket
-    has `unix:` and its path as its address.
+    `address` is what clients call it, `key` what they must send, empty for nothing; `made_key` is
+    that one if it was made here, so that it must be shown. A Unix socket has `unix:` and its path
+    as its address.
     """
 
     def __init__(self, options: ServerOptions) -> None:
         """Bind the port. Raises InvalidOption for an open one without a key, or AddressInUse."""
         self._access = access_of(options)
         self.key = self._access.key or ""
+        self.made_key = self.key if options.key == MAKE_KEY else ""
         self._stack = ExitStack()
         if options.socket is not None:
             path = options.socket.expanduser()

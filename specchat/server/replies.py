@@ -13,7 +13,14 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from specchat.errors import SpecchatError
-from specchat.server.api_errors import INTERNAL, ApiError, body_for, of_exception
+from specchat.server.api_errors import (
+    INTERNAL,
+    SENT_NAMES,
+    ApiError,
+    body_for,
+    named_as_sent,
+    of_exception,
+)
 from specchat.system.logs import log_internal_error
 
 MOST_SILENT_SECONDS = 120.0
@@ -41,13 +48,16 @@ def comment(text: str) -> bytes:
     return f": {text}\n\n".encode()
 
 
-def readable(error: Exception) -> ApiError:
-    """Return any error as an API's; those that are not specchat's own are bugs, and are logged."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, SpecchatError):
-        return of_exception(error)
-    return ApiError(INTERNAL, log_internal_error(error, LOG))
+def error_to(scope: Scope, raised: Exception) -> ApiError:
+    """Return any error as an API's, in which fields are called as the request calls them.
+
+    Errors that are not specchat's own are bugs, and are logged.
+    """
+    if isinstance(raised, SpecchatError):
+        raised = of_exception(raised)
+    if not isinstance(raised, ApiError):
+        return ApiError(INTERNAL, log_internal_error(raised, LOG))
+    return named_as_sent(raised, scope.get("state", {}).get(SENT_NAMES, {}))
 
 
 class EventStream:
@@ -81,7 +91,7 @@ class EventStream:
                         has_begun = True
                     await send(_part(part))
             except Exception as raised:  # noqa: BLE001  # the client must receive every error
-                error = readable(raised)
+                error = error_to(scope, raised)
                 if not has_begun:
                     await _send_whole(send, error.status, shape(error), error.headers)
                     return
@@ -125,7 +135,7 @@ class Whole:
             raised = several.exceptions[0]
             if not isinstance(raised, Exception):
                 raise
-            error = readable(raised)
+            error = error_to(scope, raised)
             body, status, extra = shape(error), error.status, error.headers
         if has_begun:
             await send({"type": "http.response.body", "body": encode(body), "more_body": False})

@@ -12,6 +12,7 @@ from specchat.server.api_errors import ApiError
 from specchat.server.api_reply import Ended, Reply
 from specchat.server.replies import event
 from specchat.server.reply_parts import PartEvent, PartKind, PartWriter, ReplyPart
+from specchat.server.response_tools import ToolName
 from specchat.server.service import ServedAnswer
 
 SEALED_REASONING = "reasoning.encrypted_content"
@@ -32,9 +33,13 @@ class ResponseEvents(PartWriter):
     """Writes one response, whole or as events; it repeats fields of the request, `echoed`."""
 
     def __init__(
-        self, echoed: Mapping[str, Any], reply: Reply[ChatRequest], include: Collection[str]
+        self,
+        echoed: Mapping[str, Any],
+        reply: Reply[ChatRequest],
+        include: Collection[str],
+        names: Mapping[str, ToolName],
     ) -> None:
-        """Write the response of a reply."""
+        """Write the response of a reply; `names` are the client's, of tools that have others."""
         super().__init__()
         self._fields = {
             "id": f"resp_{secrets.token_hex(12)}",
@@ -44,6 +49,7 @@ class ResponseEvents(PartWriter):
             "system_fingerprint": reply.service.fingerprint(),
             **echoed,
         }
+        self._names = names
         self._is_sealed = SEALED_REASONING in include
         self._numbers = count()
         self._ids: list[str] = []
@@ -96,7 +102,7 @@ class ResponseEvents(PartWriter):
 
     def _done(self, index: int, part: ReplyPart) -> bytes:
         if part.kind == "call":
-            fields = {"arguments": part.text, "name": part.call and part.call.name}
+            fields = {"arguments": part.text, "name": self._called(part).get("name")}
         else:
             fields = {"text": part.text}
         data = self._content_event("done", index, part, **fields)
@@ -151,8 +157,15 @@ class ResponseEvents(PartWriter):
             sealed = REASONING_PREFIX + part.text if self._is_sealed and not has_begun else None
             reasoning = {"summary": [], "content": content, "encrypted_content": sealed}
             return {**item, "type": "reasoning", **reasoning}
-        called = {"call_id": part.call.id, "name": part.call.name} if part.call else {}
-        return {**item, "type": "function_call", **called, "arguments": part.text}
+        return {**item, "type": "function_call", **self._called(part), "arguments": part.text}
+
+    def _called(self, part: ReplyPart) -> dict[str, Any]:
+        """Return what a call calls, by the client's own name for it."""
+        if part.call is None:
+            return {}
+        called = {"call_id": part.call.id, "name": part.call.name}
+        name = self._names.get(part.call.name)
+        return {**called, **name._asdict()} if name else called
 
     def _id(self, index: int, kind: PartKind) -> str:
         if index == len(self._ids):

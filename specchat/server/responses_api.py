@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from starlette.requests import Request
 
@@ -15,6 +15,7 @@ from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.message_content import result_text, text_of
 from specchat.server.replies import EventStream, Whole
 from specchat.server.response_events import REASONING_PREFIX, ResponseEvents
+from specchat.server.response_tools import OfferedTools, ToolName, offered_tools
 
 Item: TypeAlias = Mapping[str, Any]
 STATEFUL = ("previous_response_id", "conversation", "prompt")
@@ -30,21 +31,25 @@ WITHOUT_TEXT = frozenset(
     }
 )
 """Items of other servers' own tools, which hold nothing that a model could read here."""
+WITH_TOOLS = frozenset({"additional_tools", "tool_search_output"})
+"""Items whose tools may be called like those of the request. Others that have some count, too."""
+MOST_NOTICES = 20
 
 
 class ResponsesBody(ConversationFields, kw_only=True):
     """A request to the responses API; unknown fields are ignored."""
 
+    PROMPT: ClassVar = "input"
     input: str | Sequence[Item]
     instructions: str | None = None
-    max_output_tokens: int | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
     tool_choice: str | Mapping[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     reasoning: Mapping[str, Any] | None = None
     text: Mapping[str, Any] | None = None
     include: Sequence[str] | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Any = None
+    user: Any = None
     truncation: str | None = None
     background: bool | None = None
     previous_response_id: str | None = None
@@ -56,7 +61,8 @@ async def responses(request: Request) -> EventStream | Whole:
     """Answer a conversation."""
     body = await read(request, ResponsesBody)
     reply = reply_to(request, to_chat(body), "responses")
-    events = ResponseEvents(_echo(body, reply.requests[0]), reply, body.include or ())
+    echo = _echo(body, reply.requests[0])
+    events = ResponseEvents(echo, reply, body.include or (), _tools_of(body).names)
     return events.reply(reply, is_stream=bool(body.stream))
 
 
@@ -64,17 +70,17 @@ def to_chat(body: ResponsesBody) -> ChatBody:
     """Return a request as one to the chat API. Raises ApiError."""
     _require_stateless(body)
     fields = body.shared()
-    if body.max_output_tokens is not None:
-        fields["max_tokens"] = body.max_output_tokens
     if form := (body.text or {}).get("format"):
         structure_of_format(form, "text.format")
         fields["response_format"] = form
     effort = (body.reasoning or {}).get("effort")
     if not isinstance(effort, str | None):
         raise ApiError(BAD_REQUEST, "reasoning.effort must be text", "reasoning.effort")
+    offered = _tools_of(body)
+    fields["notices"] = [*body.notices, *_left_out(_items_of(body))]
     return ChatBody(
-        messages=messages_of(body.input, body.instructions),
-        tools=[_tool(tool) for tool in body.tools or ()],
+        messages=messages_of(_items_of(body), body.instructions, offered),
+        tools=offered.functions,
         tool_choice=body.tool_choice,
         parallel_tool_calls=body.parallel_tool_calls,
         reasoning_effort=effort,
@@ -83,12 +89,29 @@ def to_chat(body: ResponsesBody) -> ChatBody:
     )
 
 
+def _items_of(body: ResponsesBody) -> Sequence[Item]:
+    return [{"content": body.input}] if isinstance(body.input, str) else body.input
+
+
+def _tools_of(body: ResponsesBody) -> OfferedTools:
+    """Return the tools that may be called; other servers' are only reported."""
+    items = [item for item in _items_of(body) if _kind_of(item) not in WITHOUT_TEXT]
+    return offered_tools(body.tools or (), items)
+
+
+def _left_out(items: Sequence[Item]) -> list[str]:
+    """Return a notice for each type of items that this server does not know."""
+    known = {*TRANSLATED, *WITHOUT_TEXT, *WITH_TOOLS}
+    kinds = dict.fromkeys(kind for item in items if (kind := _kind_of(item)) not in known)
+    return [f"input: items of type {kind!r:.40} are left out" for kind in [*kinds][:MOST_NOTICES]]
+
+
 def _echo(body: ResponsesBody, request: ChatRequest) -> dict[str, Any]:
     """Return what a response repeats of its request, with the options that it was answered with."""
     reasoning = body.reasoning or {}
     return {
         "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
+        "max_output_tokens": body.max_tokens,
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "previous_response_id": None,
@@ -106,21 +129,25 @@ def _echo(body: ResponsesBody, request: ChatRequest) -> dict[str, Any]:
 
 def _require_stateless(body: ResponsesBody) -> None:
     for name in STATEFUL:
-        if getattr(body, name) is not None:
+        if getattr(body, name):
             message = f"{name}: this server stores nothing, so send the whole conversation as input"
             raise ApiError(BAD_REQUEST, message, name)
     if body.background:
         raise ApiError(BAD_REQUEST, "background: this server stores nothing", "background")
 
 
-def messages_of(given: str | Sequence[Item], instructions: str | None) -> list[dict[str, Any]]:
-    """Return input items as messages; what an answer consisted of is one message again."""
+def messages_of(
+    items: Sequence[Item], instructions: str | None, offered: OfferedTools
+) -> list[dict[str, Any]]:
+    """Return input items as messages; what an answer consisted of is one message again.
+
+    Items of unknown types are left out: clients outlive their servers' versions.
+    """
     messages: list[dict[str, Any]] = []
     if instructions:
         messages.append({"role": "system", "content": instructions})
-    items: Sequence[Item] = [{"content": given}] if isinstance(given, str) else given
     for item in items:
-        message = _message_of(item)
+        message = _message_of(item, offered)
         if message is None:
             continue
         if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
@@ -130,20 +157,26 @@ def messages_of(given: str | Sequence[Item], instructions: str | None) -> list[d
     return messages
 
 
-def _message_of(item: Item) -> dict[str, Any] | None:
+def _message_of(item: Item, offered: OfferedTools) -> dict[str, Any] | None:
     """Return an item as a message; None for one without text."""
-    kind = item.get("type", "message")
-    if not isinstance(kind, str):
-        raise ApiError(BAD_REQUEST, f"input: an item's type is {kind!r:.40}", "input")
-    if kind in WITHOUT_TEXT:
-        return None
+    kind = _kind_of(item)
     if kind == "item_reference":
         message = "input: item_reference names what this server did not store: send the item itself"
         raise ApiError(BAD_REQUEST, message, "input")
     translate = TRANSLATED.get(kind)
     if translate is None:
-        raise ApiError(BAD_REQUEST, f"input: items of type {kind!r:.40} are not supported", "input")
+        return None
+    namespace, name = item.get("namespace"), item.get("name")
+    if isinstance(namespace, str) and isinstance(name, str):
+        item = {**item, "name": offered.shown(ToolName(namespace, name))}
     return translate(item)
+
+
+def _kind_of(item: Item) -> str:
+    kind = item.get("type") or "message"
+    if not isinstance(kind, str):
+        raise ApiError(BAD_REQUEST, f"input: an item's type is {kind!r:.40}", "input")
+    return kind
 
 
 def _said(item: Item) -> dict[str, Any]:
@@ -211,12 +244,3 @@ def _join(message: dict[str, Any], added: Mapping[str, Any]) -> None:
         message[name] = "\n\n".join(filter(None, [message.get(name), added.get(name)]))
     if "tool_calls" in added:
         message["tool_calls"] = [*message.get("tool_calls", ()), *added["tool_calls"]]
-
-
-def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a tool as the chat API has it; other types are skipped there."""
-    if tool.get("type") != "function" or "function" in tool:
-        return tool
-    names = ("name", "description", "parameters", "strict")
-    function = {name: tool[name] for name in names if tool.get(name) is not None}
-    return {"type": "function", "function": function}

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,6 +22,7 @@ from specchat.formats.call_reading import NUMBERED_ID
 from specchat.requests.answer_request import AnswerRequest
 from specchat.requests.answer_update import Update
 from specchat.server.activity import Activity, Api, ServedRequest
+from specchat.server.api_errors import NOT_FOUND, ApiError
 from specchat.server.line_limit import LineLimit
 from specchat.sharing.prompt_process import PromptProcess
 from specchat.sharing.shared_engine import SharedEngine
@@ -171,16 +172,21 @@ class ServedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model as a request names it: the name to answer with, and the options it stands for."""
+    """A model as a request names it: the name to answer with, and the options it stands for.
+
+    `notices` say that another one was asked for.
+    """
 
     name: str
     options: Mapping[str, Any]
+    notices: Sequence[str] = ()
 
 
 class Service:
     """One loaded pair, served to clients.
 
-    `defaults` are the options of answers for which a request says nothing.
+    `defaults` are the options of answers for which a request says nothing. With `is_strict`, a
+    request for any other model is refused.
     """
 
     def __init__(
@@ -189,6 +195,8 @@ class Service:
         target: Path,
         name: str,
         defaults: Mapping[str, Any] | None = None,
+        *,
+        is_strict: bool = False,
     ) -> None:
         """Serve an engine with this target under a name."""
         self.engine = engine
@@ -196,6 +204,7 @@ class Service:
         self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
+        self.is_strict = is_strict
         self.created = int(time())
         self.activity = Activity()
         self.observers: list[Observer] = [self.activity.observe]
@@ -219,12 +228,24 @@ class Service:
         return (self.name, *(f"{self.name}:{each}" for each in (PLAIN_NAME, *drafters)))
 
     def choose(self, named: str | None) -> ChosenModel:
-        """Return the model that a request names; any unknown name means the loaded pair."""
+        """Return the model that a request names; any unknown name means the loaded pair.
+
+        Raises ApiError for such a name with `is_strict`.
+        """
+        if not named:
+            return ChosenModel(self.name, {})
         if named in self.model_names():
-            _, _, drafter = str(named)[len(self.name) :].partition(":")
+            _, _, drafter = named[len(self.name) :].partition(":")
             drafter = drafter_registry.PLAIN if drafter == PLAIN_NAME else drafter
-            return ChosenModel(str(named), {"drafter": drafter} if drafter else {})
-        return ChosenModel(self.name, {})
+            return ChosenModel(named, {"drafter": drafter} if drafter else {})
+        if self.is_strict:
+            raise self.unknown_model(named)
+        return ChosenModel(self.name, {}, [f"model: {self.name} answers, not {named!r:.80}"])
+
+    def unknown_model(self, named: str) -> ApiError:
+        """Return the error for a name that this server does not have."""
+        message = f"no model {named!r:.80}: this server has {self.name}"
+        return ApiError(NOT_FOUND, message, "model", "model_not_found")
 
     def fingerprint(self) -> str:
         """Return a name for all that an answer with a seed depends on beside the request.
@@ -245,8 +266,11 @@ class Service:
         client: str,
         model: str,
         limit: LineLimit | None = None,
+        notices: Sequence[str] = (),
     ) -> AsyncIterator[ServedAnswer]:
         """Check a request, queue it and yield its answer, up to a limit; leaving gives it up.
+
+        `notices` say what of the request changes nothing.
 
         Raises what is wrong with it, before its turn: ContextFull, InvalidOption, TemplateError;
         QueueFull; or Cancelled if the server ends.
@@ -258,7 +282,7 @@ class Service:
                 loop.call_soon_threadsafe(changed.set)
 
         self._number += 1
-        served = ServedRequest(self._number, client, api, model, time())
+        served = ServedRequest(self._number, client, api, model, time(), notices=tuple(notices))
         ticket = Ticket(request, client, on_change)
         try:
             await self.prepared(PromptProcess.check, request)

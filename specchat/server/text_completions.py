@@ -4,7 +4,7 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from time import time
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 from starlette.requests import Request
@@ -32,8 +32,8 @@ MOST_PROMPTS = 256
 class TextBody(SharedFields, kw_only=True):
     """A request to continue texts; unknown fields are ignored."""
 
+    PROMPT: ClassVar = "prompt"
     prompt: str | Sequence[Any]
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20)] | bool | None = None
     suffix: str | None = None
@@ -145,7 +145,8 @@ def _reply_to(
         raise ApiError(BAD_REQUEST, "best_of: only as many as n", "best_of")
     chosen = service.choose(body.model)
     options = options_of(body, chosen, service)
-    options["max_tokens"] = body.max_tokens or USUAL_TOKENS
+    if not body.max_tokens:  # without an answer, 0 tokens are not decoded
+        options["max_tokens"] = USUAL_TOKENS
     count = 1 if body.logprobs is True else body.logprobs
     num_logprobs = None if count is None or count is False else int(count)
     if num_logprobs is not None:
@@ -154,6 +155,7 @@ def _reply_to(
     if options.get("seed") is None and (body.verify or num_choices > 1):
         options["seed"] = secrets.randbelow(MOST_SEED)
     prediction = body.prediction.text if body.prediction else ""
+    notices = (*body.notices, *chosen.notices)
     requests, numbers = list[GenerateRequest](), list[int]()
     for number, prompt in enumerate(prompts):
         first = GenerateRequest(prompt=prompt, prediction=prediction, **options)
@@ -162,7 +164,7 @@ def _reply_to(
             requests.append(replace(first, seed=seed))
             numbers.append(number)
     return _TextReply(
-        Reply(service, "text", client, chosen.name, requests, bool(body.verify)),
+        Reply(service, "text", client, chosen.name, requests, bool(body.verify), notices),
         numbers,
         num_logprobs,
         has_echo=bool(body.echo),

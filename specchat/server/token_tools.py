@@ -1,6 +1,7 @@
 """`/tokenize`, `/detokenize` and `/apply-template`, as llama-server and vLLM have them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
@@ -22,10 +23,17 @@ class TokenizeBody(Struct, kw_only=True):
     messages: Sequence[Mapping[str, Any]] | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
+    add_generation_prompt: bool = True
     add_special: bool | None = None
     add_special_tokens: bool | None = None
     parse_special: bool = True
     with_pieces: bool = False
+
+
+class TemplateBody(ChatBody, kw_only=True):
+    """A conversation; without `add_generation_prompt` no answer begins after it."""
+
+    add_generation_prompt: bool = True
 
 
 class DetokenizeBody(Struct):
@@ -63,23 +71,31 @@ async def detokenize(request: Request) -> JSONResponse:
 async def apply_template(request: Request) -> JSONResponse:
     """Return a conversation's prompt as the model gets it, as text and as tokens."""
     service: Service = request.app.state.service
-    asked, _ = chat_requests(await read(request, ChatBody), service)
-    tokens = await service.prepared(PromptProcess.render, asked[0])
+    tokens = await _prompt_of(await read(request, TemplateBody), service)
     pieces = await service.prepared(PromptProcess.detokenize, tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"prompt": text, "tokens": tokens})
 
 
+async def _prompt_of(body: TemplateBody, service: Service) -> list[int]:
+    """Return the tokens of a conversation's prompt. Raises ApiError."""
+    (request, *_), _ = chat_requests(body, service)
+    if not body.add_generation_prompt:
+        variables = {**request.variables, "add_generation_prompt": False}
+        request = replace(request, variables=variables)
+    return await service.prepared(PromptProcess.render, request)
+
+
 async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
     """Return the tokens that are asked for. Raises ApiError."""
     if body.messages is not None:
-        chat = ChatBody(
+        chat = TemplateBody(
             messages=body.messages,
             tools=body.tools,
             chat_template_kwargs=body.chat_template_kwargs,
+            add_generation_prompt=body.add_generation_prompt,
         )
-        asked, _ = chat_requests(chat, service)
-        return await service.prepared(PromptProcess.render, asked[0])
+        return await _prompt_of(chat, service)
     is_for_vllm = body.content is None
     text = body.prompt if is_for_vllm else body.content
     if text is None:

@@ -50,10 +50,14 @@ class TicketLine:
         return len(self.active) > 1 or bool(self.waiting and has_room)
 
     def add(self, ticket: Ticket) -> None:
-        """Let a ticket wait. Raises QueueFull."""
-        if len(self.waiting) >= self._most_waiting:
+        """Let a ticket wait; those that a free turn is about to take do not count.
+
+        Raises QueueFull.
+        """
+        num_free = MOST_IN_TURN - len(self.active)
+        if len(self.waiting) - num_free >= self._most_waiting:
             self.num_refused += 1
-            raise QueueFull(f"{len(self.waiting)} requests are waiting: try again later")
+            raise QueueFull(f"{self._most_waiting} requests are waiting: try again later")
         self.waiting.append(ticket)
         self.tell_places()
 

@@ -6,7 +6,7 @@ import pytest
 
 from specchat.errors import InvalidOption, TemplateError
 from specchat.formats.call_reading import CallReader
-from specchat.formats.chat_format import ChatFormat
+from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.chat_message import ChatMessage
 from specchat.formats.families import format_of
 from tables import table
@@ -77,12 +77,15 @@ def test_a_prompt_that_opens_the_reasoning_begins_in_it() -> None:
     assert form_of(SWITCHED).prompt(MESSAGES, think="off").state == "start"
 
 
-def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_the_template_can_close_it() -> None:
-    """It is no reasoning where nothing says how it ends."""
-    closing = OPENED + "{% if never %}</think>{% endif %}"
+def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_it_is_known_how_it_ends() -> None:
+    """Because the template has the end mark, or because all models write that one."""
+    unknown = OPENED.replace("<think>", "<muse>")
+    closing = unknown + "{% if never %}</muse>{% endif %}"
 
-    assert form_of(closing).prompt(MESSAGES, think="auto").state == "reasoning"
-    assert form_of(OPENED).reasoning is None
+    for template in (OPENED, closing):
+        assert form_of(template).prompt(MESSAGES, think="auto").state == "reasoning"
+    assert form_of(OPENED).reasoning == Wrapping("<think>", "</think>")
+    assert form_of(unknown).reasoning is None
 
 
 def test_the_words_of_the_switch_are_those_the_template_knows() -> None:

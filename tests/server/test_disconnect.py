@@ -268,24 +268,24 @@ def _has_gone_on(ticket: Ticket, steps: int) -> bool:
 def test_a_full_queue_refuses_what_is_too_much(
     demo_server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 64 requests at once, 8 wait and are answered; the others may try again later."""
+    """Of 64 requests at once, 4 take turns and 8 wait; the others may try again later."""
     monkeypatch.setattr(demo_server.service.engine._line, "_most_waiting", 8)
     with ThreadPoolExecutor(64) as pool, held(demo_server):
         connections = [
             sent(demo_server, stream=bool(number % 2), max_tokens=3) for number in range(64)
         ]
         replies = [pool.submit(read_reply, each) for each in connections]
-        until(lambda: sum(each.done() for each in replies) >= 56, "56 refusals")
+        until(lambda: sum(each.done() for each in replies) >= 52, "52 refusals")
         refused = [each.result() for each in replies if each.done()]
     answered = [each.result() for each in replies if each.result() not in refused]
     for connection in connections:
         connection.close()
 
-    assert len(refused) == 56
+    assert len(refused) == 52
     assert {each.status for each in refused} == {503}
     assert all(int(each.headers["retry-after"]) > 0 for each in refused)
     assert {json.loads(each.body)["error"]["code"] for each in refused} == {"queue_full"}
-    assert [each.status for each in answered] == [200] * 8
+    assert [each.status for each in answered] == [200] * 12
     assert demo_server.chat(max_tokens=2)["usage"]["completion_tokens"] == 2
 
 

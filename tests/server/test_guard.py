@@ -144,6 +144,19 @@ def test_a_foreign_page_is_refused(guarded: Running, origin: str) -> None:
         assert "access-control-allow-origin" not in reply.headers
 
 
+@table("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_a_program_may_send_json_as_anything(demo_server: Running, kind: str | None) -> None:
+    """As `curl -d` does; what a browser sends for a page may not, as no preflight guards it."""
+    named = {} if kind is None else {"content-type": kind}
+    url = f"{demo_server.address}{CHAT}"
+    request = demo_server.client.build_request("POST", url, content=BODY, headers=named)
+    assert ("content-type" in request.headers) == (kind is not None)
+    assert demo_server.client.send(request).status_code == 200
+    for header in ({"sec-fetch-site": "same-origin"}, {"referer": "http://localhost/"}):
+        reply = demo_server.client.post(url, content=BODY, headers={**named, **header})
+        assert reply.status_code == 415
+
+
 def test_an_allowed_page_may_send_the_headers_it_asks_for(guarded: Running) -> None:
     """OpenAI's package for pages sends a dozen of its own; a preflight has no key."""
     asked = "authorization,content-type,x-stainless-lang"

@@ -10,6 +10,7 @@ import pytest
 from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody
 from specchat.server.messages_api import MessagesBody, to_chat
+from specchat.server.sent_fields import with_own_names
 from tables import table
 
 QUESTION = {"role": "user", "content": "Why?"}
@@ -25,8 +26,8 @@ USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}
 
 def chat_of(**fields: Any) -> ChatBody:
     """Return the chat request for a body as a client sends it."""
-    body = msgspec.json.encode({"messages": [QUESTION], "max_tokens": 9, **fields})
-    return to_chat(msgspec.json.decode(body, type=MessagesBody))
+    given, _ = with_own_names({"messages": [QUESTION], "max_tokens": 9, **fields})
+    return to_chat(msgspec.convert(given, MessagesBody))
 
 
 def text(content: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from server.conftest import Running, StartServer
 from specchat.docs import DASHBOARD, read
 from specchat.server.guard import Access
+from specchat.sharing.ticket_line import MOST_IN_TURN
 
 KEY = "a-key"
 QUESTION = "What is specchat?"
@@ -188,7 +189,7 @@ def test_a_request_that_finds_the_queue_full_is_counted(
 ) -> None:
     """As refused, and nowhere else: it has no answer."""
     before = figures_of(server)
-    monkeypatch.setattr(server.service.engine._line, "_most_waiting", 0)
+    monkeypatch.setattr(server.service.engine._line, "_most_waiting", -MOST_IN_TURN)
     body = {"messages": [{"role": "user", "content": QUESTION}]}
     assert server.client.post("/v1/chat/completions", json=body).status_code == 503
     after = figures_of(server)

@@ -11,6 +11,7 @@ from specchat.server.api_errors import ApiError
 from specchat.server.chat_body import ChatBody
 from specchat.server.response_events import REASONING_PREFIX
 from specchat.server.responses_api import ResponsesBody, to_chat
+from specchat.server.sent_fields import with_own_names
 from tables import table
 
 QUESTION = {"role": "user", "content": "Why?"}
@@ -23,8 +24,8 @@ PARAMETERS = {"type": "object", "properties": {}}
 
 def chat_of(**fields: Any) -> ChatBody:
     """Return the chat request for a body as a client sends it."""
-    body = msgspec.json.encode({"input": "Why?", **fields})
-    return to_chat(msgspec.json.decode(body, type=ResponsesBody))
+    given, _ = with_own_names({"input": "Why?", **fields})
+    return to_chat(msgspec.convert(given, ResponsesBody))
 
 
 def messages_of(*items: Any, **fields: Any) -> list[Any]:
@@ -163,15 +164,45 @@ def test_options_have_the_names_of_the_chat_api() -> None:
     assert body.prediction.text == "So."
 
 
+def test_items_of_unknown_types_are_left_out_with_a_notice() -> None:
+    """Clients send new ones before a server knows them; each type is named once."""
+    unknown = {"type": "computer_call", "id": "cc_1"}
+    body = chat_of(input=[unknown, QUESTION, unknown])
+    assert body.messages == [QUESTION]
+    assert body.notices == ["input: items of type 'computer_call' are left out"]
+
+
+def named(name: str) -> dict[str, Any]:
+    """Return a tool in the form of the chat API."""
+    function = {"name": name, "parameters": PARAMETERS, "strict": True}
+    return {"type": "function", "function": function}
+
+
 def test_tools_have_the_form_of_the_chat_api() -> None:
-    """Those of other types are left as they are, and the chat API skips them."""
-    tool = {"type": "function", "name": "look", "parameters": PARAMETERS, "strict": True}
-    others = [{"type": "web_search"}, {"type": "namespace", "name": "agents", "tools": [tool]}]
+    """Those of other types are left as they are, and the chat API skips them.
 
-    found = chat_of(tools=[tool, *others]).tools
+    In a namespace a tool keeps its name, unless there is another of that name.
+    """
+    look = {"type": "function", "name": "look", "parameters": PARAMETERS, "strict": True}
+    spaces = [{"type": "namespace", "name": "agents", "tools": [look, {**look, "name": "ask"}]}]
 
-    function = {"name": "look", "parameters": PARAMETERS, "strict": True}
-    assert found == [{"type": "function", "function": function}, *others]
+    found = chat_of(tools=[look, {"type": "web_search"}, *spaces]).tools
+
+    assert found == [named("look"), {"type": "web_search"}, named("agents__look"), named("ask")]
+
+
+def test_the_tools_of_an_item_count() -> None:
+    """Codex sends all of its own so, and again each time; calls name the namespace."""
+    look = {"type": "function", "name": "look", "parameters": PARAMETERS, "strict": True}
+    space = {"type": "namespace", "name": "agents", "tools": [look]}
+    added = {"type": "additional_tools", "role": "developer", "tools": [look, space]}
+    called = {**CALLED, "namespace": "agents"}
+
+    body = chat_of(input=[added, QUESTION, called, RESULT, added])
+
+    assert body.tools == [named("look"), named("agents__look")]
+    assert body.messages[1]["tool_calls"][0]["function"]["name"] == "agents__look"
+    assert body.notices == []
 
 
 @table(
@@ -184,7 +215,6 @@ def test_tools_have_the_form_of_the_chat_api() -> None:
         ({"text": {"format": {"type": "json_schema"}}}, "text.format", "text"),
         ({"reasoning": {"effort": 3}}, "reasoning.effort", "text"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input", "item itself"),
-        ({"input": [{"type": "computer_call"}]}, "input", "computer_call"),
         ({"input": [{"type": ["message"]}]}, "input", "message"),
         ({"input": [{"type": "function_call", "name": "look"}]}, "input", "arguments"),
         (

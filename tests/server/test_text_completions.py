@@ -92,7 +92,7 @@ def test_an_echo_with_an_answer_is_one_text(demo_server: Running) -> None:
         ({"prompt": [1, "a"]}, "prompt"),
         ({"prompt": [10**9]}, "token"),
         ({"prompt": "x", "best_of": 3}, "best_of"),
-        ({"prompt": "x " * 5000}, "messages"),
+        ({"prompt": "x " * 5000}, "prompt"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(
@@ -117,6 +117,10 @@ def test_tokens_and_texts_are_translated(demo_server: Running) -> None:
     assert demo_server.chat("Hello", max_tokens=1)["usage"]["prompt_tokens"] == len(
         prompt["tokens"]
     )
+    bare = {"messages": messages, "add_generation_prompt": False}
+    begun, asked = prompt["tokens"], post(demo_server, "/apply-template", **bare)["tokens"]
+    assert begun[: len(asked)] == asked != begun
+    assert post(demo_server, "/tokenize", **bare)["tokens"] == asked
     for path, body in (
         ("/tokenize", {}),
         ("/detokenize", {"tokens": [-1]}),

@@ -18,6 +18,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.requests.answer_request import GenerateRequest
 from specchat.sharing.shared_engine import SharedEngine
+from specchat.sharing.ticket_line import MOST_IN_TURN
 from specchat.sharing.tickets import QueueFull, Ticket
 
 PROMPTS = [[3 + (7 * place + 31 * number) % 240 for place in range(90)] for number in range(4)]
@@ -147,7 +148,7 @@ def test_a_short_answer_does_not_wait_for_a_long_one(
 
 
 def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> None:
-    """The queue is bounded, and a wrong request fails alone."""
+    """The queue is bounded beside the free turns, and a wrong request fails alone."""
     with shared(loading_of(shallow, "llama"), most_waiting=2) as engine:
         long = Waiter(engine, PROMPTS[0], "a", max_tokens=900)
         long.wait(lambda: bool(long.tokens))
@@ -163,7 +164,7 @@ def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> 
         holder = threading.Thread(target=engine.call, args=(hold,))
         holder.start()
         assert started.wait(60)
-        for _ in range(2):
+        for _ in range(MOST_IN_TURN - 1 + 2):
             Waiter(engine, PROMPTS[1], "b", max_tokens=2)
         with pytest.raises(QueueFull):
             Waiter(engine, PROMPTS[1], "b")

@@ -114,7 +114,8 @@ class Serving:
             defaults = dict(pair.options)
             if not facts.takes_think(defaults.get("think", AUTO_THINK)):
                 defaults["think"] = AUTO_THINK
-            service = Service(engine, pair.loading.target, pair.name, defaults)
+            target, is_strict = pair.loading.target, self.options.strict_model
+            service = Service(engine, target, pair.name, defaults, is_strict=is_strict)
             port.start(service)
             stack.pop_all()
         return OpenPort(port, service)
@@ -131,7 +132,8 @@ class Serving:
             self._opening_in = None
         self.open_port = opened
         port = opened.port
-        key = f"The key is {port.key}" if port.key else "No key is needed"
+        key = "It needs your key" if port.key else "No key is needed"
+        key = f"The key is {port.made_key}" if port.made_key else key
         address = port.address if port.address.startswith("unix:") else f"{port.address}/v1"
         words = f"Serving {opened.service.name} at {address}. {key}. /serve closes it."
         self.view.notify(words, timeout=15)

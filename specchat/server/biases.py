@@ -1,0 +1,54 @@
+"""Reads `logit_bias`: by token or by text, as an object or as a list of pairs."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.server.service import Service
+from specchat.sharing.prompt_process import PromptProcess
+
+FIELD = "logit_bias"
+MOST_TEXTS = 1000
+LONGEST_ID = 10
+"""Digits of a token; more of them are a text."""
+
+
+async def token_biases(given: Any, service: Service) -> dict[int, float]:
+    """Return biases by token; as with OpenAI, -100 and less ban a token, as `false` does.
+
+    A text stands for each of its tokens, as with llama-server. Raises ApiError.
+    """
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        message = f"{FIELD} must be an object, or a list of pairs, of a token or text and a number"
+        raise ApiError(BAD_REQUEST, message, FIELD)
+    if sum(_token_of(place) is None for place, _ in pairs) > MOST_TEXTS:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: at most {MOST_TEXTS} texts", FIELD)
+    biases = dict[int, float]()
+    for place, value in pairs:
+        token = _token_of(place)
+        tokens = [token] if token is not None else await _tokens_of(place, service)
+        bias = -math.inf if value is False or value <= -100 else float(value)
+        biases.update(dict.fromkeys(tokens, bias))
+    return biases
+
+
+def _is_pair(given: Any) -> bool:
+    if not isinstance(given, list | tuple) or len(given) != 2:
+        return False
+    place, value = given
+    is_number = isinstance(value, int | float) and value is not True
+    return is_number and isinstance(place, int | str) and not isinstance(place, bool)
+
+
+def _token_of(place: int | str) -> int | None:
+    """Return the token that is named by its number, None for a text."""
+    if isinstance(place, int):
+        return place
+    digits = place.strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= LONGEST_ID else None
+
+
+async def _tokens_of(text: str, service: Service) -> list[int]:
+    return await service.prepared(PromptProcess.tokenize, text, special=False, begins=False)
