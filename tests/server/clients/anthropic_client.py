@@ -98,7 +98,7 @@ def check_errors() -> None:
     """Each error is the package's exception for it."""
     create = client.messages.create
     long = [{"role": "user", "content": "many words " * 20_000}]
-    for fields in ({"extra_body": {"temperature": "hot"}}, {"messages": long}, {"top_p": 2}):
+    for fields in ({"extra_body": {"temperature": "hot"}}, {"messages": long}, {"tools": "x"}):
         asked = {"messages": QUESTION, **GREEDY, **fields}
         error = raised_by(partial(create, **asked), anthropic.BadRequestError)
         assert error.body["error"]["type"] == "invalid_request_error"
