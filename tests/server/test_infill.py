@@ -165,7 +165,7 @@ def test_a_model_that_cannot_is_named(demo_server: Running) -> None:
     [
         ({"prompt": [1, 2]}, "prompt"),
         ({"prompt": "x", "echo": True}, "echo"),
-        ({"prompt": "x " * 9000}, "messages"),
+        ({"prompt": "x " * 9000}, "prompt"),
     ],
 )
 def test_a_wrong_suffix_is_refused(coder: Running, body: dict[str, Any], param: str) -> None:
