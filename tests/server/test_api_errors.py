@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from server.conftest import Running
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.server.bodies import DEEPEST, depth_of
 from tables import table
 
@@ -20,7 +21,7 @@ QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
         ({"messages": [{"role": "wizard"}]}, "messages"),
         ({"stop": ["x"] * 65}, "stop"),
         ({"draft_tree": 0}, "draft_tree"),
-        ({"draft_tree": 33}, "draft_tree"),
+        ({"draft_tree": LONGEST_DRAFT + 1}, "draft_tree"),
         ({"draft_tree": "on"}, "draft_tree"),
     ],
 )
