@@ -279,12 +279,15 @@ class _Typical(NamedTuple):
 
     def total_s(self, plain: float) -> float:
         """Return what all steps typically take, where a plain pass takes `plain` and none less."""
-        total = 0.0
+        total, with_draft = 0.0, min(self.seconds[length] for length in self.counts if length > 0)
         for length, count in self.counts.items():
             took = max(self.seconds[length], plain)
             if length < PLAIN:
                 took = min(took, COLD * plain)
-            total += count * took * (1 + self.drafting.get(length, 0.0))
+            took *= 1 + self.drafting.get(length, 0.0)
+            if length == LOOKING and count < FEW_STEPS:  # the look may have been held up
+                took = min(took, max(with_draft, plain))
+            total += count * took
         return total
 
 

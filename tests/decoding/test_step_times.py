@@ -186,11 +186,13 @@ def test_every_kind_of_step_has_its_price(num_vain: int, num_plain: int, lookup:
 
 
 def test_steps_that_were_held_up_change_nothing() -> None:
-    """Neither one of a usual length nor the only one of its length, nor a plain one."""
+    """Neither one of a usual length nor the only one of its length, nor a plain one or a look."""
     usual = mixed(0.05, 0.03).gain().speedup
-    for drafted in (0, 3, 2, 15):
-        times = steps(12, 3, 3, 0.05, StepTimes())
-        steps(2, 0, 1, 0.03, times).add(drafted, 1 + 2 * (drafted > 0), 0.6)
+    for num_plain, drafted, drafting in (
+        (2, 0, 0.0), (0, 0, 0.0), (2, 3, 0.0), (2, 2, 0.0), (2, 15, 0.0), (2, 0, 0.3), (0, 0, 0.57)
+    ):  # fmt: skip
+        times = steps(num_plain, 0, 1, 0.03, steps(12, 3, 3, 0.05, StepTimes()))
+        times.add(drafted, 1 + 2 * (drafted > 0), 0.6, drafting)
         times = steps(40, 3, 3, 0.05, steps(4, 0, 1, 0.03, times))
         assert times.gain().speedup == pytest.approx(usual, rel=0.06)
 
