@@ -21,7 +21,7 @@ SENTENCES = {
     r"(files|uploads|batches|fine_tuning|assistants|threads|conversations|vector_stores)(/.*)?": (
         STORED
     ),
-    r"(chat/completions|responses|messages/batches)(/.*)?": STORED,
+    r"((chat/completions|responses)/.+|messages/batches(/.*)?)": STORED,
 }
 """What to say of a path, which may begin with /v1."""
 
@@ -30,7 +30,7 @@ def why_absent(path: str) -> ApiError:
     """Return the error for a path that no endpoint has."""
     if path.startswith(OTHER_APIS):
         return ApiError(NOT_FOUND, NOT_OTHERS)
-    name = path.removeprefix("/v1").strip("/")
+    name = path.removeprefix("/v1").removeprefix("/")
     for pattern, sentence in SENTENCES.items():
         if re.fullmatch(pattern, name):
             return ApiError(NOT_SUPPORTED, sentence.format(path=path))

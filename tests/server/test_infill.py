@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scripts.support.server_fuzz import fuzz
 from scripts.support.tiny_gguf import Words, write_parrot
 from server.conftest import Running, StartServer, until
 from tables import table
@@ -140,6 +141,12 @@ def test_the_next_keystroke_ends_an_answer(coder: Running) -> None:
     assert following["content"] == BODY
     expected = count(coder, f"<|fim_prefix|>{ASKED['input_prefix']}    count = ")
     assert following["timings"]["cache_n"] == expected
+
+
+def test_odd_requests_are_refused_well(coder: Running) -> None:
+    """No fault, and a normal request is answered afterwards."""
+    assert fuzz(coder.address, 3, 100) == []
+    assert coder.posted("/infill", ASKED)["content"] == BODY
 
 
 def test_several_answers_are_a_list(coder: Running) -> None:
