@@ -3,16 +3,16 @@
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk
 from specchat.requests.answer_request import GenerateRequest
 from specchat.requests.gap import ContextFile, Gap
 from specchat.server.api_reply import Ended, EventWriter, Reply
-from specchat.server.bodies import MOST_CHOICES, SharedFields, options_of, read
+from specchat.server.bodies import SharedFields, options_of, read
 from specchat.server.chat_body import MOST_SEED
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import EventStream, Whole, event
@@ -39,15 +39,9 @@ class InfillBody(SharedFields, kw_only=True):
     input_suffix: str
     prompt: str | None = None
     input_extra: Sequence[ExtraFile] | None = None
-    n_cmpl: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
     n_indent: int | None = None
     t_max_predict_ms: float | None = None
     response_fields: Sequence[str] | None = None
-
-    @property
-    def most_tokens(self) -> int | None:
-        """The longest answer; None without a limit. With 0 the prompt is only read."""
-        return None if self.max_tokens is None or self.max_tokens < 0 else self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +94,9 @@ async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillR
     chosen = service.choose(body.model)
     # the usual samplers of this API keep little but the most likely token
     options = {**options_of(body, chosen, service), "temperature": body.temperature or 0.0}
-    options["max_tokens"] = 1 if body.most_tokens == 0 else body.most_tokens
-    num_asked = body.n_cmpl or body.n or 1
+    is_silent, num_asked = body.max_tokens == 0, body.n or 1
+    if is_silent:
+        options["max_tokens"] = 1
     count = num_asked if options["temperature"] else 1  # the others would be the same
     if options.get("seed") is None and count > 1:
         options["seed"] = secrets.randbelow(MOST_SEED)
@@ -109,7 +104,7 @@ async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillR
         body.input_prefix + (body.prompt or ""),
         body.input_suffix,
         [ContextFile(each.filename, each.text) for each in body.input_extra or ()],
-        options["max_tokens"],
+        options.get("max_tokens"),
         makes_room=True,
     )
     first = GenerateRequest(prompt=await service.prepared(PromptProcess.fill, gap), **options)
@@ -122,9 +117,7 @@ async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillR
         notices=(*body.notices, *chosen.notices),
         limit=lambda: LineLimit(body.n_indent or 0, most_seconds),
     )  # fmt: skip
-    return _InfillReply(
-        reply, body.response_fields or (), is_list=num_asked > 1, is_silent=body.most_tokens == 0
-    )
+    return _InfillReply(reply, body.response_fields or (), num_asked > 1, is_silent)
 
 
 async def _whole(infilled: _InfillReply) -> Any:

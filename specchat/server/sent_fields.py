@@ -5,6 +5,7 @@ from typing import Any
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_completion_tokens", "max_output_tokens", "n_predict", "num_predict"),
+    "n": ("n_cmpl",),
     "repeat_penalty": ("repetition_penalty",),
     "stop": ("stop_sequences",),
 }
