@@ -380,6 +380,18 @@ def test_calls_of_tools_are_valid_though_the_model_would_write_others(
     assert (called, given) == ("read", {"path": "other.txt"})
 
 
+def test_the_prompt_that_is_counted_is_the_one_that_is_read(caller: Running) -> None:
+    """Another process counts it, with the tools in it, also where the system prompt has them."""
+    agent = MessagesAgent()
+    body = agent.body([{"role": "user", "content": "Hello?"}], [READ, WRITE])
+    counted = posted(caller, "/v1/messages/count_tokens", body)["input_tokens"]
+    usage = posted(caller, agent.path, body)["usage"]
+    without = posted(caller, "/v1/messages/count_tokens", {**body, "tools": []})["input_tokens"]
+
+    assert counted == usage["input_tokens"] + usage["cache_read_input_tokens"]
+    assert counted > without
+
+
 @each_agent
 @each_way
 def test_a_call_that_is_cut_off_is_neither_text_nor_a_call(
