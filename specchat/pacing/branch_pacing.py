@@ -56,14 +56,17 @@ class BranchPacing:
         """How many branches were there to choose from in this step."""
         return len(self._offered[1])
 
+    @property
+    def looks(self) -> bool:
+        """Whether to look for branches in this step."""
+        return self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
+
     def num_siblings(self, origin: str, leaving: float, num_drafted: int, price: Price) -> int:
         """Return how many branches beside a token to look for: none where not one can pay.
 
         `leaving` is the chance that the target leaves a draft of `num_drafted` tokens where it is
         likeliest to.
         """
-        if self._num_idle >= LONG_IDLE and self._num_idle % LOOK_INTERVAL:
-            return 0
         value = leaving * self._calibration(origin + BESIDE).chance(SURE)
         before = price(1)
         for count in range(2, 2 + num_drafted + NUM_SIBLINGS * (num_drafted + 1)):

@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from math import isfinite
 
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.pacing.calibration import Calibration
@@ -18,7 +19,7 @@ TARGET = "target"
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 INITIAL_CREDIT, MOST_CREDIT = 3.0, 4.0
-"""What looking at a drafter may cost at first, and at most, in tokens of plain decoding."""
+"""What looking back may cost at first, and at most, in tokens of plain decoding."""
 NUM_CHANGES, FEW_CHANGES, LEAST_CHANGE = 48, 12, 0.05
 """Passes that say what a change of length takes, the least number of each kind that do, and the
 least share that is not noise."""
@@ -49,8 +50,8 @@ class Knowledge:
         self.verifying = RecentSeconds(self.target.seconds, lambda: self.target.is_known)
         self.credits = defaultdict(lambda: INITIAL_CREDIT)
         for name, credit in record.credits.items():
-            if abs(credit) <= INITIAL_CREDIT + MOST_CREDIT:  # not if it is no number
-                self.credits[name] = credit
+            if isfinite(credit):
+                self.credits[name] = min(max(credit, -MOST_CREDIT), MOST_CREDIT)
         self._changes = [deque[float](maxlen=NUM_CHANGES) for _ in range(2)]
         for ratios, kept in zip(self._changes, record.changes, strict=False):
             ratios.extend(ratio for ratio in kept if 0 < ratio < MOST_RATIO)

@@ -245,7 +245,7 @@ class LearningPacer:
 
     def num_siblings(self, origin: str) -> int:
         """Return how many branches beside a token to look for: none where not even one can pay."""
-        if not (self._limit and self._knowledge.verifying.is_known):
+        if not (self._limit and self._branches.looks and self._knowledge.verifying.is_known):
             return 0
         survival = leaving = 1.0
         num_drafted = len(self._known)

@@ -12,8 +12,10 @@ passes tell the speed, as the shape may be wrong for all others.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from statistics import median
+from typing import TypeAlias
 
 from specchat.passes.pass_costs import SHALLOW, Seconds, bucket_of
 
@@ -29,6 +31,10 @@ NUM_LEVELS = 6
 would else each be taken for the usual one, and neither bias be learned."""
 PRIOR = 3.0
 """The passes that a bias of 1 counts as."""
+
+
+Place: TypeAlias = tuple[int, int]
+"""A bucket of depths and a size."""
 
 
 class RecentSeconds:
@@ -52,7 +58,10 @@ class RecentSeconds:
         """Forget what was learned: the nominal seconds are others from now on."""
         self._waiting: list[tuple[int, int, float]] = []
         self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
-        self._ratios: dict[tuple[int, int], deque[float]] = {}
+        self._speed = 1.0
+        self._ratios: dict[Place, deque[float]] = {}
+        self._biases: dict[Place, float] = {}  # of those tried often enough
+        self._nearest: dict[Place, Place | None] = {}  # to others
 
     @property
     def is_known(self) -> bool:
@@ -63,7 +72,7 @@ class RecentSeconds:
     def speed(self) -> float:
         """The factor of the machine's present speed."""
         self._catch_up()
-        return median(self._levels) if self._levels else self._first_speed()
+        return self._speed if self._levels else self._first_speed()
 
     def observe(self, size: int, depth: int, seconds: float) -> None:
         """Update with the time that one of this size took after `depth` tokens.
@@ -87,8 +96,14 @@ class RecentSeconds:
         ratio = seconds / self._nominal(size, depth)
         if size <= 1 or not self._levels or self._is_measured():
             self._levels.append(ratio / self._bias(size, depth))
+            self._speed = median(self._levels)
         place = bucket_of(depth), size
-        self._ratios.setdefault(place, deque(maxlen=NUM_RECENT)).append(ratio / self.speed)
+        ratios = self._ratios.setdefault(place, deque(maxlen=NUM_RECENT))
+        ratios.append(ratio / self.speed)
+        if len(ratios) >= FEW:
+            if place not in self._biases:
+                self._nearest.clear()
+            self._biases[place] = (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
 
     def seconds(self, size: int, depth: int) -> float:
         """Return the time that one of this size takes now."""
@@ -112,16 +127,14 @@ class RecentSeconds:
 
     def _bias(self, size: int, depth: int) -> float:
         """Return that of the size, or of the nearest one tried that is as single or as many."""
-        bucket = bucket_of(depth)
-        own = self._ratios.get((bucket, size), ())
-        if len(own) >= FEW:
-            return _drawn_to_one(own)
-        tried = [
-            (abs(other - size), abs(place - bucket), ratios)
-            for (place, other), ratios in self._ratios.items()
-            if len(ratios) >= FEW and (other > 1) == (size > 1)
-        ]
-        return _drawn_to_one(min(tried, key=lambda near: near[:2])[2]) if tried else 1.0
+        place = bucket_of(depth), size
+        if place in self._biases:
+            return self._biases[place]
+        if place not in self._nearest:
+            alike = [other for other in self._biases if (other[1] > 1) == (size > 1)]
+            self._nearest[place] = min(alike, key=partial(_distance, place), default=None)
+        nearest = self._nearest[place]
+        return self._biases[nearest] if nearest else 1.0
 
 
 def middle(values: Iterable[float]) -> float:
@@ -132,8 +145,8 @@ def middle(values: Iterable[float]) -> float:
     return sum(kept) / len(kept)
 
 
-def _drawn_to_one(ratios: Collection[float]) -> float:
-    return (len(ratios) * middle(ratios) + PRIOR) / (len(ratios) + PRIOR)
+def _distance(place: Place, other: Place) -> tuple[int, int]:
+    return abs(other[1] - place[1]), abs(other[0] - place[0])
 
 
 def _depth_in(bucket: int) -> int:

@@ -32,7 +32,7 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.pacing import pacer as pacing
 from specchat.pacing import way_choice
-from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.knowledge import INITIAL_CREDIT, LONGEST_KNOWN, MOST_CREDIT, Knowledge
 from specchat.pacing.outcomes import MIN_CHANCE
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_drafts import PastDraft, Way
@@ -222,6 +222,17 @@ def test_answers_of_usual_length_show_what_they_gain(on: Callable[..., LearningP
     assert 1.2 < gain < 1.45
     assert sum(count >= way_choice.PLAIN_RUN for count in plain) >= 10
     assert sum(plain) * (1 - 1 / gain) < 0.01 * 12 * 250 / gain
+
+
+def test_short_answers_show_what_they_gain_too(on: Callable[..., LearningPacer]) -> None:
+    """Of 40 tokens each, some have plain steps in a row: the steps of all of them count."""
+    machine = machine_of("F16", 0.1, 0.6, 1)
+    pacer = on(machine)
+    for _ in range(40):
+        pacer.expects_drafting(10)
+        machine.decode(pacer, 40)
+    plain = "".join(str(min(count, 1)) for count in machine.drafted)
+    assert plain.count("0" * way_choice.PLAIN_RUN) >= 3
 
 
 def test_a_busy_second_does_not_end_drafting(on: Callable[..., LearningPacer]) -> None:
@@ -468,7 +479,8 @@ def test_malformed_records_count_as_none() -> None:
     assert len(found.drafts_of("draft greedy")) == 1
     assert found.calibration_of("suffix greedy").chance(0.5) == pytest.approx(0.5)
     assert found.target.as_record() == [(0, 4, 1.5)]
-    assert found.credits["draft greedy"] == found.credits["head greedy"] > 0
+    assert found.credits["draft greedy"] == INITIAL_CREDIT
+    assert found.credits["head greedy"] == -MOST_CREDIT
     assert found.credits["draft sampled"] == 0.5
     assert found.change == 0.0
 
