@@ -151,6 +151,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "output_config": {"format": NAMED_SCHEMA, "effort": "low"},
         "metadata": {"user_id": "u"},
     },
+    "/completion": {**SAMPLING, "prompt": "x", "n_predict": 2, "n_indent": 1, "stream": False},
     "/infill": {
         **SAMPLING,
         "input_prefix": "def f(",

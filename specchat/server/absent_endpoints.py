@@ -16,7 +16,6 @@ SENTENCES = {
     r"(images|videos)/.*": ANOTHER_MODEL.format("pictures"),
     r"(audio|realtime)(/.*)?": ANOTHER_MODEL.format("speech and sound"),
     r"lora-adapters": "adapters are not loaded here: serve a model that has them merged in",
-    r"completion": "use /v1/completions, OpenAI's API for continuing a text",
     r"slots/\d+": "slots are not saved by request: what was read is kept by itself",
     r"(files|uploads|batches|fine_tuning|assistants|threads|conversations|vector_stores)(/.*)?": (
         STORED

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
 
-Api: TypeAlias = Literal["chat", "text", "infill", "responses", "messages", "check"]
+Api: TypeAlias = Literal["chat", "text", "native", "responses", "messages", "check"]
 """The API that a request came by; "check" decodes an answer again to verify it."""
 State: TypeAlias = Literal["waiting", "reading", "writing", "over"]
 

@@ -25,9 +25,9 @@ from specchat.server.absent_endpoints import why_absent
 from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
 from specchat.server.chat_completions import chat_completions
 from specchat.server.guard import Access, Guard
-from specchat.server.infill import infill
 from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
+from specchat.server.native_completions import completion, infill
 from specchat.server.replies import error_to
 from specchat.server.responses_api import responses
 from specchat.server.server_facts import props, slots
@@ -57,6 +57,7 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/responses", responses, methods=POST),
         Route("/messages", messages, methods=POST),
         Route("/messages/count_tokens", count_tokens, methods=POST),
+        Route("/completion", completion, methods=POST),
         Route("/infill", infill, methods=POST),
         Route("/tokenize", tokenize, methods=POST),
         Route("/detokenize", detokenize, methods=POST),

@@ -24,6 +24,7 @@ NOT_SUPPORTED: Mapping[str, float] = {
     "top_n_sigma": 0,
     "adaptive_target": 0,
     "min_tokens": 0,
+    "n_probs": 0,
     "functions": 0,
     "guided_json": 0,
     "guided_regex": 0,

@@ -110,7 +110,7 @@ async def completions(request: Request) -> EventStream | Whole:
     """Continue one or several texts."""
     service: Service = request.app.state.service
     body = await read(request, TextBody)
-    prompts = _prompts(body.prompt, has_suffix=bool(body.suffix))
+    prompts = prompts_of(body.prompt, has_suffix=bool(body.suffix))
     if body.suffix:
         prompts = await _filling(prompts, body, service)
     text = _reply_to(body, prompts, service, client_of(request.headers.get("user-agent", "")))
@@ -180,7 +180,7 @@ def _reply_to(
     )
 
 
-def _prompts(given: Any, *, has_suffix: bool) -> list[str | list[int]]:
+def prompts_of(given: Any, *, has_suffix: bool) -> list[str | list[int]]:
     """Return the prompts of a request: texts, or lists of tokens; one before a suffix is enough."""
     prompts: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
     if not has_suffix and not (given and all(prompts)):

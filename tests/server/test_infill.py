@@ -131,12 +131,12 @@ def test_completions_end_at_a_suffix(coder: Running, *, is_stream: bool) -> None
 def test_the_next_keystroke_ends_an_answer(coder: Running) -> None:
     """The editor closes the connection; what was read of the prompt is not read again."""
     activity = coder.service.activity
-    before = activity.totals().finishes["infill", "cancelled"]
+    before = activity.totals().finishes["native", "cancelled"]
     long = {**ASKED, "ignore_eos": True, "n_predict": 3000, "prompt": "    count = "}
     with coder.client.stream("POST", "/infill", json={**long, "stream": True}) as reply:
         next(reply.iter_lines())
     until(lambda: not activity.live(), "the end of the answer")
-    assert activity.totals().finishes["infill", "cancelled"] == before + 1
+    assert activity.totals().finishes["native", "cancelled"] == before + 1
     following = coder.posted("/infill", {**ASKED, "prompt": "    count = a"})
     assert following["content"] == BODY
     expected = count(coder, f"<|fim_prefix|>{ASKED['input_prefix']}    count = ")
@@ -147,6 +147,24 @@ def test_odd_requests_are_refused_well(coder: Running) -> None:
     """No fault, and a normal request is answered afterwards."""
     assert fuzz(coder.address, 3, 100) == []
     assert coder.posted("/infill", ASKED)["content"] == BODY
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_texts_are_continued_in_the_same_form(coder: Running, *, is_stream: bool) -> None:
+    """By `/completion`, with the options that were used; several texts are a list."""
+    asked = {"prompt": prompt_of(), "temperature": 0, "n_predict": 3, "stream": is_stream}
+    with coder.client.stream("POST", "/completion", json=asked) as reply:
+        lines = reply.read().decode().splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    assert "".join(each["content"] for each in events) == "a + b\n    return"
+    settings = events[-1]["generation_settings"]
+    assert (settings["temperature"], settings["n_predict"]) == (0, 3)
+    assert events[-1]["tokens_evaluated"] == count(coder, prompt_of())
+    several = coder.client.post(
+        "/completion", json={**asked, "prompt": ["x", "y"], "stream": False}
+    )
+    assert [each["tokens_predicted"] for each in several.json()] == [3, 3]
+    assert [each["index"] for each in several.json()] == [0, 1]
 
 
 def test_several_answers_are_a_list(coder: Running) -> None:

@@ -59,7 +59,6 @@ def test_slots_show_the_answers_in_progress(demo_server: Running) -> None:
         ("/v1/audio/speech", 501, "speech"),
         ("/v1/moderations", 501, "moderations"),
         ("/lora-adapters", 501, "adapters"),
-        ("/completion", 501, "/v1/completions"),
         ("/v1/responses/resp_1/cancel", 501, "nothing is stored"),
         ("/v1/files", 501, "nothing is stored"),
         ("/slots/0", 501, "slots"),

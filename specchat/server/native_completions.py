@@ -1,4 +1,7 @@
-"""`/infill`: llama-server's API for filling a gap, by which llama.vim and llama.vscode complete."""
+"""`/completion` and `/infill`: llama-server's own API for continuing texts and filling gaps.
+
+llama.vim and llama.vscode complete by the latter.
+"""
 
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -17,7 +20,8 @@ from specchat.server.chat_body import MOST_SEED
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.server_facts import settings_of
-from specchat.server.service import ServedAnswer, Service, client_of
+from specchat.server.service import ChosenModel, ServedAnswer, Service, client_of
+from specchat.server.text_completions import prompts_of
 from specchat.sharing.prompt_process import PromptProcess
 
 STOP_TYPES = {"stop": "eos", "length": "limit", "context": "limit"}
@@ -31,21 +35,33 @@ class ExtraFile(Struct):
     filename: str = "tmp"
 
 
-class InfillBody(SharedFields, kw_only=True):
-    """A request to fill a gap; unknown fields are ignored."""
+class NativeFields(SharedFields, kw_only=True):
+    """What this API has beside the fields of all; unknown fields are ignored."""
+
+    n_indent: int | None = None
+    t_max_predict_ms: float | None = None
+    response_fields: Sequence[str] | None = None
+
+
+class CompletionBody(NativeFields, kw_only=True):
+    """A request to continue texts."""
+
+    PROMPT: ClassVar = "prompt"
+    prompt: str | Sequence[Any]
+
+
+class InfillBody(NativeFields, kw_only=True):
+    """A request to fill a gap."""
 
     PROMPT: ClassVar = "input_prefix"
     input_prefix: str
     input_suffix: str
     prompt: str | None = None
     input_extra: Sequence[ExtraFile] | None = None
-    n_indent: int | None = None
-    t_max_predict_ms: float | None = None
-    response_fields: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _InfillReply:
+class _NativeReply:
     """A reply in the making.
 
     With `is_list` several answers were asked for, with `is_silent` none: the prompt is only read.
@@ -81,25 +97,23 @@ class _InfillReply:
         return _chosen(whole, self.fields) if self.fields else whole
 
 
+async def completion(request: Request) -> EventStream | Whole:
+    """Continue one or several texts."""
+    service: Service = request.app.state.service
+    body = await read(request, CompletionBody)
+    chosen = service.choose(body.model)
+    options = _options_of(body, chosen, service)
+    prompts = prompts_of(body.prompt, has_suffix=False)
+    return _replied(request, body, chosen, [GenerateRequest(each, **options) for each in prompts])
+
+
 async def infill(request: Request) -> EventStream | Whole:
     """Fill a gap."""
     service: Service = request.app.state.service
     body = await read(request, InfillBody)
-    infilled = await _reply_to(body, service, client_of(request.headers.get("user-agent", "")))
-    return EventStream(_streamed(infilled)) if body.stream else Whole(lambda: _whole(infilled))
-
-
-async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillReply:
-    """Return the reply to a request. Raises ApiError or InvalidOption."""
     chosen = service.choose(body.model)
-    # the usual samplers of this API keep little but the most likely token
-    options = {**options_of(body, chosen, service), "temperature": body.temperature or 0.0}
-    is_silent, num_asked = body.max_tokens == 0, body.n or 1
-    if is_silent:
-        options["max_tokens"] = 1
-    count = num_asked if options["temperature"] else 1  # the others would be the same
-    if options.get("seed") is None and count > 1:
-        options["seed"] = secrets.randbelow(MOST_SEED)
+    # the usual samplers of this endpoint keep little but the most likely token
+    options = {**_options_of(body, chosen, service), "temperature": body.temperature or 0.0}
     gap = Gap(
         body.input_prefix + (body.prompt or ""),
         body.input_suffix,
@@ -107,54 +121,74 @@ async def _reply_to(body: InfillBody, service: Service, client: str) -> _InfillR
         options.get("max_tokens"),
         makes_room=True,
     )
-    first = GenerateRequest(prompt=await service.prepared(PromptProcess.fill, gap), **options)
-    requests = [first]
-    if count > 1:
-        requests = [replace(first, seed=(first.seed or 0) + index) for index in range(count)]
+    tokens = await service.prepared(PromptProcess.fill, gap)
+    return _replied(request, body, chosen, [GenerateRequest(tokens, **options)])
+
+
+def _options_of(body: NativeFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:
+    """Return the options of an answer; one of no tokens writes one that is not sent."""
+    options = options_of(body, chosen, service)
+    return {**options, "max_tokens": 1} if body.max_tokens == 0 else options
+
+
+def _replied(
+    request: Request, body: NativeFields, chosen: ChosenModel, asked: Sequence[GenerateRequest]
+) -> EventStream | Whole:
+    """Return the reply to requests, each of which has `n` answers; only one if all are the same."""
+    num_asked, requests = body.n or 1, list[GenerateRequest]()
+    for each in asked:
+        if num_asked == 1 or each.is_greedy:
+            requests.append(each)
+            continue
+        seed = secrets.randbelow(MOST_SEED) if each.seed is None else each.seed
+        requests += [replace(each, seed=seed + index) for index in range(num_asked)]
     most_seconds = (body.t_max_predict_ms or 0) / 1000
+    client = client_of(request.headers.get("user-agent", ""))
     reply = Reply(
-        service, "infill", client, chosen.name, requests, is_verified=False,
+        request.app.state.service, "native", client, chosen.name, requests, is_verified=False,
         notices=(*body.notices, *chosen.notices),
         limit=lambda: LineLimit(body.n_indent or 0, most_seconds),
     )  # fmt: skip
-    return _InfillReply(reply, body.response_fields or (), num_asked > 1, is_silent)
+    is_list = num_asked * len(asked) > 1
+    native = _NativeReply(reply, body.response_fields or (), is_list, body.max_tokens == 0)
+    return EventStream(_streamed(native)) if body.stream else Whole(lambda: _whole(native))
 
 
-async def _whole(infilled: _InfillReply) -> Any:
+async def _whole(native: _NativeReply) -> Any:
     """Return the whole reply: an answer, or a list of several."""
     answers: list[dict[str, Any]] = []
-    for index, request in enumerate(infilled.reply.requests):
-        ended = await infilled.reply.whole(request)
-        text = "" if infilled.is_silent else ended.answer.text
-        answers.append(infilled.record(ended, index, text))
-    return answers if infilled.is_list else answers[0]
+    for index, request in enumerate(native.reply.requests):
+        ended = await native.reply.whole(request)
+        text = "" if native.is_silent else ended.answer.text
+        answers.append(native.record(ended, index, text))
+    return answers if native.is_list else answers[0]
 
 
-async def _streamed(infilled: _InfillReply) -> AsyncGenerator[bytes, None]:
+async def _streamed(native: _NativeReply) -> AsyncGenerator[bytes, None]:
     """Yield the reply as server-sent events."""
-    for index, request in enumerate(infilled.reply.requests):
-        async for data in infilled.reply.streamed(request, _InfillEvents(infilled, index)):
+    for index, request in enumerate(native.reply.requests):
+        async for data in native.reply.streamed(request, _NativeEvents(native, index)):
             yield data
 
 
-class _InfillEvents(EventWriter):
+class _NativeEvents(EventWriter):
     """Writes an answer of a reply."""
 
-    def __init__(self, infilled: _InfillReply, index: int) -> None:
+    def __init__(self, native: _NativeReply, index: int) -> None:
         """Write the answer at an index."""
-        self._infilled, self._index = infilled, index
+        self._native, self._index = native, index
 
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the event for the text of steps."""
         del answer
         text = "".join(chunk.text for chunk in chunks)
-        if not text or self._infilled.is_silent:
+        if not text or self._native.is_silent:
             return b""
         return event({"index": self._index, "content": text, "stop": False})
 
     def end(self, ended: Ended) -> bytes:
         """Return the event with the reason and the figures."""
-        return event(self._infilled.record(ended, self._index, ""))
+        return event(self._native.record(ended, self._index, ""))
 
 
 def _chosen(whole: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
