@@ -19,9 +19,11 @@ from specchat.formats import (
     muse_glimmer,
     solar,
 )
-from specchat.formats.chat_format import ChatFormat
+from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.learning import learn
 from specchat.formats.marks import Mark, usual_marks
+
+FINAL_RESPONSE = "[BEGIN FINAL RESPONSE]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,18 @@ def _with_function_tags(form: ChatFormat) -> ChatFormat:
     return replace(form, marks=marks)
 
 
+def _with_final_response(form: ChatFormat) -> ChatFormat:
+    """Return the format of a model that begins to reason of its own, and marks what follows."""
+    form = replace(
+        form,
+        reasoning=Wrapping("Here are my reasoning steps:\n", f"\n{FINAL_RESPONSE}\n"),
+        content=Wrapping("", "\n[END FINAL RESPONSE]"),
+    )
+    marks = dict(usual_marks(form))
+    marks["start"] = (*marks["start"], Mark(FINAL_RESPONSE, "answer"))
+    return replace(form, marks=marks)
+
+
 FAMILIES = (
     Family("gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), gpt_oss.complete),
     Family("Gemma 4", ("<|channel>", "<|tool_call>call:"), gemma4.complete),
@@ -85,6 +99,7 @@ FAMILIES = (
            ("<tool_call>", "<function=", "<parameter="), _with_function_tags,
            other="'<tool_call><function=' ~ tool_call.name ~ '>'"),
     Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _with_calls_after_reasoning),
+    Family("Apriel 1.5", (FINAL_RESPONSE, "[END FINAL RESPONSE]"), _with_final_response),
     Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _with_calls_after_reasoning),
 )  # fmt: skip
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from specchat.errors import InvalidOption, TemplateError
+from specchat.formats.answer_reader import AnswerReader
 from specchat.formats.call_reading import CallReader
 from specchat.formats.chat_format import ChatFormat, Wrapping
 from specchat.formats.chat_message import ChatMessage
-from specchat.formats.families import format_of
+from specchat.formats.families import FINAL_RESPONSE, format_of
 from tables import table
 
 MESSAGES: list[ChatMessage] = [
@@ -28,6 +29,7 @@ SWITCHED = (
 """Reasons unless it is switched off, and drops earlier reasoning."""
 OPENED = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]<think>\n"
 """Opens the reasoning itself; where it ends, only the model knows: `</think>`."""
+STEPS = "Here are my reasoning steps:\n"
 LEVELS = (
     "{% set effort = reasoning_effort if reasoning_effort is defined else 'high' %}"
     "{% if effort == 'no_think' %}calm {% elif effort in ['low', 'high'] %}{{ effort }} {% endif %}"
@@ -86,6 +88,25 @@ def test_a_tag_that_the_prompt_leaves_open_is_reasoning_if_it_is_known_how_it_en
         assert form_of(template).prompt(MESSAGES, think="auto").state == "reasoning"
     assert form_of(OPENED).reasoning == Wrapping("<think>", "</think>")
     assert form_of(unknown).reasoning is None
+
+
+@table(
+    ("text", "reasoning", "answer"),
+    [
+        (f"{STEPS}Five.\n{FINAL_RESPONSE}\nTwelve.\n[END FINAL RESPONSE]", "Five.", "Twelve."),
+        (f"{STEPS}Five", "Five", ""),
+        (f"{FINAL_RESPONSE}\nTwelve.", "", "Twelve."),
+        ("Twelve.", "", "Twelve."),
+    ],
+)
+def test_reasoning_may_begin_with_a_sentence(text: str, reasoning: str, answer: str) -> None:
+    """As Apriel 1.5 writes it, whose template has only what follows in its system prompt."""
+    told = f"Answer as {FINAL_RESPONSE} ... [END FINAL RESPONSE]. "
+    form = format_of(told + OPENED.replace("<think>", ""))
+    reader = AnswerReader(form, form.prompt(MESSAGES, think="auto").state)
+    parts = [part for piece in text for part in reader.read(piece)] + reader.finish()
+    found = {kind: "".join(each for of, each in parts if of == kind) for kind, _ in parts}
+    assert (found.get("reasoning", ""), found.get("answer", "").strip()) == (reasoning, answer)
 
 
 def test_the_words_of_the_switch_are_those_the_template_knows() -> None:
