@@ -76,6 +76,17 @@ def test_a_port_in_use_is_one_line() -> None:
 
 
 @pytest.mark.slow
+def test_a_given_key_is_not_printed(tmp_path: Path) -> None:
+    """What is printed may be a log; clients with the key are answered."""
+    with serving(tmp_path, "--port", "0", "--key", SECRET) as (process, said):
+        (address,) = re.findall(r"(http://[\d.]+:\d+)/v1", said)
+        headers = {"authorization": f"Bearer {SECRET}"}
+        assert httpx2.get(f"{address}/v1/models").status_code == 401
+        assert httpx2.get(f"{address}/v1/models", headers=headers).status_code == 200
+        assert SECRET not in said + ended(process, signal.SIGTERM)
+
+
+@pytest.mark.slow
 def test_a_made_key_is_printed_and_no_prompt_is(tmp_path: Path) -> None:
     """Nor is a prompt in any file of the state folder; open streams end with the server."""
     question = {"messages": [{"role": "user", "content": SECRET}]}
