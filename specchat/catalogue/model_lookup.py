@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from specchat.catalogue.local_models import LocalModel, find_local_models, models_in
-from specchat.catalogue.model_names import model_title, states
+from specchat.catalogue.model_names import is_called, model_title, states
 from specchat.errors import ModelNotFound
 from specchat.hub.cache import find_present
 from specchat.hub.names import HubName, is_hub_name, parse_name
@@ -69,15 +69,18 @@ def find_model(name: str) -> LocalModel | None:
     return None
 
 
-def find_installed(wanted: HubName) -> Reference | None:
+def find_installed(wanted: HubName, *, is_sure: bool = False) -> Reference | None:
     """Return the installed file of the hub that a name names, None if there is none.
 
-    Raises ModelNotFound if it is ambiguous.
+    With `is_sure`, one whose name only has the wanted quantization as a part does not count: the
+    repository may have a file that is called so. Raises ModelNotFound if it is ambiguous.
     """
     if wanted.file and find_present(wanted.reference):
         return wanted.reference
     of_hub = [model for model in find_local_models() if model.tool == "hub"]
     matches = list(_matching(wanted, of_hub))
+    if is_sure and wanted.quantisation:
+        matches = [model for model in matches if is_called(model.name, wanted.quantisation)]
     return _reference_of(_only(str(wanted), matches), wanted) if matches else None
 
 
@@ -119,8 +122,17 @@ def _in_repository(name: str, models: Models) -> Iterator[LocalModel]:
         yield from _matching(parse_name(name), models)
 
 
-def _matching(wanted: HubName, models: Models) -> Iterator[LocalModel]:
-    """Yield the models in a repository; of another revision than main, those of that revision."""
+def _matching(wanted: HubName, models: Models) -> Models:
+    """Return the models in a repository that a name names, only those called so if there are any.
+
+    Of another revision than main they are those of that revision.
+    """
+    found = list(_in_folder(wanted, models))
+    return [model for model in found if is_called(model.name, wanted.quantisation)] or found
+
+
+def _in_folder(wanted: HubName, models: Models) -> Iterator[LocalModel]:
+    """Yield the models in a repository whose names have the wanted quantization."""
     folder = "/".join(filter(None, (wanted.repository, wanted.folder, wanted.file))).lower()
     for model in models:
         lower = model.name.lower()

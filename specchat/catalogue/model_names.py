@@ -29,6 +29,15 @@ def states(name: str, quantisation: str) -> bool:
     return quantisation_in(name).lower() == wanted or bool(is_part)
 
 
+def is_called(name: str, quantisation: str) -> bool:
+    """Return True if a file is called just by a quantization, which no other file's name has too.
+
+    "q4_k" is also a part of "x-q4_k_m", and "q4_k_xl" of "x-ud-q4_k_xl".
+    """
+    wanted, stem = quantisation.lower(), _stem(name).lower()
+    return stem == wanted or bool(re.search(rf"(?<!ud)[-_.]{re.escape(wanted)}$", stem))
+
+
 def _stem(name: str) -> str:
     file = name.rpartition("/")[2]
     return PART.sub("", file[: -len(".gguf")] if file.lower().endswith(".gguf") else file)

@@ -24,7 +24,7 @@ from specchat.catalogue.repository_models import (
     why_preferred,
 )
 from specchat.cli.terminal import confirm, print_exactly, say, show_line
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound
 from specchat.gguf.model_files import read_whole_model
 from specchat.hub.names import HubName, is_path, looks_like_name, parse_name
 from specchat.hub.references import Reference
@@ -91,7 +91,7 @@ def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Refer
     """
     wanted = parse_name(name)
     is_named = wanted.file or wanted.quantisation
-    if (is_here or is_named) and (installed := find_installed(wanted)):
+    if (is_here or is_named) and (installed := find_installed(wanted, is_sure=not is_here)):
         return known(installed)
     if is_here:
         raise ModelNotFound(
@@ -107,6 +107,10 @@ def reference_of(name: str, machine: Machine, *, is_here: bool = False) -> Refer
 
     try:
         return known(find_remote(wanted, machine, show_line, choose, say).reference)
+    except DownloadFailed:
+        if is_named and (installed := find_installed(wanted)):
+            return known(installed)
+        raise
     finally:
         show_line()
 

@@ -109,6 +109,25 @@ def test_a_quantization_is_pulled(
     assert main(["pull", "--check", name]) == 0
 
 
+@pytest.mark.parametrize(("first", "other"), [("Q4_K_M", "Q4_K"), ("UD-Q4_K_XL", "Q4_K_XL")])
+def test_a_name_that_another_file_has_as_a_part_is_not_that_file(
+    hub: HubServer, tiny: WriteModel, first: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is installed does not decide."""
+    for name in (first, other):
+        hub.put(REPO, f"Some-7B-{name}.gguf", tiny("llama").read_bytes(), commit="c" * 40)
+    assert main(["pull", f"{REPO}:Some-7B-{first}"]) == 0
+    capsys.readouterr()
+    main(["pull", f"{REPO}:{other}"])
+    out, err = capsys.readouterr()
+    assert "already installed" not in err
+    assert out.splitlines()[:1] == [] or Path(out.splitlines()[0]).name == f"Some-7B-{other}.gguf"
+    assert main(["pull", f"{REPO}/Some-7B-{other}.gguf"]) == 0
+    hub.seen.clear()
+    assert main(["pull", f"{REPO}:{other}"]) == 0
+    assert hub.seen == []
+
+
 @pytest.mark.parametrize("name", [REPO, f"{REPO}:Q8_0", f"hf.co/{REPO}"])
 def test_it_is_checked_and_removed_by_the_same_name(
     models: dict[str, bytes], name: str, hub: HubServer, capsys: pytest.CaptureFixture[str]
@@ -186,7 +205,8 @@ def test_offline_a_repository_is_not_asked(
     """What is here is found all the same."""
     assert main(["pull", f"{REPO}:Q8_0"]) == 0
     hub.seen.clear()
-    assert main(["pull", "--offline", f"{REPO}:Q8_0"]) == 0
+    for name in ("Q8_0", "Q8"):
+        assert main(["pull", "--offline", f"{REPO}:{name}"]) == 0
     assert main(["pull", "--offline", f"{REPO}:Q4_K_M"]) == 1
     assert "offline, so org/Some-7B-GGUF cannot be listed" in capsys.readouterr().err
     assert hub.seen == []
