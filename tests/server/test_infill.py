@@ -24,7 +24,7 @@ VIM_FIELDS = ["content", "timings/prompt_n", "timings/predicted_n", "truncated",
 def coder(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Running:
     """Return a server whose model fills every gap with the same lines."""
     path = tmp_path_factory.mktemp("coder") / "coder.gguf"
-    words = Words(control=("<|im_start|>", "<|im_end|>", *MARKS), template=None)
+    words = Words(("<|im_start|>", "<|im_end|>", *MARKS), whole=LINES[:-1], template=None)
     return start_server("coder", target=write_parrot(path, LINES, words, name="coder"))
 
 
@@ -78,6 +78,16 @@ def test_files_come_before_the_gap(coder: Running) -> None:
     assert reply["tokens_evaluated"] == count(coder, prompt_of(begin))
     assert reply["timings"]["cache_n"] == count(coder, f"{begin}<|fim_prefix|>")
     assert reply["content"] == BODY
+
+
+def test_what_other_files_have_is_drafted(coder: Running) -> None:
+    """By lookup: code repeats itself."""
+    drafted = {"drafter": "suffix", "draft_length": 3}
+    files = [{"filename": "old.py", "text": f"x = {BODY}"}]
+    reply = coder.posted("/infill", {**ASKED, **drafted, "input_extra": files})
+    assert reply["content"] == BODY
+    accepted = reply["specchat"]["by_origin"]["suffix"]["accepted"]
+    assert accepted == reply["timings"]["draft_n_accepted"] > 2
 
 
 @table(
