@@ -10,8 +10,8 @@ where S(i) is the chance that the first i tokens are all accepted and k where th
 Choosing by what was measured and testing by using is what Cascade does (arXiv 2506.20675).
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -62,58 +62,60 @@ class StepSeconds(NamedTuple):
 
 
 class RecentDrafts:
-    """The last drafts of one drafter, at temperature 0 or above it."""
+    """The last drafts of one drafter, at temperature 0 or above it.
+
+    Confidences and chances have a row for each draft, the oldest first, of LONGEST numbers: NaN
+    where there was no token, or where its chance is not known.
+    """
 
     def __init__(self, drafts: Iterable[PastDraft] = ()) -> None:
         """Begin with earlier drafts, the oldest first."""
-        self._drafts: deque[PastDraft] = deque(maxlen=NUM_RECENT)
-        self._weights: deque[float] = deque(maxlen=NUM_RECENT)
+        self._confidences, self._chances = np.empty((2, 0, LONGEST))
+        self._weights = np.empty(0)
         for draft in drafts:
             self.add(draft)
 
     @classmethod
     def of_record(cls, record: Sequence[Sequence[Sequence[float]]]) -> Self:
         """Return the drafts of an earlier session; malformed ones are left out."""
-        recent = cls()
-        for parts in record:
+        recent, weights = cls(), list[float]()
+        for parts in record[-NUM_RECENT:]:
             if len(parts) == 3 and len(parts[2]) == 1 and all(
                 0 <= number <= 1 for part in parts for number in part
             ):  # fmt: skip
-                recent._drafts.append(PastDraft(tuple(parts[0]), tuple(parts[1])))
-                recent._weights.append(parts[2][0])
+                recent.add(PastDraft(tuple(parts[0]), tuple(parts[1])))
+                weights.append(parts[2][0])
+        recent._weights = np.array(weights)
         return recent
 
     def as_record(self) -> list[list[list[float]]]:
         """Return the drafts for later sessions: confidences, chances and the weight of each."""
-        return [
-            [[round(number, 3) for number in part] for part in (*draft, (weight,))]
-            for draft, weight in zip(self._drafts, self._weights, strict=True)
-        ]
+        rows = zip(self._confidences, self._chances, self._weights[:, None], strict=True)
+        return [[part[~np.isnan(part)].round(3).tolist() for part in row] for row in rows]
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._weights)
 
     def add(self, draft: PastDraft, *, is_look: bool = False) -> None:
         """Remember one more; `is_look` for one made to see whether drafting pays again."""
         memory = LOOK_MEMORY if is_look else MEMORY
-        self._weights = deque([memory * weight for weight in self._weights], maxlen=NUM_RECENT)
-        self._weights.append(memory)
-        self._drafts.append(PastDraft(draft.confidences[:LONGEST], draft.chances[:LONGEST]))
+        self._weights = memory * np.append(self._weights, 1.0)[-NUM_RECENT:]
+        self._confidences = _with_row(self._confidences[1 - NUM_RECENT :], draft.confidences)
+        self._chances = _with_row(self._chances[1 - NUM_RECENT :], draft.chances)
 
     def usual_chances(self) -> list[float]:
         """Return the mean chance of the first, second, ... token, the last one for all later.
 
         One that was seldom reached is taken to be as likely as the one before it.
         """
-        sums, weights = [0.0] * NUM_POSITIONS, [0.0] * NUM_POSITIONS
-        for weight, (_, chances) in zip(self._weights, self._drafts, strict=True):
-            for index, chance in enumerate(chances):
-                position = min(index, NUM_POSITIONS - 1)
-                sums[position] += weight * chance
-                weights[position] += weight
+        is_known = ~np.isnan(self._chances)
+        sums = self._weights @ np.where(is_known, self._chances, 0.0)
+        weights = self._weights @ is_known
+        last = NUM_POSITIONS - 1
+        sums[last], weights[last] = sums[last:].sum(), weights[last:].sum()
         usual, before = [], USUAL_CHANCE
-        for total, weight in zip(sums, weights, strict=True):
-            before = (total + USUAL_DRAFTS * before) / (weight + USUAL_DRAFTS)
+        for total, weight in zip(sums[:NUM_POSITIONS], weights, strict=False):
+            before = float(total + USUAL_DRAFTS * before) / float(weight + USUAL_DRAFTS)
             usual.append(before)
         return usual
 
@@ -123,26 +125,26 @@ class RecentDrafts:
         if longest < 1:
             return {}
         confidences, chances = self._filled(longest)
-        weights = np.array([*self._weights, USUAL_DRAFTS])
+        weights = np.append(self._weights, USUAL_DRAFTS)
         weights /= weights.sum()
-        verifying = np.asarray(seconds.verifying)
-        passes, lengths = np.asarray(seconds.drafting), np.arange(1, longest + 1)
-        rates: dict[Way, float] = {}
-        for threshold in THRESHOLDS:
-            goes_on = np.logical_and.accumulate(confidences >= threshold, axis=1)
-            drafted = goes_on.cumsum(axis=1)  # by each draft, if it may have 1, 2, ... tokens
-            made = np.minimum(drafted + 1, lengths)  # a declined token took a pass, too
-            survivals = np.cumprod(chances * goes_on, axis=1)
-            tokens = 1.0 + weights @ survivals.cumsum(axis=1)
-            times = weights @ (verifying[drafted] + passes[made])
-            if seconds.change and len(self._drafts) > 1:
-                differs = drafted[1:-1] != drafted[:-2]  # from one draft to the next
-                times += seconds.change * differs.mean(axis=0)
-            mostly = weights @ drafted
-            for length, rate, count in zip(lengths, tokens / times, mostly, strict=True):
-                if count >= LEAST_DRAFTED:
-                    rates[Way(int(length), threshold)] = float(rate)
-        return rates
+        verifying, passes = np.asarray(seconds.verifying), np.asarray(seconds.drafting)
+        # from here on by threshold, draft and length
+        goes_on = np.logical_and.accumulate(confidences >= _THRESHOLDS, axis=2)
+        drafted = goes_on.cumsum(axis=2)  # by each draft, if it may have 1, 2, ... tokens
+        made = np.minimum(drafted + 1, np.arange(1, longest + 1))  # a declined one took a pass, too
+        survivals = np.cumprod(chances * goes_on, axis=2)
+        tokens = 1.0 + weights @ survivals.cumsum(axis=2)
+        times = weights @ (verifying[drafted] + passes[made])
+        if seconds.change and len(self) > 1:
+            differs = drafted[:, 1:-1] != drafted[:, :-2]  # from one draft to the next
+            times += seconds.change * differs.mean(axis=1)
+        rates, mostly = (tokens / times).ravel().tolist(), (weights @ drafted).ravel().tolist()
+        ways = product(THRESHOLDS, range(1, longest + 1))
+        return {
+            Way(length, threshold): rate
+            for (threshold, length), rate, count in zip(ways, rates, mostly, strict=True)
+            if count >= LEAST_DRAFTED
+        }
 
     def _filled(self, longest: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return confidences and chances, (drafts + 1, tokens), the last row being the usual ones.
@@ -150,10 +152,17 @@ class RecentDrafts:
         What is not known of a draft is taken to be as usual, and confident enough to go on.
         """
         usual = self.usual_chances()
-        usual += usual[-1:] * (longest - len(usual))
-        confidences = np.ones((len(self._drafts) + 1, longest))
-        chances = np.tile(np.array(usual[:longest]), (len(self._drafts) + 1, 1))
-        for row, draft in enumerate(self._drafts):
-            known = draft.confidences[:longest], draft.chances[:longest]
-            confidences[row, : len(known[0])], chances[row, : len(known[1])] = known
-        return confidences, chances
+        usual += usual[-1:] * (LONGEST - len(usual))
+        confidences, chances = _with_row(self._confidences), _with_row(self._chances)
+        filled = np.where(np.isnan(chances), usual, chances)
+        return np.nan_to_num(confidences, nan=1.0)[:, :longest], filled[:, :longest]
+
+
+_THRESHOLDS = np.array(THRESHOLDS)[:, None, None]
+
+
+def _with_row(rows: NDArray[np.float64], values: Sequence[float] = ()) -> NDArray[np.float64]:
+    """Return these rows and one more, of LONGEST numbers."""
+    last = np.full((1, LONGEST), np.nan)
+    last[0, : len(values)] = values[:LONGEST]
+    return np.concatenate((rows, last))
