@@ -67,14 +67,17 @@ def describe_piece(path: Path) -> str:
 def why_unwritten(header: Header) -> str | None:
     """Return why the end of a model's file was never written, None if it was.
 
-    Some programs reserve the whole size first, and what is not downloaded yet reads as zeros.
+    Some programs reserve the whole size first, and what is not downloaded yet reads as zeros. Where
+    the last tensor has begun, its zeros are its own.
     """
+    offset = max((tensor.offset for tensor in header.tensors.values()), default=0)
+    last = [header.data_position + offset] if header.data_position else []
     for path in header.parts:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             first, step = size - size // LAST_SHARE, size // LAST_SHARE // NUM_SAMPLES
             offsets = [first + number * step for number in range(1, NUM_SAMPLES)]
-            for offset in (size - SAMPLE_BYTES, *offsets):
+            for offset in (size - SAMPLE_BYTES, *last, *offsets):
                 file.seek(max(0, offset))
                 if size < LEAST_CHECKED or any(file.read(SAMPLE_BYTES)):
                     break

@@ -166,6 +166,19 @@ def test_a_model_that_ends_in_zeros_but_has_a_last_byte_is_whole(tmp_path: Path)
     assert why_unwritten(read_header(path)) is None
 
 
+def test_a_model_whose_last_tensor_ends_in_zeros_is_whole(tmp_path: Path) -> None:
+    """Programs leave holes for zeros; what comes before them has been written."""
+    path = tmp_path / "model.gguf"
+    unwritten_end(path)
+    header = read_header(path)
+    last = max(header.tensors.values(), key=lambda tensor: tensor.offset)
+    with path.open("r+b") as file:
+        file.seek(header.data_position + last.offset)
+        file.write(b"\1")
+    assert why_unwritten(read_header(path)) is None
+    assert read_whole_model(path).parts == (path,)
+
+
 @pytest.mark.parametrize("ending", [".part", ".crdownload", ".aria2"])
 def test_a_download_that_goes_on_is_recognized_by_the_file_beside_it(
     tmp_path: Path, ending: str
