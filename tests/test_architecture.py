@@ -96,8 +96,11 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 @table("words", [["list"], ["list", "--json"], ["show", "demo"]], ids=" ".join)
-def test_facts_load_nothing_that_takes_time(words: list[str]) -> None:
-    """They need neither llama.cpp nor NumPy nor the hub's client, so they are there at once."""
+def test_facts_load_nothing_that_takes_time(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need neither llama.cpp nor NumPy nor the hub's client, unless a speed is known."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     code = f"from specchat.cli import main\nassert main({words!r}) == 0"
     assert modules_loaded_by(code).isdisjoint(set(HEAVY) - {"tomllib"})
 
