@@ -164,8 +164,10 @@ class Walk:
 
     def follow(self, token: int) -> None:
         """Follow a token of the answer, unless it is an end. Raises InvalidOption if forbidden."""
+        if self._constraint is None:
+            return
         self._return()
-        if self._constraint is not None and token not in self._ends:
+        if token not in self._ends:
             self._constraint.push(token)
             self._allowed = []
 
@@ -179,8 +181,10 @@ class Walk:
     @property
     def is_over(self) -> bool:
         """Whether the answer must end after the tokens that were followed."""
+        if self._constraint is None:
+            return False
         self._return()
-        return self._constraint is not None and self._constraint.is_over
+        return self._constraint.is_over
 
     @property
     def is_complete(self) -> bool | None:

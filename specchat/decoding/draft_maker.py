@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from specchat.decoding.answer_transcript import AnswerTranscript
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.draft_tree import DraftTree, some_of, valid_branches, with_drawn
+from specchat.decoding.draft_tree import (
+    NOTHING,
+    DraftTree,
+    some_of,
+    valid_branches,
+    with_drawn,
+)
 from specchat.decoding.ports import Branching, Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, forced_token
 from specchat.decoding.request import Request
@@ -55,13 +61,10 @@ class DraftMaker:
         draft = self._drafter.propose(self._pacer)
         if draft:
             draft = self._extended(self._cut(draft), limit)
-        if self._branching is None or not self._most_branches:
-            return DraftTree(draft)
-        most = min(self._request.most_nodes, room) - len(draft)
-        most = min(most, self._most_branches)
-        offered = self._branching.branches() if most > 0 else ()
+        most = min(min(self._request.most_nodes, room) - len(draft), self._most_branches)
+        offered = self._branching.branches() if self._branching and most > 0 else ()
         if not offered:
-            return DraftTree(draft)
+            return DraftTree(draft) if draft else NOTHING
         branches = valid_branches(offered, draft, self._may_follow)
         branches = some_of(branches, self._pacer.choose_branches(draft, branches, most))
         if not (branches and self._request.draws_siblings):

@@ -15,7 +15,10 @@ TEXT = 0
 
 
 class DraftTree:
-    """A draft and the branches beside it; without any, it is the chain that drafters draw."""
+    """A draft and the branches beside it; without any, it is the chain that drafters draw.
+
+    It has `num_nodes` tokens, without the text's.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class DraftTree:
         drawing.
         """
         self.draft, self.branches, self.drawn = draft, branches, drawn or {}
+        self.num_nodes = len(draft) + len(branches)
         self.tokens = [drafted.token for drafted in draft]
         # a branch's own numbers count from the first branch, nodes from the text's last token
         first = len(draft) + 1
@@ -41,11 +45,6 @@ class DraftTree:
         self._children = {
             (parent, token): node for node, (token, parent) in enumerate(self.links, first)
         }
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of tokens in the tree, without the text's."""
-        return len(self.tokens) + len(self.links)
 
     @property
     def depth(self) -> int:
@@ -68,6 +67,10 @@ class DraftTree:
         """Return the token of a node from 1 on."""
         number = self.number_of(node)
         return self.tokens[node - 1] if number is None else self.links[number][0]
+
+    def origin_of(self, node: int) -> str:
+        """Return what drafted a node from 1 on."""
+        return self.origins[node - 1]
 
     def path_to(self, node: int) -> list[int]:
         """Return the nodes on the path from the text to a node, which is included."""
@@ -111,6 +114,10 @@ class DraftTree:
                 )
             ]
         )
+
+
+NOTHING = DraftTree(())
+"""The tree of a step without a draft: made once, as plain steps are many."""
 
 
 def valid_branches(

@@ -1,7 +1,6 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from time import perf_counter
 from typing import TypeAlias
 
@@ -147,7 +146,7 @@ class _Answer:
         evaluated = perf_counter()
 
         path, own, chances = self._verify(tree, rows)
-        chunk = self._emit(tree, path, own, rows)
+        chunk = self._emit(tree, path, own, rows, chances)
         num_decided = len(chunk.tokens) - passes.num_unread + 1  # by verifying or drawing them
         # an answer may end within the accepted tokens, before its last node
         self._drafter.observe(chunk.tokens, min(len(path), num_decided))
@@ -160,7 +159,7 @@ class _Answer:
             self._statistics.repeated += num_own * is_repeated
         else:
             times.add(num_extra + tree.num_nodes, num_own, seconds, drafted - began)
-        return chunk._replace(seconds=self._statistics.decode_s, chances=chances)
+        return chunk._replace(seconds=self._statistics.decode_s)
 
     def _verify(self, tree: DraftTree, rows: Rows) -> tuple[list[int], int, Chances]:
         """Verify a tree by the target's logits after each of its nodes.
@@ -176,8 +175,14 @@ class _Answer:
         past = sampler.window(self._transcript.tokens)  # empty unless penalties look back
         first = self._transcript.index
 
-        @cache
+        known: dict[int, Distribution] = {}  # a decorator that remembers costs more to make
+
         def target_at(node: int) -> Distribution:
+            if node not in known:
+                known[node] = made_at(node)
+            return known[node]
+
+        def made_at(node: int) -> Distribution:
             before = tree.tokens_to(node)
             if run := walk.forced_after(before):
                 return Distribution.certain(run[0])  # whatever the options make of it
@@ -192,12 +197,14 @@ class _Answer:
         verdict = verify(draft, target_at, request.random)
         self._pacer.learn(draft, target_at, verdict, tree.branches if tree.drawn else ())
         chances: Chances = ()
-        if not request.sampling.is_greedy:
+        if draft and not request.sampling.is_greedy:
             chances = _chances(draft[: verdict.num_accepted + 1], target_at)
         path, own = tree.followed(verdict.num_accepted, verdict.token, own_at)
         return path, own, chances
 
-    def _emit(self, tree: DraftTree, path: Sequence[int], own: int, rows: Rows) -> Chunk:
+    def _emit(
+        self, tree: DraftTree, path: Sequence[int], own: int, rows: Rows, chances: Chances
+    ) -> Chunk:
         """Emit the accepted nodes and the target's own token, up to the end; roll back the rest.
 
         Tokens that must follow are emitted with them.
@@ -208,22 +215,25 @@ class _Answer:
         texts = transcript.add(run)
         tokens, path = run[: len(texts)], path[: len(texts)]
         self._statistics.count_tree(tree, path, len(tokens))
-        origins = (*(tree.origins[node - 1] for node in path), TARGET.name)[: len(tokens)]
+        origins = (*map(tree.origin_of, path), TARGET.name)[: len(tokens)]
         before = [rows[node] for node in (TEXT, *path)] if certain else ()
         alternatives = self._likely.of(tokens, certain, before)
         self._passes.keep(tree, path[: len(tokens) - 1])  # may evaluate again, over the rows
-        wrong = [
-            node
-            for node, drafted in enumerate(tree.draft, 1)
-            if node not in path and drafted.origin != GRAMMAR.name
-        ]
         chunk = Chunk(
-            "".join(texts), tokens, origins, texts,
-            tuple(map(tree.token_at, (*path, *wrong))),
-            tuple([transcript.piece(tree.token_at(node)) for node in wrong]),
-            transcript.finish, alternatives=alternatives, stop_string=transcript.stop_string,
-            tree=tree.record(path, transcript.piece) if tree.branches else (),
+            "".join(texts), tokens, origins, texts, finish=transcript.finish, chances=chances,
+            alternatives=alternatives, stop_string=transcript.stop_string,
         )  # fmt: skip
+        if tree.num_nodes:
+            wrong = [
+                node
+                for node, drafted in enumerate(tree.draft, 1)
+                if node not in path and drafted.origin != GRAMMAR.name
+            ]
+            chunk = chunk._replace(
+                proposed=tuple(map(tree.token_at, (*path, *wrong))),
+                rejected=tuple([transcript.piece(tree.token_at(node)) for node in wrong]),
+                tree=tree.record(path, transcript.piece) if tree.branches else (),
+            )
         return self._with_forced(chunk) if transcript.finish is None else chunk
 
     def _with_forced(self, chunk: Chunk) -> Chunk:

@@ -113,8 +113,10 @@ class Statistics:
 
         Each position counts once: as the token that was accepted there, or else as the drafted one.
         """
-        origins = tree.origins
-        taken = [origins[node - 1] for node in path]
+        if not (origins := tree.origins):
+            self.count_step(0, 0, num_emitted)
+            return
+        taken = list(map(tree.origin_of, path))
         accepted = [name for name in taken if name != GRAMMAR.name]
         offered = [name for name in origins[: len(tree.draft)] if name != GRAMMAR.name]
         self.nodes += len(offered) + len(tree.branches)

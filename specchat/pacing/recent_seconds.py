@@ -24,8 +24,8 @@ FEW = 3
 """Passes of a length that count as having been tried."""
 MANY = 8
 """Passes of a length whose time is worth keeping for later answers at this depth."""
-MOST_WAITING = 64
-"""Times that are kept before they are learned from."""
+MOST_WAITING = 256
+"""The latest times that are kept until they are learned from: older ones would count no more."""
 NUM_LEVELS = 6
 """The passes of any length that the speed is the median of: an even number, as two lengths in turn
 would else each be taken for the usual one, and neither bias be learned."""
@@ -56,7 +56,7 @@ class RecentSeconds:
 
     def begin_anew(self) -> None:
         """Forget what was learned: the nominal seconds are others from now on."""
-        self._waiting: list[tuple[int, int, float]] = []
+        self._waiting: deque[tuple[int, int, float]] = deque(maxlen=MOST_WAITING)
         self._levels: deque[float] = deque(maxlen=NUM_LEVELS)
         self._speed = 1.0
         self._ratios: dict[Place, deque[float]] = {}
@@ -82,13 +82,12 @@ class RecentSeconds:
         """
         if seconds > 0:
             self._waiting.append((size, depth, seconds))
-            if len(self._waiting) > MOST_WAITING:
-                self._catch_up()
 
     def _catch_up(self) -> None:
         """Learn from what was observed since seconds were last asked for."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting = list(self._waiting)
+            self._waiting.clear()
             for size, depth, seconds in waiting:
                 self._learn(size, depth, seconds)
 

@@ -55,6 +55,8 @@ class WayChoice:
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Choose if a run is over; a step may draft up to `limit` tokens."""
+        if not self._origin:  # there is no choice
+            return
         if self._num_left <= 0:
             self._begin_run(depth, limit)
         self._num_left -= 1
