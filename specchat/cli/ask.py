@@ -25,7 +25,7 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
     with_known_think,
 )
-from specchat.cli.pass_measuring import measure_unknown
+from specchat.cli.pass_measuring import compare_passes, measure_unknown
 from specchat.cli.structure_arguments import data_of, structure_of, why_not_valid
 from specchat.cli.terminal import (
     DONE,
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_answerer(arguments, answerer) as engine:
         options = with_known_think(answerer.options, engine.facts, arguments)
         options["structure"] = structure
+        compare_passes(engine, options, arguments)
         chunks = _with_notices(engine, _start_answer(engine, prompt, arguments, options))
         painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):

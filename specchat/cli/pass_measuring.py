@@ -2,9 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.known_speed import known_speed
@@ -54,6 +55,19 @@ def measure_unknown(engine: Engine, arguments: argparse.Namespace) -> None:
     with stopping_on_interrupt(engine.stop):
         engine.prepare(report)
     show_line()
+
+
+def compare_passes(
+    engine: Engine, options: Mapping[str, Any], arguments: argparse.Namespace
+) -> None:
+    """Measure which drafts are exact if an answer needs that and it is not measured yet.
+
+    Ctrl+C skips it. Raises EngineFailed.
+    """
+    if arguments.learn and engine.facts.lacks_exactness(options):
+        with stopping_on_interrupt(engine.stop):
+            engine.prepare(show_loading, only_exactness=True)
+        show_line()
 
 
 def measure_pulled(words: Sequence[str], *, is_needed: bool) -> None:

@@ -133,7 +133,7 @@ def _about_exactness(target: Path) -> dict[str, Any]:
     """Return the longest bit-exact drafts and their costs, by how the target was loaded."""
     results = LearnedCache(target).exactness()
     return {
-        "exact": {way: result.longest - 1 for way, result in results.items()},
+        "exact": {way: result.usual - 1 for way, result in results.items()},
         "exact_cost": {way: result.largest_cost for way, result in results.items()},
     }
 

@@ -6,10 +6,12 @@ from specchat.decoding.draft_tree import DraftTree
 from specchat.decoding.ports import (
     LanguageModel,
     PromptProgress,
+    RepeatableModel,
     Rows,
     TreeModel,
 )
 from specchat.decoding.request import Request
+from specchat.drafter_registry import GRAMMAR
 
 
 class DraftPasses:
@@ -55,20 +57,36 @@ class DraftPasses:
 
         The last `num_forced` tokens belong to an interrupted answer, in which they would have been
         read together with the next drafts. They are read in passes just as short, to give the same
-        bits.
+        bits. So is all of that answer if the request repeats.
         """
         tokens, num_shared = self._tokens, self._request.num_shared
+        end = len(tokens) - 1 - num_forced
+        if self._request.repeats and isinstance(self._target, RepeatableModel):
+            num_first = self._num_first
+            num_kept = self._target.keep_repeatable(tokens[:-1], (num_shared, num_first))
+            end = min(end, max(num_first, num_kept))
         num_cached = self._target.count_known(tokens)
         if 0 < num_shared < len(tokens) - 1 and num_cached < num_shared:
             # stopping there allows a rollback to it when the next prompt leaves this one
             num_cached = self._target.prefill(tokens[:num_shared], on_progress)
         else:
             num_cached = len(tokens)
-        num_read = self._target.prefill(tokens[: -1 - num_forced], on_progress)
-        self.depth = len(tokens) - 1 - num_forced
+        num_read = self._target.prefill(tokens[:end], on_progress)
+        self.depth = end
         while (num_waiting := self.num_unread - 1) > 0:
             self._read(min(self._request.longest_pass or num_waiting, num_waiting))
         return min(num_cached, num_read)
+
+    @property
+    def _num_first(self) -> int:
+        """How many tokens are read before the first that may be drafted, if the memory is empty.
+
+        Tokens that are forced at the beginning of the answer are among them.
+        """
+        origins = [origin for step in self._request.begun for origin in step.origins]
+        are_free = (number for number, origin in enumerate(origins) if origin != GRAMMAR.name)
+        num_prompt = len(self._request.tokens)
+        return num_prompt + next(are_free, len(self._tokens) - num_prompt) - 1
 
     def read_ahead(self) -> None:
         """Read forced tokens ahead, until the rest fit into one pass."""

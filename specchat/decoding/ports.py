@@ -92,6 +92,18 @@ class TreeModel(LanguageModel, Protocol):
         """
 
 
+@runtime_checkable
+class RepeatableModel(LanguageModel, Protocol):
+    """A model whose memory has other bits if it was filled in other passes."""
+
+    def keep_repeatable(self, tokens: Sequence[int], stops: Sequence[int]) -> int:
+        """Drop what would have other bits if these tokens were read from the first one on.
+
+        They would be read up to each of `stops` in turn, then in exact passes. Returns the number
+        of tokens that are left.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTask:
     """What a drafter needs to know about the next answer: prompt, sampling, how to draw.

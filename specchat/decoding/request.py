@@ -44,6 +44,9 @@ class Request:
     The answer is what `constraint` allows. Tokens that it forces are emitted at once and read with
     the next draft, in passes of at most `longest_pass` tokens; None for any number.
 
+    With `repeats`, equal requests have equal texts: passes of at most `longest_pass` tokens read
+    the answer, and what the memory holds is read again unless an empty one would be filled so.
+
     A draft has up to `draft_length` tokens. With branches beside them, where the target's memory
     can hold any, it has up to `most_nodes` tokens in all.
     """
@@ -66,6 +69,7 @@ class Request:
     num_alternatives: int = 0
     constraint: Constraint | None = None
     longest_pass: int | None = None
+    repeats: bool = False
     most_nodes: int = 0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The interface of engines: what to load, the facts about it, and what an engine can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import PLAIN
 from specchat.errors import EngineFailed
 from specchat.formats.chat_message import ChatMessage
 from specchat.options.declarations import (
@@ -58,10 +59,12 @@ class EngineFacts:
     of `drafter_registry.MODELS`; empty without one, or for a head that cannot run here. A draft has
     at most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
     decoding (None: not measured), which makes passes take up to `exact_cost` times as long (None:
-    no choice, or not measured). Beside it a tree has at most `most_branches`; where that is 0,
-    `chains_reason` says why drafts are chains. The weights take `target_bytes` and `draft_bytes`,
-    both KV caches together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes`
-    (0 for a head in the target's file). Decoding leaves `idle_processors` to other programs. `gpu`
+    no choice, or not measured). Drafts of answers that must repeat, with a seed or exact, have at
+    most `repeatable_draft` tokens (0: no draft repeats; None: not measured). Beside a draft a tree
+    has at most `most_branches`; where that is 0, `chains_reason` says why drafts are chains. The
+    weights take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`; the files
+    have `target_file_bytes` and `draft_file_bytes` (0 for a head in the target's file). Decoding
+    leaves `idle_processors` to other programs. `gpu`
     names the GPUs that hold layers, empty for none; of their memory all programs together use
     `gpu_used` of `gpu_total` bytes right after loading (0 if unknown). `plan` says which parts are
     on which device, `notices` what else a user should know. `common_tokens` is the share of its
@@ -85,6 +88,7 @@ class EngineFacts:
     longest_draft: int
     exact_draft: int | None = None
     exact_cost: float | None = None
+    repeatable_draft: int | None = 0
     draft_kind: str = ""
     target_bytes: int = 0
     draft_bytes: int = 0
@@ -108,12 +112,28 @@ class EngineFacts:
     ignores_end: bool = True
     knows_costs: bool = False
 
+    def lacks_exactness(self, options: Mapping[str, Any]) -> bool:
+        """Return True if these options need exact drafts, and which are exact is not measured."""
+        is_exact = options.get("is_exact") or self.speculation_off_reason is not None
+        must_repeat = is_exact or options.get("seed") is not None
+        return self.repeatable_draft is None and must_repeat and _is_drafted(options)
+
+    def repeats(self, options: Mapping[str, Any]) -> bool:
+        """Return True if the same options with a seed give the same text each time."""
+        is_plain = self.speculation_off_reason is not None or not _is_drafted(options)
+        return is_plain or bool(options.get("is_exact") or self.repeatable_draft)
+
     def takes_think(self, word: str) -> bool:
         """Return True if the model supports this value of `think`, or has no such switch."""
         if word.isdecimal() and THINK_NUMBER in self.thinking:
             return True
         values = {AUTO_THINK, *self.thinking} - {THINK_NUMBER}
         return not self.thinking or word.lower() in {value.lower() for value in values}
+
+
+def _is_drafted(options: Mapping[str, Any]) -> bool:
+    """Whether answers with these options have drafts, where speculation is possible."""
+    return options.get("drafter") != PLAIN and options.get("draft_length") != 0
 
 
 class Engine(ABC):
@@ -204,15 +224,18 @@ class Engine(ABC):
     def stop(self) -> None:
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
 
-    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+    def prepare(
+        self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
+    ) -> bool:
         """Measure what is still unknown about the pair; return True if nothing is left to measure.
 
-        It measures the costs of passes and which of them are exact; `facts` then include that.
+        It measures the costs of passes, unless `only_exactness` is wanted, and which of them are
+        exact; `facts` then include that.
         Without it, answers learn the costs of their own passes, and `exact="on"` drafts nothing. No
         text is forgotten. If the callback returns False, or on `stop`, this ends after a pass at
         most, and the next call continues from there. Raises EngineFailed.
         """
-        del on_progress
+        del on_progress, only_exactness
         return True
 
     def size(self, request: ChatRequest) -> PromptSize | None:

@@ -16,8 +16,8 @@ NOT_EXACT = (
     " here: use --exact auto"
 )
 NOT_MEASURED = (
-    "--exact is on, and which drafts are exact here is not measured yet: the chat measures it when"
-    " idle, `specchat check` at once"
+    "the answer must be exact, and which drafts are exact here is not measured yet:"
+    " `specchat check` measures it"
 )
 
 
@@ -25,15 +25,13 @@ class ExactDrafts:
     """The drafts of a pair that are exact: read from the cache, or measured on request.
 
     With `--exact on` nothing is drafted until they are known. Exact kernels are used from the
-    start, so measuring changes no text.
+    start, so measuring changes no text. With "auto", answers that must repeat use them too.
     """
 
     def __init__(self, pair: LoadedPair) -> None:
         """Read what the cache has on a pair."""
         loading = pair.loading
-        is_auto = loading.exact == "auto" and loading.learn
-        self._is_wanted = loading.exact == "on" or is_auto
-        self._is_wanted &= not pair.facts.speculation_off_reason
+        self._is_wanted = loading.exact != "off" and not pair.facts.speculation_off_reason
         self._exact, self._way = loading.exact, f"--exact {loading.exact}, {_way(pair)}"
         self._cache = LearnedCache(loading.target, build()) if loading.learn else None
         self.exactness = self._cache.exactness().get(self._way) if self._cache else None
@@ -45,12 +43,20 @@ class ExactDrafts:
         """Whether nothing may be drafted until it is known which drafts are exact."""
         return self._is_wanted and self._exact == "on" and self.exactness is None
 
-    def measure(self, pair: LoadedPair, on_share: Callable[[float], None]) -> None:
-        """Measure with a pair whose memory is empty; an exception from `on_share` stops this."""
-        if self._measurement is None:
-            self._measurement = ExactnessMeasurement(self._exact, self.exactness)
+    def measure(
+        self, pair: LoadedPair, on_share: Callable[[float], None], *, is_needed: bool
+    ) -> None:
+        """Measure with a pair whose memory is empty; an exception from `on_share` stops this.
+
+        If it `is_needed`, an answer waits for it.
+        """
+        if self._measurement is None or self._measurement.is_needed != is_needed:
+            self._measurement = ExactnessMeasurement(
+                self._exact, self.exactness, is_needed=is_needed
+            )
         self.exactness = self._measurement.run(pair.context, tinyblas, on_share)
-        self.is_settled = True
+        self._measurement = None
+        self.is_settled = self.exactness.is_final
         if self._cache:
             self._cache.keep_exactness(self._way, self.exactness)
 
@@ -62,9 +68,12 @@ class ExactDrafts:
         if is_on:
             tinyblas.leave_out(LONGEST_PASS)
         elif passes:
-            tinyblas.leave_out(passes.longest)
+            tinyblas.leave_out(passes.usual)
+        facts = replace(facts, repeatable_draft=None)
         if passes:
-            facts = replace(facts, exact_draft=passes.longest - 1, exact_cost=passes.largest_cost)
+            if passes.longest > 1 or passes.is_final:
+                facts = replace(facts, repeatable_draft=passes.longest - 1)
+            facts = replace(facts, exact_draft=passes.usual - 1, exact_cost=passes.largest_cost)
         if not is_on:
             return facts
         longest = passes.longest if passes else 1

@@ -1,7 +1,7 @@
 """The engine in this process."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
@@ -18,7 +18,7 @@ from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.prediction import PredictionDrafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.engine.api import Engine, EngineFacts, Loading
-from specchat.engine.exact_drafts import ExactDrafts
+from specchat.engine.exact_drafts import NOT_MEASURED, ExactDrafts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
@@ -26,12 +26,13 @@ from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
+from specchat.llama import tinyblas
 from specchat.llama.context import count_common
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
-from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS
+from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS, LONGEST_PASS
 from specchat.prompts.chat_text import chat_format
 from specchat.prompts.preparing import Preparation, require_known
 from specchat.prompts.prompt import Prompt
@@ -42,7 +43,9 @@ from specchat.requests.prompt_size import PromptSize
 from specchat.workers.worker_watch import LostCallback, end_process
 
 MIB = 2**20
-NO_EXACT_DRAFT = "the answer must be exact, and no draft is known to be so here"
+NO_EXACT_DRAFT = (
+    "the answer must be exact, and no draft is as the pair is loaded: `--exact on` may allow some"
+)
 REASON_INTERVAL = 8
 """While nothing is drafted, the reason is updated once in this many chunks; this also lets pacing
 learn from plain passes before the answer ends."""
@@ -99,23 +102,27 @@ class LocalEngine(Engine):
         if prompt.after_aside is not None:
             self._protect_memory(prompt, prompt.after_aside)
         self._abort.clear()
-        notices = (*prompt.notices, *self._tree_notices(request))
+        name = choose_drafter(request.drafter, self._materials)
+        name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
+        longest_pass = self._longest_pass(name, request)
+        notices = (*prompt.notices, *self._tree_notices(request, longest_pass))
         self._statistics = Statistics(left_out=prompt.num_left_out, notices=notices)
 
         def on_prompt(done: int, total: int) -> None:
             if request.on_progress:
                 request.on_progress("prompt", done / max(1, total))
 
-        name = choose_drafter(request.drafter, self._materials)
-        name = drafter_registry.PLAIN if self._exact_drafts.is_awaited else name
+        with self._kernels(longest_pass):
+            self.pacing.follow_kernels()
         pacer = self.pacing.pacer(name, request, is_replay=request.replay is not None)
-        self._describe(name, request)
+        decoded = self._request(prompt, request, longest_pass)
+        self._describe(name, request, decoded)
         self._statistics.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
-        decoded = self._request(prompt, request)
         self._switch_memory(prompt)
         drafter = self._with_prediction(prompt, self._drafter(name))
         chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer)
-        return self._answer(prompt.read(chunks, self._statistics), drafter, pacer)
+        chunks = prompt.read(self._steps(chunks, longest_pass), self._statistics)
+        return self._answer(chunks, drafter, pacer, longest_pass)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -135,15 +142,18 @@ class LocalEngine(Engine):
         """Stop the answer in progress."""
         self._abort.set()
 
-    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+    def prepare(
+        self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
+    ) -> bool:
         """Measure what is not known of the pair, from this thread."""
         self._require_idle()
-        if self._exact_drafts.is_settled and self.pacing.is_settled:
+        self.pacing.follow_kernels()
+        if self._exact_drafts.is_settled and (only_exactness or self.pacing.is_settled):
             return True
         self._abort.clear()
         self._is_busy = True
         try:
-            self._measure(stopping_report(on_progress))
+            self._measure(stopping_report(on_progress), only_exactness=only_exactness)
         except (Cancelled, OutOfMemory):
             return False
         finally:
@@ -218,7 +228,7 @@ class LocalEngine(Engine):
             raise InvalidOption("the model would have to read the conversation again after this")
         kind.keep(self.context.num_evaluated)
 
-    def _describe(self, name: str, options: AnswerRequest) -> None:
+    def _describe(self, name: str, options: AnswerRequest, decoded: Request) -> None:
         """Record the drafter in the statistics, and why nothing better drafts."""
         self._statistics.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
@@ -229,15 +239,20 @@ class LocalEngine(Engine):
             self._statistics.speculation_off_reason = reason
         elif options.draft_length == 0:
             self._statistics.speculation_off_reason = "switched off: the draft length is 0"
-        elif not self._longest_draft(options):
-            self._statistics.speculation_off_reason = NO_EXACT_DRAFT
+        elif not decoded.draft_length:
+            is_known = self.facts.repeatable_draft is not None
+            self._statistics.speculation_off_reason = NO_EXACT_DRAFT if is_known else NOT_MEASURED
         if not drafter_registry.DRAFTERS[name].needs:
             self._statistics.draft_off_reason = (
                 self.facts.draft_off_reason or f"the {self._draft_label} is switched off"
             )
 
     def _answer(
-        self, chunks: Iterator[Chunk], drafter: Drafter, pacer: LearningPacer | None
+        self,
+        chunks: Iterator[Chunk],
+        drafter: Drafter,
+        pacer: LearningPacer | None,
+        longest_pass: int | None,
     ) -> Generator[Update]:
         """Yield an answer step by step; meanwhile the engine is busy."""
         self._require_idle()
@@ -245,38 +260,45 @@ class LocalEngine(Engine):
         uses_model = bool(drafter_registry.DRAFTERS[self._statistics.drafter].needs)
         draft = self._draft_context
         before = draft.prompt_seconds if draft else 0.0
-        try:
-            self._waits.begin()
-            for number, chunk in enumerate(chunks):
-                self._waits.follow()
-                self._statistics.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
-                is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
-                if uses_model and is_due:
-                    reason = pacer.why_not() if pacer else None
-                    paused = f"the {self._draft_label} is paused: {reason}" if reason else None
-                    self._statistics.draft_off_reason = (
-                        getattr(drafter, "unfit_reason", None) or paused
+        with self.context.exact_passes(longest_pass):
+            try:
+                self._waits.begin()
+                for number, chunk in enumerate(chunks):
+                    self._waits.follow()
+                    self._statistics.draft_prompt_s = (
+                        draft.prompt_seconds - before if draft else 0.0
                     )
-                if chunk.finish:
-                    self._is_unfinished = chunk.finish == "cancelled"
-                    self._statistics.pass_costs = self.pacing.pass_costs(self.context.length)
-                    self.pacing.save()
-                yield Update((chunk,), self._statistics, finish=chunk.finish)
-                self._require_open()
-        finally:
-            self._waits.close()
-            self._is_busy = False
+                    is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
+                    if uses_model and is_due:
+                        reason = pacer.why_not() if pacer else None
+                        paused = f"the {self._draft_label} is paused: {reason}" if reason else None
+                        self._statistics.draft_off_reason = (
+                            getattr(drafter, "unfit_reason", None) or paused
+                        )
+                    if chunk.finish:
+                        self._is_unfinished = chunk.finish == "cancelled"
+                        self._statistics.pass_costs = self.pacing.pass_costs(self.context.length)
+                        self.pacing.save()
+                    yield Update((chunk,), self._statistics, finish=chunk.finish)
+                    self._require_open()
+            finally:
+                self._waits.close()
+                self._is_busy = False
 
-    def _measure(self, report: ProgressReport) -> None:
+    def _measure(self, report: ProgressReport, *, only_exactness: bool) -> None:
         """Measure what is not known, in contexts that hold no text."""
         with self._pair.with_empty_memory(MEASURED_CONTEXT, self._abort) as pair:
-            self.pacing.measure(pair, report)
-            self._note_costs()
+            if not only_exactness:
+                self.pacing.measure(pair, report)
+                self._note_costs()
             if not self._exact_drafts.is_settled:
-                self._exact_drafts.measure(pair, partial(report, "comparing"))
+                self._exact_drafts.measure(
+                    pair, partial(report, "comparing"), is_needed=only_exactness
+                )
                 self._apply_exactness()
                 self.pacing.follow_kernels()
-                self.pacing.measure(pair, report)  # with other kernels, if these are in use now
+                if not only_exactness:
+                    self.pacing.measure(pair, report)  # with other kernels, if these are in use now
             self._note_costs()
         report("measuring", 1.0)
 
@@ -312,8 +334,10 @@ class LocalEngine(Engine):
         while self._drafters:
             self._drafters.popitem()[1].close()
 
-    def _request(self, prompt: Prompt, options: AnswerRequest) -> Request:
-        longest = self._longest_draft(options)
+    def _request(self, prompt: Prompt, options: AnswerRequest, longest_pass: int | None) -> Request:
+        longest = self.facts.longest_draft
+        if longest_pass is not None:
+            longest = min(longest, longest_pass - 1)
         if isinstance(options.draft_tree, int):  # the draft is a part of it
             longest = min(longest, options.draft_tree)
         return Request(
@@ -331,17 +355,20 @@ class LocalEngine(Engine):
             replay=options.replay,
             num_alternatives=options.alternatives,
             constraint=prompt.constraint,
-            longest_pass=self._longest_pass(options),
-            most_nodes=0 if options.is_exact else min(options.num_nodes, self.facts.longest_draft),
+            longest_pass=longest_pass,
+            repeats=longest_pass is not None and (options.seed is not None or options.is_greedy),
+            most_nodes=0 if longest_pass else min(options.num_nodes, self.facts.longest_draft),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
 
-    def _tree_notices(self, request: AnswerRequest) -> Iterator[str]:
+    def _tree_notices(self, request: AnswerRequest, longest_pass: int | None) -> Iterator[str]:
         """Yield why draft trees of the size asked for are not possible."""
         size, facts = request.draft_tree, self.facts
         if not isinstance(size, int) or facts.speculation_off_reason or not request.num_to_draft:
             return
         reason = "the answer must be exact" if request.is_exact else facts.chains_reason
+        if longest_pass is not None and not reason:
+            reason = "an answer with a seed repeats, and passes with branches are not measured"
         if reason:
             yield f"drafts are chains, not trees of {size} tokens: {reason}"
             return
@@ -350,18 +377,30 @@ class LocalEngine(Engine):
         if size > most:
             yield f"draft trees have at most {most} tokens here, not {size}"
 
-    def _longest_draft(self, request: AnswerRequest) -> int:
-        """Return the longest draft of an answer, in tokens; 0 if it must be exact and none is."""
-        exact = self.facts.exact_draft or 0
-        return (
-            min(self.facts.longest_draft, exact) if request.is_exact else self.facts.longest_draft
-        )
+    def _longest_pass(self, name: str, request: AnswerRequest) -> int | None:
+        """Return the longest pass of an answer that must repeat or be exact, None for any length.
 
-    def _longest_pass(self, request: AnswerRequest) -> int | None:
-        """Return the longest exact pass if the answer must be exact, else None: any length."""
-        if not (request.is_exact or self._pair.loading.exact == "on"):
-            return None
-        return 1 + min(self._longest_draft(request), self.facts.exact_draft or 0)
+        An answer with a seed is drafted as usual if no draft is known to repeat.
+        """
+        longest = 1 + (self.facts.repeatable_draft or 0)
+        if request.is_exact or self._pair.loading.exact == "on":
+            return longest
+        is_plain = request.draft_length == 0 or not drafter_registry.DRAFTERS[name].origins
+        return longest if request.seed is not None and (longest > 1 or is_plain) else None
+
+    def _steps(self, chunks: Iterator[Chunk], longest_pass: int | None) -> Iterator[Chunk]:
+        """Yield an answer's chunks; each is decoded with the kernels that the answer needs."""
+        while True:
+            with self._kernels(longest_pass):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    @staticmethod
+    def _kernels(longest_pass: int | None) -> AbstractContextManager[None]:
+        """Leave out inexact kernels for a while if the length of exact passes matters."""
+        return nullcontext() if longest_pass is None else tinyblas.left_out(LONGEST_PASS)
 
     def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))

@@ -192,6 +192,8 @@ def _answer(
     engine: LocalEngine, tokens: Sequence[int], sampling: CheckedSampling, drafting: dict[str, Any]
 ) -> list[int]:
     options = asdict(sampling) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0} | drafting
+    if not sampling.temperature:  # with a seed, no draft would be longer than exact ones
+        del options["seed"]
     chunks = engine.generate(tokens, **options)
     return [token for chunk in chunks for token in chunk.tokens]
 

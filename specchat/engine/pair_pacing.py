@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from specchat import drafter_registry
 from specchat.decoding.ports import LanguageModel
@@ -30,6 +30,10 @@ from specchat.passes.pass_measurement import (
 from specchat.planning.host_resources import repacks_weights
 from specchat.requests.progress import ProgressReport
 
+Pacers: TypeAlias = dict[tuple[str, bool], LearningPacer]
+"""The pacers of answers by the origin of their draft passes, and whether they are greedy."""
+KERNELS = "without tinyBLAS"
+"""The part of a subject that answers may change."""
 MILLISECOND = 1e-3
 MOST_SECONDS = 1.2
 """How long the passes of a new model may be measured: of a pair, two and a half seconds in all."""
@@ -46,14 +50,22 @@ class PairPacing:
         self._longest_draft = pair.context.longest_draft
         self.subject = _subject(pair)
         self._times: dict[str, PassTimes] = {}
+        self._others: dict[int, tuple[Knowledge, Pacers, dict[str, PassTimes]]] = {}
+        self.knowledge: Knowledge
+        self.pacers: Pacers
         self._begin_with(self.cache.pair(self.subject) if self.cache else LearnedPair())
 
     def follow_kernels(self) -> None:
-        """Continue with the figures of the kernels in use, or else measure them."""
-        subject = _subject(self._pair)
-        if subject == self.subject:
+        """Continue with the figures of the kernels in use, or else learn them."""
+        before, now = self.subject[KERNELS], tinyblas.longest_without()
+        if now == before:
             return
-        self.subject, self._times = subject, {}
+        self._others[before] = self.knowledge, self.pacers, self._times
+        self.subject = subject = {**self.subject, KERNELS: now}
+        if now in self._others:
+            self.knowledge, self.pacers, self._times = self._others.pop(now)
+            return
+        self._times = {}
         record = self.cache.pair(subject) if self.cache else LearnedPair()
         if not record.target:
             record = self.knowledge.as_record()
@@ -69,7 +81,7 @@ class PairPacing:
             longest = getattr(pair.draft_context, "longest_block", self.knowledge.longest)
             self.knowledge.longest = min(self.knowledge.longest, longest)
         self.knowledge.reads_accepted = bool(kind and kind.rereads_accepted)
-        self.pacers: dict[tuple[str, bool], LearningPacer] = {}
+        self.pacers = {}
 
     def pacer(
         self, name: str, options: GenerateOptions, *, is_replay: bool = False
@@ -216,7 +228,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         **options,
         **planned,
         "draft": files[1:] or (["head"] if pair.draft_context else []),
-        "without tinyBLAS": tinyblas.longest_without(),
+        KERNELS: tinyblas.longest_without(),
     }
 
 

@@ -37,13 +37,15 @@ class Checkpoint:
 class MemoryImage:
     """A copy of a context's memory: the tokens it stands for, its state and its checkpoints.
 
-    For a prediction head, `states` holds those of its target's that it has not read yet.
+    For a prediction head, `states` holds those of its target's that it has not read yet. `ends` are
+    the lengths after the passes that filled the memory, from the first on, as far as known.
     """
 
     tokens: Sequence[int]
     data: Bytes
     checkpoints: tuple[Checkpoint, ...] = ()
     states: object = field(default=None, compare=False)
+    ends: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:

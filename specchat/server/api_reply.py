@@ -44,6 +44,11 @@ class Reply(Generic[AnyRequest]):
     done: list[ServedRequest] = field(default_factory=list)
     limit: Callable[[], LineLimit | None] = lambda: None
 
+    @property
+    def fingerprint(self) -> str | None:
+        """The name of all that the texts depend on beside the request, None if that is not all."""
+        return self.service.fingerprint(self.requests)
+
     async def whole(self, request: AnyRequest) -> "Ended":
         """Return the answer to one of the requests once it is over."""
         async with self._answer(request) as answer:

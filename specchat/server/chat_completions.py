@@ -36,7 +36,8 @@ class _ChatReply:
 
     def record(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Return an object of the API with the identity of this reply."""
-        return {**self.identity, "object": kind, **fields}
+        fingerprint = self.reply.fingerprint
+        return {**self.identity, "object": kind, "system_fingerprint": fingerprint, **fields}
 
     def logprobs(self, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
         """Return the log probabilities of steps if they were asked for."""
@@ -53,7 +54,6 @@ async def chat_completions(request: Request) -> EventStream | Whole:
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time()),
             "model": reply.model,
-            "system_fingerprint": reply.service.fingerprint(),
         },
         wants_usage=bool(body.stream_options and body.stream_options.include_usage),
         num_logprobs=(body.top_logprobs or 0) if body.logprobs else None,

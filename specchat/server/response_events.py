@@ -41,12 +41,12 @@ class ResponseEvents(PartWriter):
     ) -> None:
         """Write the response of a reply; `names` are the client's, of tools that have others."""
         super().__init__()
+        self._reply = reply
         self._fields = {
             "id": f"resp_{secrets.token_hex(12)}",
             "object": "response",
             "created_at": int(time()),
             "model": reply.model,
-            "system_fingerprint": reply.service.fingerprint(),
             **echoed,
         }
         self._names = names
@@ -136,6 +136,7 @@ class ResponseEvents(PartWriter):
     def _object(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             **self._fields,
+            "system_fingerprint": self._reply.fingerprint,
             "status": status,
             "output": output,
             "error": None,

@@ -247,14 +247,17 @@ class Service:
         message = f"no model {named!r:.80}: this server has {self.name}"
         return ApiError(NOT_FOUND, message, "model", "model_not_found")
 
-    def fingerprint(self) -> str:
-        """Return a name for all that an answer with a seed depends on beside the request.
+    def fingerprint(self, requests: Sequence[AnswerRequest]) -> str | None:
+        """Return a name for all that answers with a seed depend on beside their requests.
 
-        That is the target, this build of specchat, and how far drafts keep the bits of plain
-        decoding.
+        That is the target, this build of specchat, and which drafts keep the bits of plain
+        decoding. None if one of them has drafts that may not, as then its text need not repeat.
         """
         facts = self.facts
-        parts = (facts.target, facts.target_file_bytes, __version__, facts.plan, facts.exact_draft)
+        if any(each.seed is not None and not facts.repeats(each.values()) for each in requests):
+            return None
+        exact = facts.exact_draft, facts.repeatable_draft
+        parts = (facts.target, facts.target_file_bytes, __version__, facts.plan, exact)
         return "fp_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     @asynccontextmanager

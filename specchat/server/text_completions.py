@@ -60,7 +60,7 @@ class _TextReply:
 
     def record(self, **fields: Any) -> dict[str, Any]:
         """Return an object of the API."""
-        return {**self.identity, **fields}
+        return {**self.identity, "system_fingerprint": self.reply.fingerprint, **fields}
 
     def usage(self) -> dict[str, Any]:
         """Return the usage of all choices, in which each prompt counts once."""
@@ -175,7 +175,6 @@ def _reply_to(
             "object": "text_completion",
             "created": int(time()),
             "model": chosen.name,
-            "system_fingerprint": service.fingerprint(),
         },
     )
 

@@ -51,6 +51,7 @@ class Prepare:
     """To the process: measure what is not known of the pair."""
 
     number: int
+    only_exactness: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class _Host:
                 if request == FORGET:
                     engine.forget()
                 elif isinstance(request, Prepare):
-                    self._prepare(engine, request.number)
+                    self._prepare(engine, request)
                 elif isinstance(request, MethodCall):
                     self._call(engine, request)
                 else:
@@ -211,16 +212,18 @@ class _Host:
         """Return the steps that wait as one update."""
         return Update(tuple(self._waiting), self._statistics)
 
-    def _prepare(self, engine: Engine, number: int) -> None:
+    def _prepare(self, engine: Engine, asked: Prepare) -> None:
         """Measure until that is done, or stopped like an answer."""
-        self._current = number
+        self._current = number = asked.number
         is_complete, error = False, None
 
         def report(stage: Stage, share: float) -> bool:
             return self.report(stage, share) and self._stopped != number
 
         try:
-            is_complete = self._stopped != number and engine.prepare(report)
+            is_complete = self._stopped != number and engine.prepare(
+                report, only_exactness=asked.only_exactness
+            )
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = readable(raised)
         self.send(Prepared(number, engine.facts, is_complete, error))

@@ -94,10 +94,12 @@ class OwnedEngine:
             self._events.measured(self._engine.facts)  # its plan may be another one
         return self._engine
 
-    def measure(self, engine: Engine, on_progress: ProgressCallback) -> None:
+    def measure(
+        self, engine: Engine, on_progress: ProgressCallback, *, only_exactness: bool = False
+    ) -> None:
         """Let the engine measure the pair while the callback allows it; report what it found."""
         before = engine.facts
-        engine.prepare(on_progress)
+        engine.prepare(on_progress, only_exactness=only_exactness)
         if engine.facts != before:
             self._events.measured(engine.facts)
 

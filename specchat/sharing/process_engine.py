@@ -95,7 +95,9 @@ class ProcessEngine(Engine):
         with suppress(OSError):  # a process that is gone has stopped
             self._stops.send(self._current or self._latest)
 
-    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+    def prepare(
+        self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
+    ) -> bool:
         """Let the process measure; the callback is also called while it reports nothing."""
         self._require_idle()
         if self._is_prepared:
@@ -104,16 +106,16 @@ class ProcessEngine(Engine):
         self._is_busy, self._current = True, self._latest
         is_over = True
         try:
-            self._send(engine_host.Prepare(self._latest))
+            self._send(engine_host.Prepare(self._latest, only_exactness))
             is_over = False
             message = self._wait_until_prepared(self._latest, on_progress)
             is_over, self.facts = True, message.facts
             if message.error is not None:
                 raise message.error
-            self._is_prepared = message.is_complete
+            self._is_prepared = message.is_complete and not only_exactness
         finally:
             self._end_request(is_over=is_over)
-        return self._is_prepared
+        return message.is_complete
 
     def _wait_until_prepared(
         self, number: int, on_progress: ProgressCallback | None

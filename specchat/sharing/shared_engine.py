@@ -371,7 +371,7 @@ class SharedEngine:
             self._current = ticket
             ticket.num_turns += 1
         try:
-            is_ready = not ticket.measures_first or self._measure_for(engine, ticket)
+            is_ready = self._measure_for(engine, ticket)
             turn = Turn(engine, ticket, self._is_wanted)
             finish: Finish | None = turn.take() if is_ready else "cancelled"
         except Exception as error:
@@ -402,13 +402,16 @@ class SharedEngine:
         ticket.end(finish, error)
 
     def _measure_for(self, engine: Engine, ticket: Ticket) -> bool:
-        """Measure the pair before an answer; return False if that is given up meanwhile."""
+        """Measure what an answer needs to know; return False if that is given up meanwhile."""
+        lacks_exactness = engine.facts.lacks_exactness(ticket.request(engine.facts).values())
+        if not (ticket.measures_first or lacks_exactness):
+            return True
 
         def report(stage: Stage, share: float) -> bool:
             ticket.report(Progress(stage, share))
             return not ticket.is_cancelled
 
-        self._owned.measure(engine, report)
+        self._owned.measure(engine, report, only_exactness=not ticket.measures_first)
         return not ticket.is_cancelled
 
     def _readable(self, error: Exception) -> SpecchatError:

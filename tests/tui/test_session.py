@@ -115,8 +115,11 @@ class Unmeasured(ScriptedEngine):
 
     num_asked = 0
 
-    def prepare(self, on_progress: ProgressCallback | None = None) -> bool:
+    def prepare(
+        self, on_progress: ProgressCallback | None = None, *, only_exactness: bool = False
+    ) -> bool:
         """Wait for a question the first two times."""
+        assert not only_exactness
         self.num_asked += 1
         assert on_progress is not None
         while self.num_asked < 3:
