@@ -143,9 +143,9 @@ def test_exact_on_drafts_exact_lengths_only(
 def test_other_modes_do_not_limit_drafts(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With auto the exact length is measured where it is kept; with off it is not."""
+    """With auto the exact length is measured, whether or not it is kept; with off it is not."""
     claim(monkeypatch, 2)
-    for exact, learn, known in (("auto", True, 1), ("auto", False, None), ("off", True, None)):
+    for exact, learn, known in (("auto", True, 1), ("auto", False, 1), ("off", True, None)):
         with loaded(shallow("llama", seed=31), exact=exact, learn=learn) as engine:
             assert engine.facts.exact_draft == known
             assert engine.facts.longest_draft == LONGEST_DRAFT
@@ -193,11 +193,12 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
             cost,
             longest,
         )
+        assert facts.repeatable_draft == 32
     assert set(left_out) == {allowed + 1}
     kept_by_way = LearnedCache(path).exactness().items()
     way, kept = next((way, kept) for way, kept in kept_by_way if exact in way.split(",")[0])
     assert way.startswith(f"--exact {exact}, flash attention o")
-    assert (kept.longest, kept.costs[1]) == (allowed + 1, (4, 1.03))
+    assert (kept.usual, kept.longest, kept.costs[1]) == (allowed + 1, 33, (4, 1.03))
 
 
 def test_what_lacked_time_is_measured_again(
