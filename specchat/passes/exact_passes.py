@@ -27,8 +27,9 @@ as activations are rounded to 8 bits."""
 MAX_STARTS, LONGEST_AT_STARTS, NUM_TEXTS = 4, 8, 4
 """Passes are compared at several places of a text, longer ones than LONGEST_AT_STARTS at one, and
 in as many texts as a third of the time allows."""
-DEPTHS = (16, 600, 1500)
-"""Tokens in the memory: flash attention takes another path from 512 on."""
+DEPTHS = (16, 300, 1500)
+"""Tokens in the memory: flash attention takes another path from 257 on, where llama.cpp reads 512
+cells of the cache."""
 NUM_COPIED = 60
 """Deeper memories are filled with copies of this many tokens, which takes no passes."""
 SPREAD = 7919
