@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.conftest import Running, StartServer
+from server.conftest import StartServer
 from specchat.engine.local_engine import NO_EXACT_DRAFT
 from specchat.passes import exact_passes
 
@@ -26,6 +26,7 @@ def test_a_request_with_a_seed_repeats(start_server: StartServer) -> None:
     server = start_server(learn=False)
     first = server.chat(QUESTION, **SEEDED)
     assert first["system_fingerprint"].startswith("fp_")
+    reply = first
     for length in ("auto", 0, 1, 2, 5, 9):
         for other in (QUESTION, QUESTION[:40], "What is it?"):
             server.chat(other, max_tokens=9)
