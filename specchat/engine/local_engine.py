@@ -356,7 +356,7 @@ class LocalEngine(Engine):
             num_alternatives=options.alternatives,
             constraint=prompt.constraint,
             longest_pass=longest_pass,
-            repeats=longest_pass is not None and (options.seed is not None or options.is_greedy),
+            repeats=longest_pass is not None and (options.seed is not None or options.is_exact),
             most_nodes=0 if longest_pass else min(options.num_nodes, self.facts.longest_draft),
             if_too_long="shorten it" if self.context.is_longest else SHORTER_OR_LARGER,
         )
