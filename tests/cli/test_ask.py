@@ -543,6 +543,17 @@ def test_measuring_after_an_answer_ends_in_time(monkeypatch: pytest.MonkeyPatch)
     assert engine.stages["measuring"] is False
 
 
+@pytest.mark.slow
+def test_a_first_exact_answer_is_drafted(
+    pair: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which drafts are exact is measured before it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    words = ["--exact", "on", "--draft-length", "3", "--max-tokens", "20", "--json"]
+    done = run("ask", "hi", *pair, *words)
+    assert json.loads(done.stdout)["stats"]["drafted"], done.stderr
+
+
 MEASURING_NOTHING = """
 import sys
 from specchat.cli import main
