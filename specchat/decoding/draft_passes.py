@@ -13,6 +13,10 @@ from specchat.decoding.ports import (
 from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
 
+LEAST_STEP, LEAST_GAP = 256, 32
+"""Ends of messages that can be returned to are as many tokens apart, and as many before the place
+where the next prompt is expected to leave this one."""
+
 
 class DraftPasses:
     """Evaluates a transcript and its drafts with the target, and rolls back rejected tokens.
@@ -59,23 +63,26 @@ class DraftPasses:
         read together with the next drafts. They are read in passes just as short, to give the same
         bits. So is all of that answer if the request repeats.
         """
-        tokens, num_shared = self._tokens, self._request.num_shared
+        tokens, places = self._tokens, self._places_to_stop()
         end = len(tokens) - 1 - num_forced
         if self._request.repeats and isinstance(self._target, RepeatableModel):
             num_first = self._num_first
-            num_kept = self._target.keep_repeatable(tokens[:-1], (num_shared, num_first))
+            planned = [*(place for place in places if place < num_first), num_first]
+            num_kept = self._target.keep_repeatable(tokens[:-1], planned)
             end = min(end, max(num_first, num_kept))
-        num_cached = self._target.count_known(tokens)
-        if 0 < num_shared < len(tokens) - 1 and num_cached < num_shared:
-            # stopping there allows a rollback to it when the next prompt leaves this one
-            num_cached = self._target.prefill(tokens[:num_shared], on_progress)
-        else:
-            num_cached = len(tokens)
-        num_read = self._target.prefill(tokens[:end], on_progress)
+
+        def report(done: int, _: int) -> None:
+            if on_progress:
+                on_progress(done, end)
+
+        # stopping at a place allows a rollback to it when the next prompt leaves this one there
+        num_known = self._target.count_known(tokens)
+        stops = [place for place in places if num_known < place < end]
+        num_cached = min([self._target.prefill(tokens[:stop], report) for stop in (*stops, end)])
         self.depth = end
         while (num_waiting := self.num_unread - 1) > 0:
             self._read(min(self._request.longest_pass or num_waiting, num_waiting))
-        return min(num_cached, num_read)
+        return num_cached
 
     @property
     def _num_first(self) -> int:
@@ -116,6 +123,19 @@ class DraftPasses:
             self._trees.keep(self.depth, branches)
         elif tree.draft:
             self._target.rollback(self.depth)
+
+    def _places_to_stop(self) -> list[int]:
+        """Return where the next prompt is likely to leave this one.
+
+        That is where it is expected to, and before it at ends of messages, some way apart. There
+        are no such places for a target that can return to any.
+        """
+        num_shared, ends = self._request.num_shared, frozenset(self._request.end_tokens)
+        places = [0]
+        for place, token in enumerate(self._tokens[: max(0, num_shared - LEAST_GAP)], 1):
+            if token in ends and place - places[-1] >= LEAST_STEP:
+                places.append(place)
+        return [*places[1:], num_shared] if num_shared else []
 
     def _read(self, count: int) -> None:
         """Read unread tokens whose logits are not needed."""

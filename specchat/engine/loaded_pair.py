@@ -14,6 +14,7 @@ from specchat.llama.device_list import list_devices
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.llama.rollback import Rollback
 from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import Device, gpus_of, used_and_total
@@ -140,6 +141,11 @@ class LoadedPair:
             most_branches=self.context.most_branches,
             chains_reason=self._chains_reason,
         )
+
+    @property
+    def rollback_kinds(self) -> Sequence[Rollback]:
+        """How tokens are removed from the memory of each model, the target's first."""
+        return [context.rollback_kind for context in self._contexts]
 
     @property
     def _notices(self) -> Iterator[str]:

@@ -24,6 +24,7 @@ from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama.hidden_state_feed import FeedSnapshot
 from specchat.llama.library import build
 from specchat.llama.memory_image import Checkpoint, MemoryImage
+from specchat.planning.text_copies import LEAST_STATES
 from specchat.system.private_files import make_private
 
 FORMAT = 1
@@ -77,8 +78,11 @@ class MemoryFiles:
         """Write a text that was last used at this time; return True unless it was stopped.
 
         A text is not written if its files were deleted since then, nor, unless it may, if it would
-        displace other files. A file that holds a beginning of the text is replaced. Raises OSError.
+        displace other files. A file that holds a beginning of the text is replaced. Of the states
+        a few are written. Raises OSError.
         """
+        target = target.thinned(LEAST_STATES)
+        draft = draft.thinned(LEAST_STATES) if draft else None
         tokens = np.asarray(target.tokens, np.int32)
         name = f"{self._subject}-{hashlib.sha256(tokens.tobytes()).hexdigest()[:16]}{SUFFIX}"
         path = memory_folder() / name

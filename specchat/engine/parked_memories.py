@@ -2,12 +2,14 @@
 
 Before a prompt is read, the copy that shares most of it is restored, and the previous content of
 the memory is set aside if it is worth it. All copies together take a limited amount of the host's
-memory; the one that was used least recently goes first.
+memory, together with the saved states of the present text. To make room, copies first lose most of
+their states; then the one that was used least recently goes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from time import time
 
 from specchat.decoding.ports import Drafter
@@ -17,11 +19,10 @@ from specchat.errors import EngineFailed
 from specchat.llama.context import count_common
 from specchat.llama.memory_image import MemoryImage
 from specchat.planning.host_resources import available_bytes
+from specchat.planning.text_copies import LEAST_STATES, PRESENT_SHARE, room_for_copies
 
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
-AUTO_SHARE, MOST_AUTO_BYTES = 0.25, 8 * 2**30
-"""The share of the host's free memory that copies may take, and its limit."""
 SPARE_SHARE = 0.5
 """One copy takes at most this share of what is free."""
 
@@ -42,7 +43,22 @@ class ParkedMemory:
     @property
     def num_bytes(self) -> int:
         """The memory that it takes."""
-        return self.target.num_bytes + (self.draft.num_bytes if self.draft else 0)
+        return sum(image.num_bytes for image in self.images)
+
+    @property
+    def images(self) -> Sequence[MemoryImage]:
+        """The memories of the models."""
+        return [self.target, self.draft] if self.draft else [self.target]
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether it has as few states as a copy keeps."""
+        return all(len(image.checkpoints) <= LEAST_STATES for image in self.images)
+
+    def thin(self) -> None:
+        """Drop all but a few states."""
+        self.target = self.target.thinned(LEAST_STATES)
+        self.draft = self.draft.thinned(LEAST_STATES) if self.draft else None
 
 
 class ParkedMemories:
@@ -54,13 +70,15 @@ class ParkedMemories:
         Texts are also kept on disk, in `disk_limit` bytes; 0 keeps none.
         """
         if limit is None:
-            free = available_bytes() or 0
-            limit = min(int(AUTO_SHARE * free), MOST_AUTO_BYTES)
+            limit = room_for_copies(available_bytes() or 0)
         self.limit = limit
         self._pair = pair
         self._parked: list[ParkedMemory] = []
         self._files = MemoryFiles(pair, disk_limit) if disk_limit else None
         self._before = self._used = 0.0  # when the text in the memory was used last
+        saving = [kind for kind in pair.rollback_kinds if kind.saves_states]
+        for kind in saving:
+            kind.room = int(PRESENT_SHARE * limit) // len(saving)
 
     @property
     def takes_turns(self) -> bool:
@@ -70,7 +88,7 @@ class ParkedMemories:
     @property
     def num_bytes(self) -> int:
         """The memory that all copies take."""
-        return sum(parked.num_bytes for parked in self._parked)
+        return self._bytes_beside(0)
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -101,13 +119,14 @@ class ParkedMemories:
         if best is None or self._saves(best, tokens) <= num_kept:
             if num_lost >= least_lost:
                 self._park({}, least_lost)
+                self._make_room(num_kept)
             return None
         if best.target.length - self._saves(best, tokens) < best.least_lost:
             self._parked.remove(best)
         if context.num_evaluated:
             self._park(drafters, least_lost)
         is_restored = self._restore(best)
-        self._make_room()
+        self._make_room(context.num_evaluated)
         return best.drafters if is_restored else {}
 
     def clear(self) -> None:
@@ -166,11 +185,27 @@ class ParkedMemories:
             if count_common(other.target.tokens, tokens) < other.target.length
         ]
         self._parked.append(parked)
-        self._make_room()
 
-    def _make_room(self) -> None:
-        while self._parked and self.num_bytes > self.limit:
-            self._parked.remove(min(self._parked, key=lambda parked: parked.used))
+    def _bytes_beside(self, length: int) -> int:
+        """Return the memory of all copies, and of the states of the present text up to a length.
+
+        Copies share states with the text that went on from them.
+        """
+        images = [image for parked in self._parked for image in parked.images]
+        present = chain.from_iterable(kind.checkpoints for kind in self._pair.rollback_kinds)
+        kept = chain.from_iterable(image.checkpoints for image in images)
+        states = [*kept, *(state for state in present if state.length <= length)]
+        sizes = {id(state): state.num_bytes for state in states}
+        return sum(image.data.size for image in images) + sum(sizes.values())
+
+    def _make_room(self, length: int) -> None:
+        """Make room beside the states of the present text, of which so many tokens will stay."""
+        while self._parked and self._bytes_beside(length) > self.limit:
+            least = min(self._parked, key=lambda parked: (parked.is_thin, parked.used))
+            if least.is_thin:
+                self._parked.remove(least)
+            else:
+                least.thin()
 
     def _restore(self, parked: ParkedMemory) -> bool:
         """Restore a copy; if llama.cpp refuses it, the memory is empty."""

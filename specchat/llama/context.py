@@ -167,6 +167,8 @@ class Context(AbstractContextManager["Context"]):
         if num_common < len(self.tokens):
             self.rollback(num_common)
         num_cached = self.num_evaluated
+        if num_cached < len(tokens):
+            self.rollback_kind.keep(num_cached)  # the end of an answer, before the next question
         if on_progress:
             on_progress(num_cached, len(tokens))
         self.tokens = list(tokens[:num_cached])

@@ -6,7 +6,7 @@ its tokens. This lets several texts take turns in one context without being read
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +16,8 @@ from specchat.errors import EngineFailed
 from specchat.llama.library import api
 
 Bytes: TypeAlias = NDArray[np.uint8]
+NEAR = 256
+"""Reading as many tokens again is as cheap as reading none."""
 SEQUENCE, WHOLE = 0, 0
 """The one sequence of a context, and the flag for all of its state."""
 
@@ -56,6 +58,28 @@ class MemoryImage:
     def num_bytes(self) -> int:
         """The memory that the copy takes."""
         return self.data.size + sum(checkpoint.num_bytes for checkpoint in self.checkpoints)
+
+    def thinned(self, most: int) -> "MemoryImage":
+        """Return this copy with at most so many checkpoints."""
+        return replace(self, checkpoints=tuple(spread(self.checkpoints, most)))
+
+
+def spread(checkpoints: Sequence[Checkpoint], most: int) -> list[Checkpoint]:
+    """Return at most so many checkpoints, but at least three, of those in a text's order.
+
+    Texts diverge near their end more often than far from it, so the checkpoints that stay are the
+    farther apart the farther they are from the end. The first one, behind the system prompt, and
+    the last two always stay.
+    """
+    kept = list(checkpoints)
+
+    def loss(place: int) -> float:
+        before = kept[place - 1].length
+        return (kept[place + 1].length - before) / (kept[-1].length - before + NEAR)
+
+    while len(kept) > max(3, most):
+        del kept[min(range(1, len(kept) - 2), key=loss)]
+    return kept
 
 
 def read_state(context: object) -> Bytes:

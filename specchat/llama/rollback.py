@@ -19,17 +19,15 @@ import numpy as np
 
 from specchat.errors import SpecchatError
 from specchat.llama.library import api
-from specchat.llama.memory_image import Bytes, Checkpoint, address_of
+from specchat.llama.memory_image import Bytes, Checkpoint, address_of, spread
 from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
+from specchat.planning.text_copies import num_states
 
 SEQUENCE, COPY = 0, 1
 TO_THE_END = -1
 PARTIAL_ONLY = 1
 """The state without what removing a tail restores (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
-NUM_PROMPT_CHECKPOINTS = 4
-MOST_PROMPT_BYTES = 2**28
-"""The size limit of the states kept at the ends of prompts; the last one is always kept."""
 MOST_MARKS = LONGEST_DRAFT + 2
 """The most marks of one step: a draft model that cannot step back sets one before each token."""
 
@@ -45,14 +43,15 @@ class Rollback:
 
     The tail is removed if `can_remove` allows it, which costs nothing. Otherwise the latest saved
     state is restored, and the tokens after it are evaluated again with the next ones. States are
-    kept for the ends of a few prompts, where the next prompt is likely to diverge, and with
-    "checkpoint" for the step being decoded, one per mark.
+    kept for places in the prompt where the next one may diverge, as many as have `room`, in bytes,
+    and with "checkpoint" for the step being decoded, one per mark.
     """
 
     def __init__(
         self, context: object, name: str = "none", can_remove: CanRemove = lambda *_: False
     ) -> None:
         self.name = name
+        self.room = 0
         self._context = context
         self._memory = api.llama_get_memory(context)
         self._can_remove = can_remove
@@ -69,6 +68,11 @@ class Rollback:
     def removes_any_tail(self) -> bool:
         """Whether the memory can return to any length without a saved state."""
         return self.name == "tail"
+
+    @property
+    def saves_states(self) -> bool:
+        """Whether it returns to places in earlier passes by states saved there."""
+        return self.name not in {"tail", "none"}
 
     @property
     def restores_bits(self) -> bool:
@@ -99,15 +103,14 @@ class Rollback:
     def keep(self, length: int) -> None:
         """Prepare for a later prompt that shares the `length` tokens in memory."""
         is_kept = not length or any(kept.length == length for kept in self._prompts)
-        if is_kept or self.name in {"tail", "none"}:
+        if is_kept or not self.saves_states:
             return
-        latest = self._save(length)
-        others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
-        self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
+        latest = self._save(length)  # at the end: the states of what was behind are dropped
+        self._prompts = spread([*self._prompts, latest], num_states(self.room, latest.num_bytes))
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The states kept for the ends of prompts."""
+        """The states kept for places in the prompt."""
         return tuple(self._prompts)
 
     def begin_with(self, checkpoints: Sequence[Checkpoint]) -> None:

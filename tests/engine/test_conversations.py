@@ -19,6 +19,7 @@ from scripts.support.tiny_gguf import (
     write_parrot,
 )
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.draft_passes import LEAST_STEP
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
@@ -303,6 +304,41 @@ def test_a_recurrent_memory_reads_only_what_is_new(tiny: WriteModel, architectur
 
     assert read[0] > 200
     assert max(read[1:]) < 80
+
+
+@pytest.mark.parametrize("cache_ram", [None, 0])
+@table("architecture", ["mamba", "qwen35", "granitehybrid", "gemma3"])
+def test_an_edited_conversation_is_read_from_near_the_edit(
+    tiny: WriteModel, architecture: str, cache_ram: int | None
+) -> None:
+    """Wherever it is edited, if there is memory for states.
+
+    Without it four are kept, from which at least the next turn and the next conversation begin.
+    """
+    path = tiny(architecture, vocabulary=Vocabulary(chat_template=OPENING))
+    text: list[ChatMessage] = [{"role": "system", "content": "rules " * 60}]
+    loading = Loading(path, ctx=8192, threads=1, learn=False, cache_ram=cache_ram)
+    with LocalEngine(loading) as engine:
+        ends: list[int] = []
+        read: list[int] = []
+
+        def ask(messages: list[ChatMessage]) -> None:
+            chunks_of(engine, messages, max_tokens=4)
+            ends.append(engine.stats.prompt_tokens)
+            read.append(engine.stats.prompt_tokens - engine.stats.cached_tokens)
+
+        for number in range(10):
+            text += [{"role": "user", "content": f"{number} " + "words " * 60}]
+            ask(text)
+            text += [{"role": "assistant", "content": f"{number} " + "answer " * 10}]
+        turn = ends[-1] - ends[-2]
+        assert max(read[1:]) < turn + 40  # each turn reads the answer, and the new question
+
+        for place in (-2, 13, 5, 1) if cache_ram is None else (1,):
+            ask([*text[:place], {"role": "user", "content": "Other " * 60}])
+            assert read[-1] <= LEAST_STEP + turn
+        ask([text[0], {"role": "user", "content": "Other"}])
+        assert read[-1] < 40
 
 
 def test_marks_in_tools_stay_text(load: Load) -> None:

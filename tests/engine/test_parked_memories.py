@@ -94,6 +94,22 @@ def test_a_head_goes_on_with_what_it_had(heads: WriteHead, kind: str) -> None:  
         assert engine.stats.accepted == accepted > 0
 
 
+def test_a_text_set_aside_loses_most_states_before_it_goes(shallow: WriteModel) -> None:
+    """Going back to it reads nothing again, and to a place in it only what follows a state."""
+    with LocalEngine(Loading(shallow("mamba"), **{**EXACT, "ctx": 1024})) as engine:
+        for end in range(30, 300, 30):
+            tokens_of(engine, TEXTS[0][:end], max_tokens=1)
+        tokens_of(engine, TEXTS[0], max_tokens=1)
+        engine.parked.limit = engine.context.image().num_bytes - 1
+        tokens_of(engine, TEXTS[1], max_tokens=1)
+        assert len(engine.parked) == 1
+        assert engine.parked.num_bytes <= engine.parked.limit
+        tokens_of(engine, TEXTS[0], max_tokens=1)
+        assert engine.stats.cached_tokens == len(TEXTS[0]) - 1
+        tokens_of(engine, [*TEXTS[0][:250], 9, 9], max_tokens=1)
+        assert 30 < engine.stats.cached_tokens < 250
+
+
 def test_texts_are_set_aside_within_the_limit(shallow: WriteModel) -> None:
     """The least recently used one goes first, and with a limit of 0 nothing is kept."""
     path = shallow("llama")

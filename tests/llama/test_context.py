@@ -18,7 +18,6 @@ from conftest import WriteModel
 from llama_log import listening
 from scripts.support.tiny_gguf import ARCHITECTURES
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
-from specchat.llama import rollback
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
@@ -223,19 +222,16 @@ def test_states_of_fully_accepted_steps_do_not_pile_up(tiny: WriteModel) -> None
     assert found == pytest.approx(fresh_logits(tiny, "granitehybrid", TEXT[:97]), abs=TOLERANCE)
 
 
-def test_saved_ends_of_prompts_are_limited_by_size(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one is always kept."""
-    for most, expected in ((2**28, 4), (30_000, 2), (1, 1)):
-        monkeypatch.setattr(rollback, "MOST_PROMPT_BYTES", most)
-        with context(tiny, "gemma3", batch=32) as memory:
-            for end in range(100, 700, 100):
-                memory.prefill(TEXT[:end])
-            kind = memory.rollback_kind
-            assert kind.name == "window"
-            assert [kept.length for kept in kind._prompts][-1] == 600
-            assert len(kind._prompts) == expected
+@table("room, lengths", [(0, [100, 300, 600, 700]), (2**30, list(range(100, 800, 100)))])
+def test_saved_places_are_limited_by_size(tiny: WriteModel, room: int, lengths: list[int]) -> None:
+    """The first and the last two always stay, and those between are spread over the text."""
+    with context(tiny, "gemma3", batch=32) as memory:
+        assert memory.rollback_kind.name == "window"
+        memory.rollback_kind.room = room
+        for end in range(100, 800, 100):
+            memory.prefill(TEXT[:end])
+
+        assert [kept.length for kept in memory.rollback_kind.checkpoints] == lengths
 
 
 def test_a_sliding_window_allocates_the_window_only(tiny: WriteModel) -> None:
