@@ -82,19 +82,20 @@ class BranchPacing:
         unread: Collection[int],
         most: int,
         chain: Sequence[float],
+        length: int,
         prices: Prices,
     ) -> Sequence[int]:
         """Return the numbers of the branches whose followers bring more than reading them costs.
 
-        `chain` has the chance of each drafted token.
+        `chain` has the chance of each token drafted so far, of a draft that will have `length`:
+        a follower makes that pass longer, whatever one over the tokens so far would cost.
         """
         chances = chances_of(chain, branches, self._chances(branches))
         order = [number for number in likeliest(chances, len(chances)) if number in unread][:most]
         if not order:
             return ()
         follower = self._calibration(branches[0].origin + BEHIND).chance(USUAL)
-        count = len(chain) + 1
-        node = max(0.0, prices.verifying(count + 1) - prices.verifying(count))
+        node = max(0.0, prices.verifying(length + 2) - prices.verifying(length + 1))
         worth = [chances[number] * follower - node for number in order]
         number = best_number(worth, prices.reading.__getitem__, 0)
         return with_ancestors(branches, order[:number], most)

@@ -270,7 +270,8 @@ class LearningPacer:
         ]
         prices = Prices(self._price(), reading)
         chain = [self._chance(*token) for token in self._known]
-        return self._branches.choose_to_read(branches, unread, most, chain, prices)
+        length = max(len(chain), self._choice.way.length)
+        return self._branches.choose_to_read(branches, unread, most, chain, length, prices)
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int
