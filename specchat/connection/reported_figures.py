@@ -8,6 +8,7 @@ from specchat.connection.prometheus_counters import Counts
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.step_times import Gain, judged
 from specchat.drafter_registry import PLAIN
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.safe_text import in_one_line
 
 DRAFTS = ("drafted", "accepted", "acceptance_rate")
@@ -206,7 +207,9 @@ class ReportedFigures:
 
     def _set_histogram(self, histogram: object) -> None:
         """Take the number of steps by accepted tokens, if the value is such a list."""
-        if not isinstance(histogram, Sequence) or isinstance(histogram, str) or len(histogram) > 64:
+        if not isinstance(histogram, Sequence) or isinstance(histogram, str):
+            return
+        if len(histogram) > LONGEST_DRAFT + 1:  # from none on
             return
         if all(isinstance(count, int) and 0 <= count < LARGEST for count in histogram):
             self._has.add("histogram")

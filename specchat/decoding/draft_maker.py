@@ -50,6 +50,7 @@ class DraftMaker:
                 draw,
                 is_soon=self._pacer.expects_drafting(len(tokens)),
                 is_ever=request.draft_length > 0 and request.max_tokens != 1,
+                is_replay=request.replay is not None,
                 walk=self._walk,
                 has_branches=most_branches > 0,
                 ranked=ranked,

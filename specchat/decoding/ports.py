@@ -110,7 +110,8 @@ class DraftTask:
 
     Tokens are drawn with `draw`; with a seed it uses the target's noise, so that both are likely to
     draw the same token. `is_soon` means that proposals are likely to be wanted from the start, so
-    preparing pays; `is_ever`, that they may be wanted at all.
+    preparing pays; `is_ever`, that they may be wanted at all; `is_replay`, that the answer is known
+    and teaches nothing.
 
     A token that the `walk` does not allow after those drafted before it is never accepted. A
     drafter that draws tokens does best to mask the distribution first; one whose tokens are certain
@@ -126,6 +127,7 @@ class DraftTask:
     draw: Draw
     is_soon: bool = True
     is_ever: bool = True
+    is_replay: bool = False
     walk: Walk = field(default_factory=lambda: Walk(None))
     has_branches: bool = False
     ranked: Ranked = lambda distribution, _, count: distribution.likeliest(count)

@@ -33,7 +33,7 @@ class HeadDrafter(DraftModelDrafter):
 
     def begin(self, task: DraftTask) -> None:
         """Start an answer, whose prompt the target has read."""
-        self._is_forced = False
+        self._is_forced, self._is_replay = False, task.is_replay
         super().begin(task)
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
@@ -50,7 +50,7 @@ class HeadDrafter(DraftModelDrafter):
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update the text, and count whether the head was right."""
         self._is_forced = len(emitted) > num_accepted + 1
-        if self._is_ahead and self._first:
+        if self._is_ahead and self._first and not self._is_replay:
             self._fit.num_drafts += 1
             is_accepted = num_accepted > 0 and emitted[0] in self._drafted[:1]
             self._fit.num_right += is_accepted or emitted[0] == self._first.best()

@@ -242,7 +242,7 @@ class GenerateOptions(Sampling):
     )
     draft_tree: int | Literal["auto", "off"] = declare(
         "auto",
-        "Most tokens of a draft with its branches; auto adapts step by step, off: no branches.",
+        "Most tokens of a draft with its branches; auto: as pays, on a GPU; off: none.",
         minimum=1,
         maximum=LONGEST_DRAFT,
         table="decoding",

@@ -66,6 +66,7 @@ class LearningPacer:
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._num_plain = 0
+        self._choice.may_look_back = not self.is_replay
         self._choice.begin_answer(depth)
         return self._choice.way.length > 0
 

@@ -25,7 +25,7 @@ FEW = 3
 MANY = 8
 """Passes of a length whose time is worth keeping for later answers at this depth."""
 MOST_WAITING = 256
-"""The latest times that are kept until they are learned from: older ones would count no more."""
+"""The latest times that are kept until they are learned from, where nobody asks for long."""
 NUM_LEVELS = 6
 """The passes of any length that the speed is the median of: an even number, as two lengths in turn
 would else each be taken for the usual one, and neither bias be learned."""

@@ -31,8 +31,11 @@ class WayChoice:
     """The way that the next steps draft with passes of one origin, at one temperature.
 
     `way` is the way, `gain` how many times as fast as plain decoding it promises to be. A step that
-    `checks_plain` is plain whatever pays.
+    `checks_plain` is plain whatever pays. Unless it `may_look_back`, what was given up is not seen
+    again.
     """
+
+    may_look_back = True
 
     def __init__(self, knowledge: Knowledge, name: str, origin: str) -> None:
         """Choose for an origin of draft passes, "" for none; `name` is that at a temperature."""
@@ -88,7 +91,7 @@ class WayChoice:
         Its token is not drafted: verification shows whether it would have been right. Where a whole
         run seems to lose little, that is tried instead, which shows more.
         """
-        if self.checks_plain or self._since_look < self._gap:
+        if self.checks_plain or self._since_look < self._gap or not self.may_look_back:
             return False
         if not self._knowledge.verifying.is_known or self._lost_by_trying <= MOST_LOST:
             return False
@@ -140,7 +143,7 @@ class WayChoice:
             self._num_left, self._since_check, self._has_checked = PLAIN_RUN, 0, True
             return
         self._choose(depth, min(limit, self._knowledge.longest))
-        if self._origin and not self.way.length:
+        if self.may_look_back and not self.way.length:
             self._try_again()
         self._num_left = RUN if len(self.drafts) >= FEW_DRAFTS else 1
 

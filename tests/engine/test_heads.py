@@ -21,6 +21,7 @@ from scipy import stats
 from conftest import WriteModel
 from memory_in_use import native_bytes, num_objects
 from scripts.support.tiny_gguf import Vocabulary, write_with_head
+from specchat.decoding.replay import Replay
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import pair_pacing
@@ -1085,6 +1086,18 @@ def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
             assert "fit" not in (engine.stats.draft_off_reason or "")
         fit = engine._materials.head_fit
         assert 0 < fit.num_right < 0.5 * fit.num_drafts
+
+
+def test_a_race_says_nothing_of_whether_a_head_fits(heads: WriteHead) -> None:
+    """It decodes the same drafts again, and what is tested are independent ones."""
+    with opened(heads("qwen35")) as engine:
+        options: dict[str, Any] = {"drafter": "head", "draft_length": 3, "max_tokens": 40}
+        text = tokens_of(engine, **options)
+        fit = engine._materials.head_fit
+        num_drafts = fit.num_drafts
+        assert num_drafts > 0
+        assert tokens_of(engine, replay=Replay(text, len(text)), **options) == text
+        assert fit.num_drafts == num_drafts
 
 
 @pytest.mark.parametrize(("share", "bound"), [(0.1, 0.0025), (0.2, 0.0)])

@@ -183,6 +183,23 @@ def test_looking_back_becomes_rare(on: Callable[..., LearningPacer]) -> None:
     assert set(machine.drafted) == {0}
 
 
+def test_a_race_does_not_look_back(on: Callable[..., LearningPacer]) -> None:
+    """It would learn nothing, at the price of the answers after it."""
+    machine = NoisyMachine(LINE, 0.1, always(0.0), 1)
+    pacer = on(machine)
+    machine.decode(pacer, 1000)
+    before, passes = dict(pacer._knowledge.credits), machine.num_passes
+    pacer.is_replay = True
+    pacer.expects_drafting(10)
+    machine.decode(pacer, 300)
+    assert machine.num_passes == passes
+    assert pacer._knowledge.credits[f"{ORIGIN} greedy"] >= before[f"{ORIGIN} greedy"]
+    pacer.is_replay = False
+    pacer.expects_drafting(10)
+    machine.decode(pacer, 1000)
+    assert machine.num_passes > passes
+
+
 def test_no_process_begins_with_a_new_credit(on: Callable[..., LearningPacer]) -> None:
     """A hopeless draft cannot overdraw it by being asked in many short processes."""
 

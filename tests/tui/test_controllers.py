@@ -233,6 +233,27 @@ async def test_a_stopped_answer_is_continued() -> None:
     assert script.asked[1][0][-1] == {"role": "assistant", "content": "one two thre"}
 
 
+async def test_what_a_continued_answer_saved_counts_once() -> None:
+    """Its first part was counted when it was stopped."""
+    hold = threading.Event()
+    script = Script(["four" * 40], hold=hold)
+    chat = Chat(script)
+    await chat.questions.ask("Count")
+    chat.follow_until(lambda: bool(chat.view.answers[-1].text))
+    script.hold = None
+    hold.set()
+    chat.follow_until(lambda: len(chat.view.answers[-1].text) > 100)
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+    first = chat.conversations.branch[-1].statistics["saved_s"]
+    await chat.questions.go_on()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    whole = chat.conversations.branch[-1].statistics["saved_s"]
+    assert 0 < first < whole
+    assert chat.answers.figures.saved_before[0] == pytest.approx(whole)
+
+
 async def test_an_answer_that_cannot_be_continued_ends_as_before() -> None:
     """A context that its question and it fill alone is still full, and no more text came."""
     script = Script(["one two three"], finish="context")

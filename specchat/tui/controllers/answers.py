@@ -135,7 +135,9 @@ class Answers:
         writing.display.say(*words, has_failed=bool(reason))
         steps = self._known_steps(writing) if has_arrived else None
         self._conversations.finish(writing.message, writing.parts, finish, figures, steps)
-        self._gains.count(self.figures, self._options.drafting, figures["saved_s"])
+        saved_before = writing.before.get("saved_s") or 0.0  # counted when that part ended
+        saved_s = figures["saved_s"] - saved_before
+        self._gains.count(self.figures, self._options.drafting, saved_s)
         self._view.show_state()
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
