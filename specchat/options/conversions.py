@@ -15,6 +15,8 @@ MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 LARGEST_BIAS = 1e6
 """Far beyond any logit, and far below the limit of single precision."""
+LARGEST_TOKEN = 2**31 - 1
+"""That of llama_token, an int32."""
 
 
 def to_shares(given: object) -> tuple[float, ...]:
@@ -55,7 +57,8 @@ def to_biases(given: object) -> Mapping[int, float]:
     if not isinstance(given, Mapping):
         raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
     for token, bias in given.items():
-        if token < 0 or not (bias == -math.inf or abs(bias) <= LARGEST_BIAS):
+        is_finite = abs(bias) <= LARGEST_BIAS
+        if not 0 <= token <= LARGEST_TOKEN or not (is_finite or bias == -math.inf):
             raise ValueError(given)
     return given
 

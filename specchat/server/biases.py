@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from specchat.errors import ContextFull
+from specchat.options.conversions import LARGEST_BIAS, LARGEST_TOKEN
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.service import Service
 from specchat.sharing.prompt_process import PromptProcess
@@ -23,12 +25,14 @@ async def token_biases(given: Any, service: Service) -> dict[int, float]:
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         message = f"{FIELD} must be an object, or a list of pairs, of a token or text and a number"
         raise ApiError(BAD_REQUEST, message, FIELD)
-    if sum(_token_of(place) is None for place, _ in pairs) > MOST_TEXTS:
+    if sum(_token_of(key) is None for key, _ in pairs) > MOST_TEXTS:
         raise ApiError(BAD_REQUEST, f"{FIELD}: at most {MOST_TEXTS} texts", FIELD)
     biases = dict[int, float]()
-    for place, value in pairs:
-        token = _token_of(place)
-        tokens = [token] if token is not None else await _tokens_of(place, service)
+    for key, value in pairs:
+        if value > LARGEST_BIAS:
+            raise ApiError(BAD_REQUEST, f"{FIELD}: a bias is at most {LARGEST_BIAS:,.0f}", FIELD)
+        token = _token_of(key)
+        tokens = [token] if token is not None else await _tokens_of(key, service)
         bias = -math.inf if value is False or value <= -100 else float(value)
         biases.update(dict.fromkeys(tokens, bias))
     return biases
@@ -37,18 +41,25 @@ async def token_biases(given: Any, service: Service) -> dict[int, float]:
 def _is_pair(given: Any) -> bool:
     if not isinstance(given, list | tuple) or len(given) != 2:
         return False
-    place, value = given
+    key, value = given
     is_number = isinstance(value, int | float) and value is not True
-    return is_number and isinstance(place, int | str) and not isinstance(place, bool)
+    return is_number and isinstance(key, int | str) and not isinstance(key, bool)
 
 
-def _token_of(place: int | str) -> int | None:
-    """Return the token that is named by its number, None for a text."""
-    if isinstance(place, int):
-        return place
-    digits = place.strip()
-    return int(digits) if digits.isdecimal() and len(digits) <= LONGEST_ID else None
+def _token_of(key: int | str) -> int | None:
+    """Return the token that is named by its number, None for a text. Raises ApiError."""
+    if isinstance(key, str):
+        digits = key.strip()
+        if not digits.isdecimal() or len(digits) > LONGEST_ID:
+            return None
+        key = int(digits)
+    if not 0 <= key <= LARGEST_TOKEN:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: a token is from 0 to {LARGEST_TOKEN}", FIELD)
+    return key
 
 
 async def _tokens_of(text: str, service: Service) -> list[int]:
-    return await service.prepared(PromptProcess.tokenize, text, special=False, begins=False)
+    try:
+        return await service.prepared(PromptProcess.tokenize, text, special=False, begins=False)
+    except ContextFull:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: a text is too long", FIELD) from None
