@@ -152,8 +152,11 @@ class ChatFormat:
         think: str,
         tools: Sequence[Mapping[str, Any]] = (),
         variables: Mapping[str, Any] | None = None,
+        opens_answer: bool = True,
     ) -> RenderedPrompt:
         """Return a conversation as text; an answer at its end is left open for continuation.
+
+        Unless it `opens_answer`, no answer follows, and one at its end is over.
 
         The template gets `variables` beside its own. It also gets `tools` if it describes them and
         shows calls; otherwise the system prompt describes them. Raises InvalidOption for a
@@ -163,7 +166,10 @@ class ChatFormat:
         messages = checked(messages)
         switched, notices = self._think_variables(think)
         given = {**switched, **checked_variables(variables or {})}
-        begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
+        if not opens_answer:
+            given["add_generation_prompt"] = False
+        is_begun = opens_answer and messages[-1]["role"] == "assistant"
+        begun = messages[-1] if is_begun else None
         kept = messages[:-1] if begun else messages
         is_generic = self.calls.is_generic
         if tools and self.roles.tools and not is_generic:

@@ -10,7 +10,7 @@ from specchat.errors import InvalidOption
 from specchat.formats.chat_message import ChatMessage
 
 SYSTEM_ROLES = ("system", "developer")
-OWN_VARIABLES = frozenset({"messages", "tools", "bos_token", "eos_token"})
+OWN_VARIABLES = frozenset({"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"})
 """Variables of a template that follow from the conversation and the model."""
 
 

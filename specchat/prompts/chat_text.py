@@ -87,6 +87,14 @@ def conversation_text(
     return text._replace(num_left_out=len(request.messages) - len(messages))
 
 
+def closed_text(model: Model, request: ChatRequest, room: PromptRoom) -> PromptText:
+    """Return a request's conversation as tokens, as it stands in one that goes on after it.
+
+    Raises what `conversation_text` does.
+    """
+    return _text_of(model, request, request.messages, room, opens_answer=False)
+
+
 def num_shared(model: Model, request: ChatRequest, text: PromptText) -> int:
     """Return how many tokens the prompt of the next turn is expected to share with this one.
 
@@ -116,6 +124,8 @@ def _text_of(
     request: ChatRequest,
     messages: Sequence[ChatMessage],
     room: PromptRoom | None = None,
+    *,
+    opens_answer: bool = True,
 ) -> PromptText:
     """Return a conversation as tokens, with the other fields of a request."""
     return _rendered(
@@ -125,6 +135,7 @@ def _text_of(
         think=request.think,
         tools=request.offered_tools,
         variables=request.variables,
+        opens_answer=opens_answer,
     )
 
 
@@ -136,6 +147,7 @@ def _rendered(
     tools: Sequence[Mapping[str, Any]] = (),
     variables: Mapping[str, Any] | None = None,
     room: PromptRoom | None = None,
+    opens_answer: bool = True,
 ) -> PromptText:
     """Return a conversation as tokens; names of special tokens in its messages stay text."""
     form, vocabulary = chat_format(model), model.vocabulary
@@ -147,6 +159,7 @@ def _rendered(
         think=think,
         tools=quoted.hidden(list(tools)),
         variables=quoted.hidden_everywhere(variables or {}),
+        opens_answer=opens_answer,
     )
     text, bos = rendered.text, vocabulary.bos()
     if form.bos and text.lstrip().startswith(form.bos):

@@ -14,6 +14,7 @@ from specchat.llama.tokenizer import Vocabulary
 from specchat.prompts.chat_text import (
     PromptText,
     after_aside,
+    closed_text,
     conversation_text,
     described,
     num_shared,
@@ -89,6 +90,10 @@ class Preparation:
         if count > self._capacity:
             raise too_long(count, self._capacity)
         return count
+
+    def render_closed(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation after which no answer begins; raises as `prepare`."""
+        return closed_text(self._model, described(request), self._room).tokens
 
     def render(self, request: AnswerRequest) -> list[int]:
         """Return the tokens of a request's prompt. Raises what `prepare` does."""

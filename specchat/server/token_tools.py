@@ -8,7 +8,8 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from specchat.server.api_errors import BAD_REQUEST, ApiError
+from specchat.errors import ContextFull
+from specchat.server.api_errors import BAD_REQUEST, ApiError, of_exception
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, chat_requests
 from specchat.server.service import Service
@@ -23,7 +24,7 @@ class TokenizeBody(Struct, kw_only=True):
     messages: Sequence[Mapping[str, Any]] | None = None
     tools: Sequence[Mapping[str, Any]] | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
-    add_generation_prompt: bool = True
+    add_generation_prompt: bool | None = None
     add_special: bool | None = None
     add_special_tokens: bool | None = None
     parse_special: bool = True
@@ -31,9 +32,9 @@ class TokenizeBody(Struct, kw_only=True):
 
 
 class TemplateBody(ChatBody, kw_only=True):
-    """A conversation; without `add_generation_prompt` no answer begins after it."""
+    """A conversation; if `add_generation_prompt` is false, no answer begins after it."""
 
-    add_generation_prompt: bool = True
+    add_generation_prompt: bool | None = None
 
 
 class DetokenizeBody(Struct):
@@ -80,10 +81,9 @@ async def apply_template(request: Request) -> JSONResponse:
 async def _prompt_of(body: TemplateBody, service: Service) -> list[int]:
     """Return the tokens of a conversation's prompt. Raises ApiError."""
     (request, *_), _ = chat_requests(body, service)
-    if not body.add_generation_prompt:
-        variables = {**request.variables, "add_generation_prompt": False}
-        request = replace(request, variables=variables)
-    return await service.prepared(PromptProcess.render, request)
+    is_closed = body.add_generation_prompt is False
+    render = PromptProcess.render_closed if is_closed else PromptProcess.render
+    return await service.prepared(render, request)
 
 
 async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
@@ -101,9 +101,13 @@ async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
     if text is None:
         raise ApiError(BAD_REQUEST, "give content, prompt or messages", "content")
     begins = body.add_special_tokens is not False if is_for_vllm else bool(body.add_special)
-    return await service.prepared(
-        PromptProcess.tokenize, text, special=body.parse_special, begins=begins
-    )
+    try:
+        return await service.prepared(
+            PromptProcess.tokenize, text, special=body.parse_special, begins=begins
+        )
+    except ContextFull as error:
+        param = "prompt" if is_for_vllm else "content"
+        raise replace(of_exception(error), param=param) from None
 
 
 def _text_or_bytes(piece: bytes) -> str | list[int]:

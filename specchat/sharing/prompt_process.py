@@ -24,7 +24,9 @@ from specchat.sharing.engine_process import start_process
 LONGEST = 5.0
 """Seconds that one request may take, which others wait for; the longest prompts take about two."""
 SECONDS_TO_START = 60.0
-Method: TypeAlias = Literal["check", "render", "fill", "facts", "tokenize", "detokenize"]
+Method: TypeAlias = Literal[
+    "check", "render", "render_closed", "fill", "facts", "tokenize", "detokenize"
+]
 """A method of `prompts.preparing.Preparation`."""
 
 
@@ -48,6 +50,11 @@ class PromptProcess:
     def render(self, request: ChatRequest) -> list[int]:
         """Return the tokens of a conversation's prompt. Raises what `check` does."""
         tokens: list[int] = self._call("render", _sendable(request))
+        return tokens
+
+    def render_closed(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of a conversation after which no answer begins; raises as `check`."""
+        tokens: list[int] = self._call("render_closed", _sendable(request))
         return tokens
 
     def fill(self, gap: Gap) -> list[int]:

@@ -130,6 +130,32 @@ def test_tokens_and_texts_are_translated(demo_server: Running) -> None:
     assert demo_server.client.post("/tokenize", json={"content": ""}).json()["tokens"] == []
 
 
+def test_an_answer_at_the_end_may_be_over(demo_server: Running) -> None:
+    """It has its marks then, and no answer follows; else it is left open."""
+    asked = [{"role": "user", "content": "q"}]
+    messages = [*asked, {"role": "assistant", "content": "Hi"}]
+
+    def text(messages: Any, **fields: Any) -> str:
+        prompt = post(demo_server, "/apply-template", messages=messages, **fields)["prompt"]
+        return str(prompt)
+
+    opened, closed = text(messages), text(messages, add_generation_prompt=False)
+    assert opened == text(messages, add_generation_prompt=None) == text(asked) + "Hi"
+    assert closed.startswith(opened)
+    later = text([*messages, *asked])
+    assert later.startswith(closed)
+    assert len(closed) > len(opened)
+
+
+def test_a_template_is_not_told_to_open_no_answer(demo_server: Running) -> None:
+    """By a variable: the answer would begin in the wrong place."""
+    for value in (True, False):
+        body = {"messages": [{"role": "user", "content": "q"}]}
+        more = {"chat_template_kwargs": {"add_generation_prompt": value}}
+        reply = demo_server.client.post("/v1/chat/completions", json={**body, **more})
+        assert (reply.status_code, "specchat itself" in reply.text) == (400, True)
+
+
 def test_a_draft_may_be_a_tree(demo_server: Running) -> None:
     """Of a size that the request sets, and the text is the same; what cannot be done is said."""
     fixed: dict[str, Any] = {"max_tokens": 40, "drafter": "model", "draft_length": 3}
