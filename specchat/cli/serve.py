@@ -88,6 +88,7 @@ def _ready(served: Served, service: "Service", setup: str, made_key: str) -> dic
     return {
         "address": served.address,
         "base_url": served.base_url,
+        "needs_key": bool(served.key),
         "key": made_key or None,
         "models": list(service.model_names()),
         "target": facts.target,

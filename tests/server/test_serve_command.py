@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -131,3 +132,17 @@ def test_a_server_on_a_socket_is_used_through_it(tmp_path: Path) -> None:
             assert client.get("/health").json()["status"] == "ok"
         ended(process, signal.SIGINT)
     assert not path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "needs_key"), [("none", False), (SECRET, True)])
+def test_a_program_learns_whether_a_key_is_needed(key: str, *, needs_key: bool) -> None:
+    """From the first object; a key that was given is not in it."""
+    command = [*SERVE, "--json", "--port", "0", "--key", key]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        ready = json.loads(process.stdout.readline())
+        process.terminate()
+    assert (ready["needs_key"], ready["key"]) == (needs_key, None)
