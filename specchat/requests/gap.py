@@ -16,7 +16,7 @@ class ContextFile(NamedTuple):
 class Gap:
     """A text with a gap, for an answer of `max_tokens`.
 
-    `files` are the context, the most telling last. With `makes_room` only what is near the gap is
+    `files` are the context, the most relevant last. With `makes_room` only what is near the gap is
     read, and as many of the files as fit.
     """
 

@@ -1,5 +1,6 @@
 """Errors of the HTTP APIs, in the shape that each API's clients know."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -145,10 +146,11 @@ def body_for(path: str) -> Callable[[ApiError], dict[str, Any]]:
 
 def named_as_sent(error: ApiError, sent: Mapping[str, str]) -> ApiError:
     """Return an error that names the field at fault as the client does."""
-    name = sent.get(error.param or "")
-    if name is None or error.param is None:
+    param = error.param or ""
+    field = re.split(r"[.\[]", param, maxsplit=1)[0]
+    if field not in sent:
         return error
-    message = error.message
-    if message.startswith(error.param):
-        message = name + message.removeprefix(error.param)
+    name, message = sent[field] + param.removeprefix(field), error.message
+    if message.startswith(param):
+        message = name + message.removeprefix(param)
     return replace(error, message=message, param=name)

@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import monotonic
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from specchat.decoding.chunk import Chunk
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
@@ -15,18 +17,19 @@ from specchat.requests.answer_update import Update
 from specchat.server.activity import Api, ServedRequest
 from specchat.server.answer_check import check_answer
 from specchat.server.answer_figures import figures_of
-from specchat.server.chat_body import ChatBody, chat_requests
+from specchat.server.asked_tools import notices_of_tools
+from specchat.server.chat_body import AnyRequest, ChatBody, chat_requests
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import comment
 from specchat.server.service import ServedAnswer, Service, client_of
+from specchat.sharing.prompt_process import PromptProcess
 
-AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 QUIET_SECONDS = 2.0
 """How often a stream says that an answer goes on while its steps show nothing: a tool call is sent
 once it is complete."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply(Generic[AnyRequest]):
     """A reply in the making: what was asked, in the engine's terms, and how it is answered.
 
@@ -44,9 +47,12 @@ class Reply(Generic[AnyRequest]):
     done: list[ServedRequest] = field(default_factory=list)
     limit: Callable[[], LineLimit | None] = lambda: None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str | None:
-        """The name of all that the texts depend on beside the request, None if that is not all."""
+        """The name of all that the texts depend on beside the request, None if that is not all.
+
+        It is that of the first time it is asked for; before that comes what must be measured.
+        """
         return self.service.fingerprint(self.requests)
 
     async def whole(self, request: AnyRequest) -> "Ended":
@@ -62,16 +68,23 @@ class Reply(Generic[AnyRequest]):
         has_begun, sent_at = False, monotonic()
         async with self._answer(request) as answer:
             async for update in answer.updates():
-                data = b"" if has_begun else writer.begin(answer)
-                has_begun = True
+                data = b""
+                if not has_begun and self._can_begin(request, update):
+                    data, has_begun = writer.begin(answer), True
                 written = writer.write(answer, update.chunks)
                 is_quiet = not update.chunks or monotonic() - sent_at >= QUIET_SECONDS
                 if is_quiet and not written and not update.is_over:
-                    written = writer.quiet(progress_text(update))
+                    text = progress_text(update)
+                    written = writer.quiet(text) if has_begun else comment(text)
                 if data or written:
                     yield data + written
                     sent_at = monotonic()
         yield writer.end(await self._ended(request, answer))
+
+    def _can_begin(self, request: AnyRequest, update: Update) -> bool:
+        """Return True once what the answer needs to know is measured: the fingerprint follows."""
+        has_turn = bool(update.chunks) or update.is_over
+        return has_turn or not self.service.facts.lacks_exactness(request.values())
 
     def _answer(self, request: AnyRequest) -> AbstractAsyncContextManager[ServedAnswer]:
         return self.service.answer(
@@ -131,8 +144,21 @@ def reply_to(request: Request, body: ChatBody, api: Api) -> Reply[ChatRequest]:
     service: Service = request.app.state.service
     requests, chosen = chat_requests(body, service)
     client = client_of(request.headers.get("user-agent", ""))
-    notices = (*body.notices, *chosen.notices)
+    notices = (*body.notices, *chosen.notices, *notices_of_tools(body.tools))
     return Reply(service, api, client, chosen.name, requests, bool(body.verify), notices)
+
+
+async def prompt_tokens(request: Request, body: ChatBody) -> int:
+    """Return how many tokens the prompt of a conversation has. Raises as `reply_to` does."""
+    service: Service = request.app.state.service
+    (asked, *_), _ = chat_requests(body, service)
+    return len(await service.prepared(PromptProcess.render, asked))
+
+
+async def counted(request: Request, body: ChatBody) -> JSONResponse:
+    """Return that number as OpenAI's API has it."""
+    count = await prompt_tokens(request, body)
+    return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
 
 
 def progress_text(update: Update) -> str:

@@ -15,7 +15,9 @@ MODES: Mapping[str, ToolChoice] = {
     "any": "required",
 }
 """What the words of OpenAI, and of Anthropic and Mistral, mean."""
-NAMED = (None, "function", "tool")
+MOST_NOTICES = 20
+FUNCTION = "function"
+NAMED = (None, FUNCTION, "tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Asked
 
     Raises ApiError for a choice that is malformed or cannot be met.
     """
-    offered = [tool for tool in tools or () if tool.get("type", "function") == "function"]
+    offered = [tool for tool in tools or () if tool.get("type", FUNCTION) == FUNCTION]
     mode, names = _choice_of(choice)
     if mode == "none":
         return AskedTools()
@@ -48,6 +50,13 @@ def asked_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Asked
             raise ApiError(BAD_REQUEST, f"{FIELD}: no function {name!r:.80} in tools", FIELD)
     is_single = mode == "required" and _kind_of(choice) in NAMED
     return AskedTools(offered, mode if offered else "auto", names, is_single)
+
+
+def notices_of_tools(tools: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """Return a notice for each type of tools that are not offered."""
+    kinds = dict.fromkeys(str(tool.get("type", FUNCTION)) for tool in tools or ())
+    kinds.pop(FUNCTION, None)
+    return [f"tools of type {kind!r:.40} are left out" for kind in [*kinds][:MOST_NOTICES]]
 
 
 def _choice_of(given: Any) -> tuple[ToolChoice, list[str]]:

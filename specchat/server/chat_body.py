@@ -7,17 +7,18 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from specchat.requests.answer_request import ChatRequest
+from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.bodies import SharedFields, options_of, think_of
 from specchat.server.message_content import result_text, text_of
 from specchat.server.service import ChosenModel, Service
 
+AnyRequest = TypeVar("AnyRequest", bound=AnswerRequest)
 RESULT_ROLES = frozenset({"tool", "function"})
 ROLES = frozenset({"system", "developer", "user", "assistant"}) | RESULT_ROLES
 MOST_SEED = 2**53
@@ -84,9 +85,6 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
         options["think"] = think
     if body.logprobs:
         options["alternatives"] = max(1, body.top_logprobs or 0)
-    count = body.n or 1
-    if options.get("seed") is None and (body.verify or count > 1):
-        options["seed"] = secrets.randbelow(MOST_SEED)
     asked = asked_tools(body.tools, body.tool_choice)
     request = ChatRequest(
         messages=_messages(body.messages),
@@ -100,10 +98,20 @@ def chat_requests(body: ChatBody, service: Service) -> tuple[list[ChatRequest], 
         make_room=bool(body.make_room),
         **options,
     )
-    if count == 1:
-        return [request], chosen
-    first = request.seed or 0
-    return [replace(request, seed=first + index) for index in range(count)], chosen
+    return choices_of(request, body.n or 1, repeats=bool(body.verify)), chosen
+
+
+def choices_of(request: AnyRequest, count: int, *, repeats: bool = False) -> list[AnyRequest]:
+    """Return a request for each of several answers: their seeds follow one another.
+
+    One answer needs a seed only if it `repeats`.
+    """
+    seed = request.seed
+    if seed is None:
+        if count == 1 and not repeats:
+            return [request]
+        seed = secrets.randbelow(MOST_SEED)
+    return [replace(request, seed=seed + index) for index in range(count)]
 
 
 def _messages(given: Sequence[Mapping[str, Any]]) -> list[Any]:

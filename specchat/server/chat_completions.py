@@ -7,11 +7,12 @@ from time import time
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import figures_of, total_usage
-from specchat.server.api_reply import Ended, EventWriter, Reply, reply_to
+from specchat.server.api_reply import Ended, EventWriter, Reply, counted, reply_to
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
 from specchat.server.logprobs import chat_logprobs
@@ -60,6 +61,11 @@ async def chat_completions(request: Request) -> EventStream | Whole:
         has_live_figures=bool(body.timings_per_token),
     )
     return EventStream(_streamed(chat)) if body.stream else Whole(lambda: _whole(chat))
+
+
+async def count_chat_tokens(request: Request) -> JSONResponse:
+    """Return how many tokens the prompt of a conversation has, as llama-server does."""
+    return await counted(request, await read(request, ChatBody))
 
 
 async def _whole(chat: _ChatReply) -> dict[str, Any]:

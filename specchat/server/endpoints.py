@@ -23,13 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from specchat.errors import SpecchatError
 from specchat.server.absent_endpoints import why_absent
 from specchat.server.api_errors import BAD_REQUEST, NOT_FOUND, ApiError, body_for
-from specchat.server.chat_completions import chat_completions
+from specchat.server.chat_completions import chat_completions, count_chat_tokens
 from specchat.server.guard import Access, Guard
 from specchat.server.messages_api import count_tokens, messages
 from specchat.server.metrics import dashboard, metrics
 from specchat.server.native_completions import completion, infill
 from specchat.server.replies import error_to
-from specchat.server.responses_api import responses
+from specchat.server.responses_api import count_input_tokens, responses
 from specchat.server.server_facts import props, slots
 from specchat.server.service import Service
 from specchat.server.text_completions import completions
@@ -53,8 +53,10 @@ def make_app(service: Service, access: Access) -> ASGIApp:
         Route("/models", models, methods=GET),
         Route("/models/{name:path}", model, methods=GET),
         Route("/chat/completions", chat_completions, methods=POST),
+        Route("/chat/completions/input_tokens", count_chat_tokens, methods=POST),
         Route("/completions", completions, methods=POST),
         Route("/responses", responses, methods=POST),
+        Route("/responses/input_tokens", count_input_tokens, methods=POST),
         Route("/messages", messages, methods=POST),
         Route("/messages/count_tokens", count_tokens, methods=POST),
         Route("/completion", completion, methods=POST),
@@ -148,7 +150,8 @@ async def _refused(request: Request, raised: Exception) -> Response:
     if isinstance(raised, HTTPException):
         error = ApiError(raised.status_code, raised.detail)
         if raised.status_code == NOT_FOUND:
-            error = why_absent(request.scope["raw_path"].decode("latin-1"))
+            called = request.scope["raw_path"].decode("latin-1")
+            error = why_absent(request.scope["path"], called)
         if raised.status_code == WRONG_METHOD:
             error.message = "wrong method"
     else:

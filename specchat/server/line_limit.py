@@ -12,10 +12,10 @@ class LineLimit:
         self._indent: int | None = None
         """That of the line in progress, until its text begins; the first line has none."""
 
-    def num_kept(self, text: str, seconds: float) -> int | None:
-        """Return how many characters of the next text are kept if the answer ends there.
+    def find_end(self, text: str, seconds: float) -> int | None:
+        """Return where in the next text the answer ends; None if it goes on.
 
-        The answer has taken so many seconds. None if it goes on.
+        Until then, the answer has taken `seconds`.
         """
         for place, character in enumerate(text):
             if self._indent is not None:

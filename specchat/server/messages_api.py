@@ -8,14 +8,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from specchat.server.api_errors import BAD_REQUEST, ApiError
-from specchat.server.api_reply import reply_to
+from specchat.server.api_reply import prompt_tokens, reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.message_content import result_text, text_of
 from specchat.server.message_events import MessageEvents
 from specchat.server.replies import EventStream, Whole
-from specchat.sharing.prompt_process import PromptProcess
 
 Block: TypeAlias = Mapping[str, Any]
 BILLING = "x-anthropic-billing-header"
@@ -46,9 +45,7 @@ async def messages(request: Request) -> EventStream | Whole:
 async def count_tokens(request: Request) -> JSONResponse:
     """Return how many tokens the prompt of a conversation has."""
     body = await read(request, MessagesBody)
-    reply = reply_to(request, to_chat(body), "messages")
-    tokens = await reply.service.prepared(PromptProcess.render, reply.requests[0])
-    return JSONResponse({"input_tokens": len(tokens)})
+    return JSONResponse({"input_tokens": await prompt_tokens(request, to_chat(body))})
 
 
 def to_chat(body: MessagesBody) -> ChatBody:

@@ -3,9 +3,8 @@
 llama.vim and llama.vscode complete by the latter.
 """
 
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from specchat.requests.answer_request import GenerateRequest
 from specchat.requests.gap import ContextFile, Gap
 from specchat.server.api_reply import Ended, EventWriter, Reply
 from specchat.server.bodies import SharedFields, options_of, read
-from specchat.server.chat_body import MOST_SEED
+from specchat.server.chat_body import choices_of
 from specchat.server.line_limit import LineLimit
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.server_facts import settings_of
@@ -137,11 +136,7 @@ def _replied(
     """Return the reply to requests, each of which has `n` answers; only one if all are the same."""
     num_asked, requests = body.n or 1, list[GenerateRequest]()
     for each in asked:
-        if num_asked == 1 or each.is_greedy:
-            requests.append(each)
-            continue
-        seed = secrets.randbelow(MOST_SEED) if each.seed is None else each.seed
-        requests += [replace(each, seed=seed + index) for index in range(num_asked)]
+        requests += choices_of(each, 1 if each.is_greedy else num_asked)
     most_seconds = (body.t_max_predict_ms or 0) / 1000
     client = client_of(request.headers.get("user-agent", ""))
     reply = Reply(

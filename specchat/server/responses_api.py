@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
-from specchat.server.api_reply import reply_to
+from specchat.server.api_reply import counted, reply_to
 from specchat.server.asked_structure import structure_of_format
+from specchat.server.asked_tools import MOST_NOTICES
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
 from specchat.server.message_content import result_text, text_of
@@ -33,7 +35,6 @@ WITHOUT_TEXT = frozenset(
 """Items of other servers' own tools, which hold nothing that a model could read here."""
 WITH_TOOLS = frozenset({"additional_tools", "tool_search_output"})
 """Items whose tools may be called like those of the request. Others that have some count, too."""
-MOST_NOTICES = 20
 
 
 class ResponsesBody(ConversationFields, kw_only=True):
@@ -66,6 +67,11 @@ async def responses(request: Request) -> EventStream | Whole:
     return events.reply(reply, is_stream=bool(body.stream))
 
 
+async def count_input_tokens(request: Request) -> JSONResponse:
+    """Return how many tokens the prompt of a conversation has."""
+    return await counted(request, to_chat(await read(request, ResponsesBody)))
+
+
 def to_chat(body: ResponsesBody) -> ChatBody:
     """Return a request as one to the chat API. Raises ApiError."""
     _require_stateless(body)
@@ -81,7 +87,7 @@ def to_chat(body: ResponsesBody) -> ChatBody:
     return ChatBody(
         messages=messages_of(_items_of(body), body.instructions, offered),
         tools=offered.functions,
-        tool_choice=body.tool_choice,
+        tool_choice=_chosen(body.tool_choice, offered),
         parallel_tool_calls=body.parallel_tool_calls,
         reasoning_effort=effort,
         make_room=body.truncation == "auto",
@@ -166,10 +172,26 @@ def _message_of(item: Item, offered: OfferedTools) -> dict[str, Any] | None:
     translate = TRANSLATED.get(kind)
     if translate is None:
         return None
-    namespace, name = item.get("namespace"), item.get("name")
+    return translate(_shown(item, offered))
+
+
+def _shown(given: Item, offered: OfferedTools) -> Item:
+    """Return a call or a choice of a tool with the name by which the model knows the tool."""
+    namespace, name = given.get("namespace"), given.get("name")
     if isinstance(namespace, str) and isinstance(name, str):
-        item = {**item, "name": offered.shown(ToolName(namespace, name))}
-    return translate(item)
+        return {**given, "name": offered.shown(ToolName(namespace, name))}
+    return given
+
+
+def _chosen(choice: Any, offered: OfferedTools) -> Any:
+    """Return a choice of tools with the names by which the model knows them."""
+    if not isinstance(choice, Mapping):
+        return choice
+    tools = choice.get("tools")
+    if isinstance(tools, list):
+        known = [_shown(each, offered) if isinstance(each, Mapping) else each for each in tools]
+        choice = {**choice, "tools": known}
+    return _shown(choice, offered)
 
 
 def _kind_of(item: Item) -> str:

@@ -11,7 +11,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Other names of a field, in the APIs of OpenAI, Anthropic, llama.cpp, LM Studio and vLLM. One that
 is given counts before the field's own name: it is the newer one, or the program's own."""
-NOT_SUPPORTED: Mapping[str, float] = {
+WITHOUT_EFFECT: Mapping[str, float] = {
     "typical_p": 1,
     "typ_p": 1,
     "tfs_z": 1,
@@ -53,7 +53,7 @@ def with_own_names(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def notices_of(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield a notice for each field that would change the answer elsewhere, and does not here."""
-    for name, off in NOT_SUPPORTED.items():
+    for name, off in WITHOUT_EFFECT.items():
         value = given.get(name)
         if value and value != off and not (isinstance(value, int | float) and value < 0):
-            yield f"{name} is not supported: it changes nothing"
+            yield f"{name} is not supported and has no effect"

@@ -145,7 +145,7 @@ class ServedAnswer:
         if self._limit is None:
             return update
         for place, chunk in enumerate(update.chunks):
-            kept = self._limit.num_kept(chunk.text, update.statistics.decode_s)
+            kept = self._limit.find_end(chunk.text, update.statistics.decode_s)
             if kept is not None:
                 last = chunk._replace(text=chunk.text[:kept])
                 return replace(update, chunks=(*update.chunks[:place], last), finish="length")
@@ -240,7 +240,7 @@ class Service:
             return ChosenModel(named, {"drafter": drafter} if drafter else {})
         if self.is_strict:
             raise self.unknown_model(named)
-        return ChosenModel(self.name, {}, [f"model: {self.name} answers, not {named!r:.80}"])
+        return ChosenModel(self.name, {}, [f"unknown model {named!r:.80}: answered by {self.name}"])
 
     def unknown_model(self, named: str) -> ApiError:
         """Return the error for a name that this server does not have."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import time
 from typing import Annotated, Any, ClassVar
 
@@ -17,7 +17,7 @@ from specchat.server.answer_figures import joint_usage
 from specchat.server.api_errors import BAD_REQUEST, ApiError
 from specchat.server.api_reply import Ended, EventWriter, Reply
 from specchat.server.bodies import SharedFields, options_of, read
-from specchat.server.chat_body import MOST_SEED, Prediction, StreamOptions
+from specchat.server.chat_body import Prediction, StreamOptions, choices_of
 from specchat.server.chat_completions import DONE, FINISHES
 from specchat.server.logprobs import TextLogprobs
 from specchat.server.replies import EventStream, Whole, event
@@ -82,6 +82,12 @@ class _TextReply:
         if self.is_empty:
             self.num_scored += len(echo.tokens)
         return echo
+
+    def echo_event(self, index: int, echo: "_Echo", logprobs: TextLogprobs | None) -> bytes:
+        """Return the event with the prompt of a choice; empty if it is not given back."""
+        if not echo.tokens:
+            return b""
+        return event(self.record(choices=[_choice(index, echo.text, None, logprobs)]))
 
     def logprobs(self, echo: "_Echo") -> TextLogprobs | None:
         """Return the log probabilities of a choice, to be added to; None if not asked for."""
@@ -151,18 +157,14 @@ def _reply_to(
     num_logprobs = None if count is None or count is False else int(count)
     if num_logprobs is not None:
         options["alternatives"] = max(1, num_logprobs)
-    num_choices = body.n or 1
-    if options.get("seed") is None and (body.verify or num_choices > 1):
-        options["seed"] = secrets.randbelow(MOST_SEED)
     prediction = body.prediction.text if body.prediction else ""
     notices = (*body.notices, *chosen.notices)
     requests, numbers = list[GenerateRequest](), list[int]()
     for number, prompt in enumerate(prompts):
         first = GenerateRequest(prompt=prompt, prediction=prediction, **options)
-        for index in range(num_choices):
-            seed = None if first.seed is None else first.seed + index
-            requests.append(replace(first, seed=seed))
-            numbers.append(number)
+        choices = choices_of(first, body.n or 1, repeats=bool(body.verify))
+        requests += choices
+        numbers += [number] * len(choices)
     return _TextReply(
         Reply(service, "text", client, chosen.name, requests, bool(body.verify), notices),
         numbers,
@@ -219,12 +221,11 @@ async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
     for index, request in enumerate(text.reply.requests):
         echo = await text.echoed(request)
         logprobs = text.logprobs(echo)
-        if echo.tokens:
-            yield event(text.record(choices=[_choice(index, echo.text, None, logprobs)]))
         if text.is_empty:
-            yield event(text.record(choices=[_choice(index, "", "length", None)]))
+            ended = event(text.record(choices=[_choice(index, "", "length", None)]))
+            yield text.echo_event(index, echo, logprobs) + ended
             continue
-        async for data in text.reply.streamed(request, _TextEvents(text, index, logprobs)):
+        async for data in text.reply.streamed(request, _TextEvents(text, index, echo, logprobs)):
             yield data
     if text.wants_usage:
         yield event(text.record(choices=[], usage=text.usage()))
@@ -234,9 +235,16 @@ async def _streamed(text: _TextReply) -> AsyncGenerator[bytes, None]:
 class _TextEvents(EventWriter):
     """Writes a choice of a reply, after its echo."""
 
-    def __init__(self, text: _TextReply, index: int, logprobs: TextLogprobs | None) -> None:
+    def __init__(
+        self, text: _TextReply, index: int, echo: _Echo, logprobs: TextLogprobs | None
+    ) -> None:
         """Write the choice at an index; `logprobs` are those of the echo."""
-        self._text, self._index, self._logprobs = text, index, logprobs
+        self._text, self._index, self._echo, self._logprobs = text, index, echo, logprobs
+
+    def begin(self, answer: ServedAnswer) -> bytes:
+        """Return the event with the echo, if there is one."""
+        del answer
+        return self._text.echo_event(self._index, self._echo, self._logprobs)
 
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the event for the text of steps."""

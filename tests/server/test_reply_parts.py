@@ -120,7 +120,8 @@ def streamed(*updates: Update) -> list[str]:
 
     served = ServedRequest(1, "curl", "text", "demo", began=0.0)
     answer = SimpleNamespace(served=served, updates=updating)
-    service: Any = SimpleNamespace(answer=lambda *_, **__: nullcontext(answer))
+    facts = SimpleNamespace(lacks_exactness=lambda _: False)
+    service: Any = SimpleNamespace(answer=lambda *_, **__: nullcontext(answer), facts=facts)
     request = GenerateRequest("Hello")
     reply = Reply(service, "text", "curl", "demo", [request], is_verified=False)
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from specchat.server.api_errors import ApiError
+from specchat.server.asked_tools import asked_tools
 from specchat.server.chat_body import ChatBody
 from specchat.server.response_events import REASONING_PREFIX
 from specchat.server.responses_api import ResponsesBody, to_chat
@@ -203,6 +204,17 @@ def test_the_tools_of_an_item_count() -> None:
     assert body.tools == [named("look"), named("agents__look")]
     assert body.messages[1]["tool_calls"][0]["function"]["name"] == "agents__look"
     assert body.notices == []
+
+
+def test_a_choice_names_a_tool_of_a_namespace() -> None:
+    """As calls do, where several have a tool of that name."""
+    look = {"type": "function", "name": "look", "parameters": PARAMETERS}
+    spaces = [{"type": "namespace", "name": name, "tools": [look]} for name in ("a", "b")]
+    choice = {"type": "function", "name": "look", "namespace": "a"}
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [choice]}
+    for given in (choice, allowed):
+        body = chat_of(tools=spaces, tool_choice=given)
+        assert asked_tools(body.tools, body.tool_choice).names == ["a__look"]
 
 
 @table(

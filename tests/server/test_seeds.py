@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from server.conftest import StartServer
 from specchat.engine.local_engine import NO_EXACT_DRAFT
 from specchat.passes import exact_passes
+from specchat.server import service
 
 QUESTION = "What is speculative decoding, and what does it do on a small machine like this one?"
 SEEDED: dict[str, Any] = {
@@ -62,3 +65,26 @@ def test_where_no_draft_is_exact_the_fingerprint_promises_nothing(
             assert NO_EXACT_DRAFT in reply["specchat"].values()
     assert len(names) == 1
     assert None not in next(iter(names))
+
+
+def test_a_stream_has_one_fingerprint(
+    start_here: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says must be measured first, and the stream has only comments until then."""
+    measure = exact_passes.longest_exact_pass
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(1)
+        return measure(*given)
+
+    monkeypatch.setattr(exact_passes, "longest_exact_pass", slowly)
+    monkeypatch.setattr(service, "SECONDS_TO_COMMENT", 0.1)
+    server = start_here(learn=False)
+    body = {"prompt": QUESTION, "echo": True, "stream": True, "seed": 3, "max_tokens": 5}
+    with server.client.stream("POST", "/v1/completions", json=body) as reply:
+        first, *lines = [line for line in reply.iter_lines() if line]
+    assert first.startswith(": ")
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert len(events) > 1
+    (fingerprint,) = {each["system_fingerprint"] for each in events}
+    assert fingerprint.startswith("fp_")

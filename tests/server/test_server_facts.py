@@ -53,14 +53,16 @@ def test_slots_show_the_answers_in_progress(demo_server: Running) -> None:
 @table(
     ("path", "status", "words"),
     [
-        ("/v1/embeddings", 501, "embeddings need a model"),
-        ("/rerank", 501, "rankings need a model"),
-        ("/v1/images/generations", 501, "pictures need a model"),
+        ("/v1/embeddings", 501, "embeddings are not supported"),
+        ("/v1/v1/embeddings", 501, "embeddings"),
+        ("//v1//embeddings/", 501, "embeddings"),
+        ("/rerank", 501, "rankings are not supported"),
+        ("/v1/images/generations", 501, "images"),
         ("/v1/audio/speech", 501, "speech"),
         ("/v1/moderations", 501, "moderations"),
         ("/lora-adapters", 501, "adapters"),
-        ("/v1/responses/resp_1/cancel", 501, "nothing is stored"),
-        ("/v1/files", 501, "nothing is stored"),
+        ("/v1/responses/resp_1/cancel", 501, "stores nothing"),
+        ("/v1/files", 501, "stores nothing"),
         ("/slots/0", 501, "slots"),
         ("/v1/nothing", 404, "no such endpoint: /v1/nothing"),
     ],
@@ -69,7 +71,8 @@ def test_what_is_not_served_says_so(
     demo_server: Running, path: str, status: int, words: str
 ) -> None:
     """In a sentence, whatever is asked of it."""
-    for reply in (demo_server.client.post(path, json={}), demo_server.client.get(path)):
+    url = demo_server.address + path
+    for reply in (demo_server.client.post(url, json={}), demo_server.client.get(url)):
         assert reply.status_code == status
         error = reply.json()["error"]
         assert words in error["message"]
@@ -78,7 +81,7 @@ def test_what_is_not_served_says_so(
         )
 
 
-@pytest.mark.parametrize("path", ["/api/tags", "/api/chat", "/api/v0/models"])
+@pytest.mark.parametrize("path", ["/api/tags", "/api/chat", "/api/v0/models", "/v1/api/tags"])
 def test_ollamas_clients_learn_that_it_is_another_server(demo_server: Running, path: str) -> None:
     """In the shape of Ollama's errors."""
     for reply in (demo_server.client.post(path, json={}), demo_server.client.get(path)):

@@ -92,15 +92,20 @@ def test_a_limit_of_the_server_gives_way_to_none(start_server: StartServer, leng
         (TEXT, {"prompt": "x " * 9000}, "prompt"),
         (RESPONSES, {"input": "x " * 9000}, "input"),
         (RESPONSES, {"max_output_tokens": "many"}, "max_output_tokens"),
+        (CHAT, {"stop_sequences": [1]}, "stop_sequences[0]"),
+        ("/tokenize", {"content": "x " * 100000}, "content"),
+        ("/tokenize", {"prompt": "x " * 100000}, "prompt"),
     ],
 )
 def test_an_error_names_the_field_that_was_sent(
     demo_server: Running, path: str, fields: dict[str, Any], param: str
 ) -> None:
     """Whatever it is called here."""
-    reply = demo_server.client.post(path, json={**BODIES[path], **fields})
+    reply = demo_server.client.post(path, json={**BODIES.get(path, {}), **fields})
     assert reply.status_code == 400
-    assert reply.json()["error"]["param"] == param
+    error = reply.json()["error"]
+    assert error["param"] == param
+    assert "[" not in param or error["message"].startswith(param)
 
 
 def test_an_error_names_a_field_of_anthropics(demo_server: Running) -> None:
@@ -135,6 +140,30 @@ def test_what_is_not_here_is_named(demo_server: Running) -> None:
     assert len(last["specchat"]["notices"]) == len(on)
 
 
+@table(
+    ("path", "counted"),
+    [(path, f"{path}/{name}") for path, name in (
+        (CHAT, "input_tokens"), (RESPONSES, "input_tokens"), (MESSAGES, "count_tokens"),
+    )],
+)  # fmt: skip
+def test_a_prompt_is_counted_beforehand(demo_server: Running, path: str, counted: str) -> None:
+    """By the path that each API has for it; the usage says the same."""
+    count = demo_server.posted(counted, BODIES[path])
+    assert count.get("object") in (None, "response.input_tokens")
+    usage = demo_server.chat(BODIES[CHAT]["messages"][0]["content"], max_tokens=1)["usage"]
+    assert count["input_tokens"] == usage["prompt_tokens"]
+
+
+def test_tools_that_are_left_out_are_named(demo_server: Running) -> None:
+    """Of the request, and of an item, as Codex sends its own."""
+    custom = {"type": "custom", "name": "apply_patch"}
+    item = {"type": "additional_tools", "role": "developer", "tools": [custom]}
+    asked = {"input": [item, {"role": "user", "content": "Why?"}]}
+    for path, fields in ((RESPONSES, asked), (CHAT, {"tools": [custom, custom]})):
+        reply = answered(demo_server, path, **fields, max_tokens=1)
+        assert reply["specchat"]["notices"] == ["tools of type 'custom' are left out"]
+
+
 def test_notices_cannot_be_sent(demo_server: Running) -> None:
     """They are the server's."""
     assert answered(demo_server, CHAT, notices=["x"], max_tokens=1)["specchat"]["notices"] == []
@@ -166,7 +195,7 @@ def test_other_models_are_answered_with_a_notice(demo_server: Running) -> None:
     for path in BODIES:
         reply = answered(demo_server, path, model="gpt-4", max_tokens=1)
         assert reply["model"] == "demo"
-        assert reply["specchat"]["notices"] == ["model: demo answers, not 'gpt-4'"]
+        assert reply["specchat"]["notices"] == ["unknown model 'gpt-4': answered by demo"]
         for known in ("demo", "demo:plain", "", None):
             known_reply = answered(demo_server, path, model=known, max_tokens=1)
             assert known_reply["specchat"]["notices"] == []
@@ -215,13 +244,29 @@ def test_biases_come_in_many_forms(demo_server: Running) -> None:
 
 @table(
     "bias",
-    ["x", 3, [1], [[1]], [["a", "b"]], [["a", True]], [[True, 1]], {"1": None}, [["a", 1]] * 1001],
+    [
+        "x",
+        3,
+        [1],
+        [[1]],
+        [["a", "b"]],
+        [["a", True]],
+        [[True, 1]],
+        {"1": None},
+        [["a", 1]] * 1001,
+        {"5": 10**400},
+        [[10**22, 1]],
+        [[2**31, 1]],
+        [["x " * 100000, 1]],
+    ],
+    ids=lambda bias: str(bias)[:20],
 )
 def test_a_wrong_bias_is_refused(demo_server: Running, bias: Any) -> None:
     """Before anything is decoded."""
     reply = demo_server.client.post(CHAT, json={**BODIES[CHAT], "logit_bias": bias})
     assert reply.status_code == 400
-    assert reply.json()["error"]["param"] == "logit_bias"
+    error = reply.json()["error"]
+    assert (error["param"], error["type"]) == ("logit_bias", "invalid_request_error")
 
 
 def test_a_stream_begins_as_openais(demo_server: Running) -> None:
