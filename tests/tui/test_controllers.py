@@ -356,8 +356,8 @@ async def test_passes_are_measured_before_the_first_turn_of_a_race_alone(
     script = Script(["abcdefghijkl" * 24])
     measured_before: list[int] = []
 
-    def prepare(self: ScriptedEngine, on_progress: object = None) -> bool:
-        del on_progress
+    def prepare(self: ScriptedEngine, *_: object, **options: object) -> bool:
+        del options
         if self._script is script:  # chats of other tests may be idle
             measured_before.append(len(script.asked))
         return False
