@@ -31,7 +31,8 @@ from specchat.formats.probes import MARK
 LONGEST_CALL = 500_000
 """The most characters of a call; a longer one is treated as text."""
 NUMBERED_ID = "call{:05}"
-STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(?P<open>\\?\Z))', re.DOTALL)
+"""A string of JSON; one that never closes, `open`, goes to the end, so that no search repeats."""
 MORE = "\0"
 """Stands for the missing rest of an answer that was cut short; otherwise a call cut before its
 arguments would look like a call without any."""
@@ -53,7 +54,9 @@ class CallReader:
         """Return True if a text ends within a string of JSON that begins somewhere in it."""
         is_json = self._parse is read_json or isinstance(self._parse, NamedJson)
         start = raw.find("{") if is_json else -1
-        return start >= 0 and '"' in STRING.sub("", raw[start:])
+        if start < 0:
+            return False
+        return any(found["open"] is not None for found in STRING.finditer(raw, start))
 
     def is_begun(self, raw: str) -> bool:
         """Return True if a text is the beginning of a call, of an offered tool in bare formats."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
+from specchat.formats.call_reading import STRING
 from specchat.options.declarations import AUTO_THINK, LONGEST_DRAFT
 from specchat.server.api_errors import BAD_REQUEST, SENT_NAMES, ApiError
 from specchat.server.asked_structure import structure_of
@@ -27,7 +28,7 @@ DEEPEST = 100
 """Levels of nesting; what reads a body later, such as a chat template, goes down them by calls."""
 LEAST_TOP_P = 1e-9
 """What a `top_p` of 0 means, as OpenAI and llama-server: only the most likely token."""
-STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+STRING_BYTES = re.compile(STRING.pattern.encode(), re.DOTALL)
 ESCAPE = re.compile(
     rb"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -130,7 +131,7 @@ def decoded(data: bytes) -> Any:
 
 def depth_of(data: bytes) -> int:
     """Return how deep the lists and objects of JSON are nested."""
-    brackets = BRACKET.findall(STRING.sub(b"", data))
+    brackets = BRACKET.findall(STRING_BYTES.sub(b"", data))
     return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 

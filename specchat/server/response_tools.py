@@ -25,10 +25,11 @@ class OfferedTools:
 
     functions: list[Tool] = field(default_factory=list)
     names: dict[str, ToolName] = field(default_factory=dict)
+    shown_names: dict[ToolName, str] = field(default_factory=dict)
 
     def shown(self, name: ToolName) -> str:
         """Return the name by which the model knows a tool."""
-        return next((shown for shown, each in self.names.items() if each == name), name.name)
+        return self.shown_names.get(name, name.name)
 
 
 def offered_tools(tools: Iterable[Tool], items: Iterable[Mapping[str, Any]]) -> OfferedTools:
@@ -43,6 +44,7 @@ def offered_tools(tools: Iterable[Tool], items: Iterable[Mapping[str, Any]]) -> 
             if counts[shown] > 1:
                 shown = f"{name.namespace}__{shown}"
             offered.names[shown] = name
+            offered.shown_names[name] = shown
         offered.functions.append(_function(tool, shown))
     return offered
 

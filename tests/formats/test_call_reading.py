@@ -236,3 +236,12 @@ def test_an_id_ends_where_the_text_goes_on(text: CallText, raw: str) -> None:
     parser = parser_of(text)
     assert parser is not None
     assert calls(parser, raw) == [("f", {"a": 1}, "abc")]
+
+
+def test_a_string_that_never_closes_is_searched_once() -> None:
+    """Searched from each of its quotes, this one would take hours."""
+    reader = CallReader(replace(GENERIC, parser=read_json), ())
+
+    assert reader.is_in_string('{"' + r"\"" * 2_000_000)
+    assert reader.is_in_string('{"a": "b\\')
+    assert not reader.is_in_string('{"a": "b"')

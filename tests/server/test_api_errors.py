@@ -64,6 +64,11 @@ def test_nesting_is_counted_without_reading_json(text: str, depth: int) -> None:
     assert depth_of(text.encode()) == depth
 
 
+def test_a_string_that_never_closes_is_searched_once() -> None:
+    """Searched from each of its quotes, this one would take hours."""
+    assert depth_of(b'["' + rb"\"" * 2_000_000) == 1
+
+
 @table("levels", [50, 200, 900])
 def test_deep_nesting_is_refused_before_anything_reads_it(
     demo_server: Running, levels: int

@@ -11,6 +11,7 @@ from specchat.server.api_errors import ApiError
 from specchat.server.asked_tools import asked_tools
 from specchat.server.chat_body import ChatBody
 from specchat.server.response_events import REASONING_PREFIX
+from specchat.server.response_tools import ToolName, offered_tools
 from specchat.server.responses_api import ResponsesBody, to_chat
 from specchat.server.sent_fields import with_own_names
 from tables import table
@@ -245,3 +246,13 @@ def test_what_cannot_be_done_is_refused(fields: dict[str, Any], param: str, word
     assert refused.value.status == 400
     assert refused.value.param == param
     assert word in refused.value.message
+
+
+def test_a_tools_name_is_looked_up_whatever_number_is_offered() -> None:
+    """A search through all of them for each item would take many minutes."""
+    names = [f"look{number}" for number in range(50_000)]
+    tools = [{"type": "function", "name": name} for name in names]
+    offered = offered_tools([{"type": "namespace", "name": "web", "tools": tools}], [])
+
+    assert [offered.shown(ToolName("web", name)) for name in names] == names
+    assert offered.shown(ToolName("", "other")) == "other"
