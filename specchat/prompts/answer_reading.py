@@ -37,7 +37,7 @@ def read_parts(
 def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
     """Return the parts held back until the end, when the last chunk may have text but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
-    return parts + reader.finish(is_cut=chunk.finish != "stop" or bool(chunk.stop_string))
+    return parts + reader.finish(is_cut=chunk.finish != "stop")
 
 
 def checked(

@@ -415,19 +415,6 @@ def test_a_call_that_is_cut_off_is_neither_text_nor_a_call(
     assert not called[num_tokens // 2]
 
 
-def test_a_call_that_a_stop_string_cuts_off_is_no_text(caller: Running) -> None:
-    """It stands within the call."""
-    agent = ChatAgent()
-    body = agent.body([{"role": "user", "content": "Hello?"}], [WRITE])
-    body |= {"tool_choice": "required", "stop": ['"name"']}
-
-    choice = posted(caller, agent.path, body)["choices"][0]
-
-    assert choice["finish_reason"] == "stop"
-    assert not choice["message"]["content"]
-    assert not choice["message"].get("tool_calls")
-
-
 @each_agent
 @pytest.mark.parametrize(
     ("offered", "choice"), [([], "required"), ([READ], {"name": "absent"})], ids=["none", "absent"]
