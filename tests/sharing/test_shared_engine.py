@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -155,17 +155,19 @@ def test_too_many_are_refused_and_mistakes_are_reported(shallow: WriteModel) -> 
         engine.call(lambda _: None)
         wrong = Waiter(engine, [10**6], "b").wait()
         assert isinstance(wrong.update.error, InvalidOption)
-        started = threading.Event()
+        started, is_full = threading.Event(), threading.Event()
 
         def hold(_: Engine) -> None:
             started.set()
-            threading.Event().wait(0.3)
+            is_full.wait(60)
 
         holder = threading.Thread(target=engine.call, args=(hold,))
         holder.start()
         assert started.wait(60)
-        for _ in range(MOST_IN_TURN - 1 + 2):
-            Waiter(engine, PROMPTS[1], "b", max_tokens=2)
-        with pytest.raises(QueueFull):
-            Waiter(engine, PROMPTS[1], "b")
+        taken = list[Waiter]()
+        with suppress(QueueFull):
+            while len(taken) < 20:
+                taken.append(Waiter(engine, PROMPTS[1], "b", max_tokens=2))
+        assert len(taken) - MOST_IN_TURN in (1, 2)  # a turn is free if the long one has ended
+        is_full.set()
         holder.join()

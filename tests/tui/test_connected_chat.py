@@ -903,7 +903,7 @@ async def test_specchat_serve_reports_all_that_a_chat_shows(serve: Running) -> N
         figures, record = app.answers.figures, stored(app).statistics
         assert record["drafted"] > 0
         assert f"of {record['drafted']} drafted" in panel_text(app)
-        assert f"{record['generated_tokens']} tokens" in screen_text(app)
+        await until(pilot, lambda: f"{record['generated_tokens']} tokens" in screen_text(app))
         assert figures.statistics.cached_tokens <= figures.statistics.prompt_tokens
         assert "drafter" in record
         assert "context" in header_text(app)

@@ -236,7 +236,7 @@ async def test_a_stopped_answer_is_continued() -> None:
 async def test_what_a_continued_answer_saved_counts_once() -> None:
     """Its first part was counted when it was stopped."""
     hold = threading.Event()
-    script = Script(["four" * 40], hold=hold)
+    script = Script(["four" * 200], hold=hold, pause=0.02)
     chat = Chat(script)
     await chat.questions.ask("Count")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
