@@ -74,7 +74,7 @@ def test_what_cannot_be_raced_is_refused(
 @pytest.mark.slow
 def test_a_terminal_plays_the_race() -> None:
     """It is drawn on the second screen; the first one keeps the last moment and the result."""
-    shown = on_terminal([*DEMO, "--max-tokens", "12"])
+    shown = on_terminal([*DEMO, "--max-tokens", "12", "--draft-length", "4"])
 
     play, _, end = shown.partition("\x1b[?1049l")
     assert "\x1b[?1049h" in play
