@@ -25,7 +25,12 @@ from specchat.hub.references import Reference
 
 pytest_plugins = ("suite",)
 WriteModel: TypeAlias = Callable[..., Path]
-settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "specchat",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("specchat")  # on a busy machine an example may be slow
 
 gc.set_threshold(100_000, 20, 100)  # at the usual 700, a fifth of the time of the tests of the chat

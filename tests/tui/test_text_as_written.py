@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
@@ -264,6 +264,7 @@ def test_code_boxes_begin_and_end_at_their_fences(end: str, size: int) -> None:
 def test_no_letter_or_digit_is_lost(pieces: list[str]) -> None:
     """In any mixture of words and marks, whole or streamed, each stays in its order."""
     text = "x" + "".join(pieces)
+    assume(not re.search(r"```|~~~", text))  # a box of code has a title, with letters of its own
     wanted = re.findall(r"\w", text.replace("_", ""))
     for found in (shown(text), streamed(text, 2)):
         assert [each for each in re.findall(r"\w", found.replace("_", "")) if each != "⋮"] == wanted
