@@ -12,9 +12,11 @@ from typing import Literal, TypeAlias
 from specchat.catalogue.entry import Entry
 from specchat.gguf.model_files import read_pair
 from specchat.options.declarations import LoadOptions
+from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Machine
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.planner import Planner
+from specchat.planning.text_copies import num_states, room_for_states
 from specchat.wording import size_text
 
 Fit: TypeAlias = Literal[
@@ -76,6 +78,26 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
         plan = Planner(sizes, draft_sizes, (), LoadOptions(ctx=ctx)).first()
         memories.append(Memory(ctx, plan.needs[HOST].total, is_exact=True))
     return memories
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The states that are kept to go back in a text: the bytes of one, and how many there are."""
+
+    num_bytes: int
+    num_kept: int
+
+
+def states_of(target: Path, draft: Path | None, room: int) -> States | None:
+    """Return the states of a target, beside those of its draft, that fit the room for copies.
+
+    Returns None for a target that any tail can be removed from. Raises as `read_pair` does.
+    """
+    models = [Sizes(header) for header in read_pair(target, draft) if header]
+    shape = ContextShape(min(CONTEXT, models[0].header.training_context or CONTEXT))
+    size, *others = (0 if model.kind.is_head else model.state(shape) for model in models)
+    num_saving = 1 + sum(other > 0 for other in others)
+    return States(size, num_states(room_for_states(room, num_saving), size)) if size else None
 
 
 def memory_of_entry(entry: Entry) -> list[Memory]:

@@ -10,7 +10,14 @@ from typing import Any
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
+from specchat.catalogue.fit import (
+    Memory,
+    judge,
+    memory_of,
+    memory_of_entry,
+    size_of_pair,
+    states_of,
+)
 from specchat.catalogue.known_speed import KnownSpeed, known_speed
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
@@ -31,6 +38,7 @@ from specchat.planning.device import Machine, find_machine
 from specchat.planning.model_layout import layout_of
 from specchat.planning.notices import notices_of_file
 from specchat.planning.planner import why_chains
+from specchat.planning.text_copies import room_for_copies
 from specchat.wording import exact_drafts, percent, size_text, speedup_text
 
 About = Mapping[str, Any]
@@ -46,7 +54,11 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
     workers: Sequence[str] = arguments.settings["model.workers"]
-    about = _about_pair(entry, workers) if entry else _about_file(file_of(arguments.name), workers)
+    cache_ram: int | None = arguments.settings["model.cache_ram"]
+    if entry:
+        about = _about_pair(entry, workers, cache_ram)
+    else:
+        about = _about_file(file_of(arguments.name), workers, cache_ram)
     facts = _pair_lines(about) if entry else _file_lines(about)
     lines = [
         f"{name:<12} {line}".rstrip()
@@ -57,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     print_result(arguments, about, lines)
 
 
-def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
+def _about_pair(entry: Entry, workers: Sequence[str], cache_ram: int | None) -> dict[str, Any]:
     paths = entry.paths
     installed = [path for path in paths if path]
     memory = memory_of(*installed) if installed == paths else memory_of_entry(entry)
@@ -80,13 +92,14 @@ def _about_pair(entry: Entry, workers: Sequence[str]) -> dict[str, Any]:
         "memory": [_about_memory(figure, machine) for figure in memory],
         "workers": list(entry.workers),
         "chains_reason": _why_chains(*installed) if is_here else None,
+        "states": _about_states(machine, cache_ram, *installed) if is_here else None,
         "passes": _about_speed(machine, *installed) if is_here else None,
         **(_about_exactness(paths[0]) if paths[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
 
 
-def _about_file(path: Path, workers: Sequence[str]) -> dict[str, Any]:
+def _about_file(path: Path, workers: Sequence[str], cache_ram: int | None) -> dict[str, Any]:
     drafts, about = find_drafts(path), _about_model(read_header(path))
     machine = find_machine(workers)
     memory = memory_of(path) if about["generates_text"] else []
@@ -94,6 +107,7 @@ def _about_file(path: Path, workers: Sequence[str]) -> dict[str, Any]:
         **about,
         "memory": [_about_memory(figure, machine) for figure in memory],
         "chains_reason": _why_chains(path) if about["generates_text"] else None,
+        "states": _about_states(machine, cache_ram, path) if about["generates_text"] else None,
         "passes": _about_speed(machine, path) if about["generates_text"] else None,
         **_about_exactness(path),
         "drafts": {
@@ -127,6 +141,14 @@ def _about_memory(memory: Memory, machine: Machine) -> dict[str, Any]:
         "is_exact": memory.is_exact,
         "fit": judge(memory.num_bytes, machine),
     }
+
+
+def _about_states(
+    machine: Machine, cache_ram: int | None, target: Path, draft: Path | None = None
+) -> dict[str, int] | None:
+    """Return the states to go back in a text: the bytes of one, and how many are kept."""
+    states = states_of(target, draft, room_for_copies(cache_ram, machine.free or 0))
+    return {"bytes": states.num_bytes, "kept": states.num_kept} if states else None
 
 
 def _about_exactness(target: Path) -> dict[str, Any]:
@@ -201,6 +223,7 @@ def _pair_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield "states", _states_text(about["states"])
     yield "workers", ", ".join(about["workers"])
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
@@ -241,6 +264,7 @@ def _file_lines(about: About) -> Lines:
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield "states", _states_text(about["states"])
     yield from _speed_lines(about)
     yield "bit-exact", "\n".join(_exact_texts(about))
     yield "draft tree", _chains_text(about)
@@ -317,6 +341,13 @@ def _chains_text(about: About) -> str:
 def _memory_text(memory: About) -> str:
     size = f"{'' if memory['is_exact'] else 'about '}{size_text(memory['bytes'])}"
     return f"{size} with a context of {memory['context']} tokens: {memory['fit']}"
+
+
+def _states_text(states: About | None) -> str:
+    if not states:
+        return ""
+    size, kept = size_text(states["bytes"]), states["kept"]
+    return f"a state takes {size}; {kept} of a text are kept to go back in it"
 
 
 def _exact_texts(about: About) -> Iterator[str]:

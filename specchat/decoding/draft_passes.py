@@ -13,9 +13,9 @@ from specchat.decoding.ports import (
 from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
 
-LEAST_STEP, LEAST_GAP = 256, 32
-"""Ends of messages that can be returned to are as many tokens apart, and as many before the place
-where the next prompt is expected to leave this one."""
+LEAST_GAP = 32
+"""Ends of messages that can be returned to are as many tokens before the place where the next
+prompt is expected to leave this one."""
 
 
 class DraftPasses:
@@ -133,7 +133,7 @@ class DraftPasses:
         num_shared, ends = self._request.num_shared, frozenset(self._request.end_tokens)
         places = [0]
         for place, token in enumerate(self._tokens[: max(0, num_shared - LEAST_GAP)], 1):
-            if token in ends and place - places[-1] >= LEAST_STEP:
+            if token in ends and place - places[-1] >= self._request.state_step:
                 places.append(place)
         return [*places[1:], num_shared] if num_shared else []
 

@@ -33,6 +33,8 @@ from specchat.llama.model import Model
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS, LONGEST_PASS
+from specchat.planning.host_resources import available_bytes
+from specchat.planning.text_copies import MIB, room_for_copies, step_between_states
 from specchat.prompts.chat_text import chat_format
 from specchat.prompts.preparing import Preparation, require_known
 from specchat.prompts.prompt import Prompt
@@ -42,7 +44,6 @@ from specchat.requests.progress import ProgressCallback, ProgressReport, stoppin
 from specchat.requests.prompt_size import PromptSize
 from specchat.workers.worker_watch import LostCallback, end_process
 
-MIB = 2**20
 NO_EXACT_DRAFT = (
     "the answer must be exact, and no draft is as the pair is loaded: `--exact on` may allow some"
 )
@@ -82,8 +83,9 @@ class LocalEngine(Engine):
                 self.model, self.context.capacity, foresees_next=not drops_any_tail
             )
             self._pair = pair
-            limit = loading.cache_ram
-            limit = None if limit is None else limit * MIB
+            size = self.model.sizes.state(self.context.shape)
+            self._state_step = step_between_states(size, is_on_gpu=pair.uses_gpus)
+            limit = room_for_copies(loading.cache_ram, available_bytes() or 0)
             self.parked = ParkedMemories(pair, limit, (loading.cache_disk or 0) * MIB)
             facts = _with_format(pair.facts, self.model)
             self._plain_facts = replace(facts, takes_turns=self.parked.takes_turns)
@@ -351,6 +353,7 @@ class LocalEngine(Engine):
             piece=self.model.vocabulary.piece,
             is_cancelled=self._abort.is_set,
             num_shared=prompt.num_shared,
+            state_step=self._state_step,
             begun=options.begun,
             replay=options.replay,
             num_alternatives=options.alternatives,

@@ -19,7 +19,7 @@ from specchat.errors import EngineFailed
 from specchat.llama.context import count_common
 from specchat.llama.memory_image import MemoryImage
 from specchat.planning.host_resources import available_bytes
-from specchat.planning.text_copies import LEAST_STATES, PRESENT_SHARE, room_for_copies
+from specchat.planning.text_copies import LEAST_STATES, room_for_states
 
 LEAST_LOST = 256
 """A text is set aside if this many of its tokens would be lost."""
@@ -64,13 +64,11 @@ class ParkedMemory:
 class ParkedMemories:
     """The texts that a pair set aside, within a limit of bytes; 0 sets nothing aside."""
 
-    def __init__(self, pair: LoadedPair, limit: int | None, disk_limit: int = 0) -> None:
-        """Begin with no copies; a limit of None follows from the free memory.
+    def __init__(self, pair: LoadedPair, limit: int, disk_limit: int = 0) -> None:
+        """Begin with no copies, and divide the room for states among the models.
 
         Texts are also kept on disk, in `disk_limit` bytes; 0 keeps none.
         """
-        if limit is None:
-            limit = room_for_copies(available_bytes() or 0)
         self.limit = limit
         self._pair = pair
         self._parked: list[ParkedMemory] = []
@@ -78,7 +76,7 @@ class ParkedMemories:
         self._before = self._used = 0.0  # when the text in the memory was used last
         saving = [kind for kind in pair.rollback_kinds if kind.saves_states]
         for kind in saving:
-            kind.room = int(PRESENT_SHARE * limit) // len(saving)
+            kind.room = room_for_states(limit, len(saving))
 
     @property
     def takes_turns(self) -> bool:

@@ -327,9 +327,7 @@ class Context(AbstractContextManager["Context"]):
         self._require_open()
         kind = self.rollback_kind
         tokens = self.tokens[: self.num_evaluated]
-        return MemoryImage(
-            tokens, read_state(self.handle), kind.checkpoints, ends=tuple(self._ends)
-        )
+        return MemoryImage(tokens, read_state(self.handle), kind.lend(), ends=tuple(self._ends))
 
     def restore(self, image: MemoryImage) -> None:
         """Restore a copy of the memory; on failure, empty the memory and raise EngineFailed."""

@@ -28,6 +28,7 @@ SEQUENCE, COPY = 0, 1
 TO_THE_END = -1
 PARTIAL_ONLY = 1
 """The state without what removing a tail restores (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
+NO_BYTES: Bytes = np.empty(0, np.uint8)
 MOST_MARKS = LONGEST_DRAFT + 2
 """The most marks of one step: a draft model that cannot step back sets one before each token."""
 
@@ -58,6 +59,7 @@ class Rollback:
         self._step: list[Checkpoint] = []
         self._prompts: list[Checkpoint] = []
         self._spare: list[Bytes] = []
+        self._length_lent = 0  # states of up to as many tokens may be parts of copies
 
     @property
     def can_speculate(self) -> bool:
@@ -105,18 +107,30 @@ class Rollback:
         is_kept = not length or any(kept.length == length for kept in self._prompts)
         if is_kept or not self.saves_states:
             return
-        latest = self._save(length)  # at the end: the states of what was behind are dropped
-        self._prompts = spread([*self._prompts, latest], num_states(self.room, latest.num_bytes))
+        # behind all others: those of another text that was there are dropped
+        states = [*self._prompts, Checkpoint(length, NO_BYTES)]
+        *kept, _ = spread(states, num_states(self.room, self._state_size))
+        stays = {state.length for state in kept}
+        dropped = [state for state in self._prompts if state.length not in stays]
+        self._spare += [_buffer(state) for state in dropped if state.length > self._length_lent]
+        self._prompts = kept  # before a dropped state is written over
+        kept.append(self._save(length))
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """The states kept for places in the prompt."""
         return tuple(self._prompts)
 
+    def lend(self) -> tuple[Checkpoint, ...]:
+        """Return the same for a copy of the memory: their buffers are not used again."""
+        self._length_lent = max((state.length for state in self._prompts), default=0)
+        return self.checkpoints
+
     def begin_with(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Use the saved states of a text that was restored."""
         self._forget(lambda _: True)
         self._prompts = list(checkpoints)
+        self.lend()
 
     def reachable(self, length: int, present: int, num_last: int) -> int:
         """Return how many tokens `to` would keep in going back to `length`."""
@@ -186,11 +200,16 @@ class Rollback:
 
     def _drop_prompts(self, length: int) -> None:
         """Drop states of prompts longer than `length` tokens: another text follows there now."""
+        self._length_lent = min(self._length_lent, length)
         if self._prompts:
             self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
+    @property
+    def _state_size(self) -> int:
+        return int(api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY))
+
     def _save(self, length: int) -> Checkpoint:
-        size = int(api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY))
+        size = self._state_size
         data = self._spare.pop() if self._spare else np.empty(size, np.uint8)
         if data.size < size:
             data = np.empty(size, np.uint8)

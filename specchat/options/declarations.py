@@ -137,7 +137,7 @@ class LoadOptions(Options):
     )
     cache_ram: int | None = declare(
         None,
-        "Memory for other conversations in MiB, so that they are not read again; 0: none.",
+        "Memory in MiB to return to other conversations and to earlier places unread; 0: least.",
         minimum=0,
         maximum=2**30,
         none="auto",

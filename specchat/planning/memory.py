@@ -80,6 +80,17 @@ class Sizes:
         """Return the size of the KV cache and recurrent states in bytes."""
         return sum(self._cache(layer, shape) for layer in self.layout.layers)
 
+    def state(self, shape: ContextShape) -> int:
+        """Return the bytes of a state saved to go back in a text, 0 if any tail can be removed.
+
+        It has the recurrent states, and the keys and values in sliding windows.
+        """
+        layers = self.layout.layers
+        cells = min(self.layout.window, shape.ctx)
+        windowed = sum(layer.num_keys + layer.num_values for layer in layers if layer.is_windowed)
+        recurrent = FLOAT * sum(layer.num_states for layer in layers)
+        return recurrent + int(cells * windowed * BITS[shape.cache_type] / 8)
+
     def _weights(self, devices: Sequence[int]) -> Counter[int]:
         """Return the bytes of the weights by device."""
         total: Counter[int] = Counter()

@@ -101,6 +101,32 @@ def test_models_whose_drafts_are_chains_say_why(
     assert (reason or "") in (why or "")
 
 
+@pytest.mark.parametrize("architecture", ["llama", "granitehybrid", "gemma3"])
+def test_states_to_go_back_in_a_text_are_shown(
+    home: Path,
+    tiny: WriteModel,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    architecture: str,
+) -> None:
+    """What one takes and how many are kept, which follows the setting; other models have none."""
+    model = put(home / "big.gguf", tiny(architecture).read_bytes())
+    states = []
+    for limit in ("0", "1024"):
+        monkeypatch.setenv("SPECCHAT_CACHE_RAM", limit)
+        states.append(shown(capsys, model)["states"])
+    assert main(["show", str(model)]) == 0
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("states ")]
+    if architecture == "llama":
+        assert (states, lines) == ([None, None], [])
+        return
+    assert [each["kept"] for each in states] == [4, 32]
+    assert states[0]["bytes"] > 1000
+    (line,) = lines
+    assert re.search(r"a state takes [\d.]+ kB; 32 of a text are kept", line)
+
+
 def test_exact_drafts_are_shown_by_how_the_model_was_loaded(
     home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from decoding.toy_answers import (
 )
 from drafting.toy_vocabularies import MODELS, ToyModels, is_remembered
 from specchat.decoding.distribution import LARGEST_TABLE
+from specchat.decoding.loop import decode
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.request import Request
@@ -202,6 +203,27 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
 
     with pytest.raises(ContextFull, match=r"5 tokens.*holds 4.*--ctx"):
         pair.answer([1] * 5)
+
+
+@table("step, ends", [(1, [10, 20, 30, 40, 50, 60]), (25, [30, 60]), (61, [])])
+def test_a_prompt_is_read_in_parts_that_end_where_messages_do(step: int, ends: list[int]) -> None:
+    """Some way apart, and where the next prompt leaves this one; the progress is of it all."""
+    told: list[tuple[int, int]] = []
+    pair = ToyPair(scripted_logits(5, SCRIPT))
+    asked = Request(
+        [*[1] * 9, 4] * 10,
+        GREEDY,
+        max_tokens=1,
+        end_tokens=[4],
+        num_shared=95,
+        state_step=step,
+    )
+    for _ in decode(
+        pair.target, pair.drafter, asked, pair.statistics, lambda *progress: told.append(progress)
+    ):
+        pass
+
+    assert told == [(end, 99) for end in (*ends, 95, 99)]
 
 
 def test_a_second_question_reuses_the_first_ones_tokens() -> None:

@@ -19,10 +19,10 @@ from scripts.support.tiny_gguf import (
     write_parrot,
 )
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.draft_passes import LEAST_STEP
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
+from specchat.planning.text_copies import LEAST_STEP
 from specchat.prompts.chat_text import tokenize_chat
 from tables import table
 

@@ -234,6 +234,30 @@ def test_saved_places_are_limited_by_size(tiny: WriteModel, room: int, lengths: 
         assert [kept.length for kept in memory.rollback_kind.checkpoints] == lengths
 
 
+@table("architecture", ["mamba", "granitehybrid", "lfm2", "gemma3"])
+def test_a_copy_keeps_its_states_while_others_are_saved(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """They are not written over, although the text that goes on drops them, and are still right."""
+    with context(tiny, architecture, batch=32) as memory:
+        for end in range(50, 300, 50):
+            memory.prefill(TEXT[:end])
+        image = memory.image()
+        before = [state.data.copy() for state in image.checkpoints]
+        for end in range(300, 800, 50):
+            memory.prefill(TEXT[:end])
+        after = [state.data for state in image.checkpoints]
+        lengths = [state.length for state in image.checkpoints]
+
+        assert all(map(np.array_equal, before, after))
+        assert not set(lengths) <= {kept.length for kept in memory.rollback_kind.checkpoints}
+        for length in lengths[:-1]:
+            memory.restore(image)
+            assert memory.prefill([*TEXT[:length], 7]) == length
+            expected = fresh_logits(tiny, architecture, [*TEXT[:length], 7])
+            assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
+
+
 def test_a_sliding_window_allocates_the_window_only(tiny: WriteModel) -> None:
     """llama.cpp's log says how many cells the layers with a window have."""
     with listening() as lines, context(tiny, "gemma3", ctx=16_384, batch=32):

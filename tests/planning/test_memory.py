@@ -117,6 +117,19 @@ def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
     assert need.total == pytest.approx(total, rel=TOLERANCE)
 
 
+@table("model", ["llama", "gemma3", "mamba", "granitehybrid", "lfm2", "qwen35"])
+def test_a_state_to_go_back_to_takes_what_the_header_says(
+    hollow: dict[str, Path], model: str
+) -> None:
+    """To a percent; where any tail can be removed there are none."""
+    options = ModelOptions(ctx=1024, gpu_layers=0, threads=1, rollback_length=32)
+    with Model(hollow[model], options) as loaded, Context(loaded, options) as context:
+        context.prefill([3 + place % 200 for place in range(600)])
+        saved = sum(state.num_bytes for state in context.rollback_kind.checkpoints)
+
+        assert loaded.sizes.state(context.shape) == pytest.approx(saved, rel=0.01)
+
+
 SHALLOW = replace(SHAPE, num_layers=2)
 SHAPES = {
     "wide heads": replace(SHALLOW, head_width=128),
