@@ -13,7 +13,7 @@ PADDING = 256
 """llama.cpp rounds contexts and windows up to a multiple of this."""
 LONGEST_ROLLBACK = 256
 LONGEST_OF_STATES = 8
-"""For hybrid models, which keep a whole state for each token that may be rolled back."""
+"""For recurrent models, which may keep a whole state for each token that can be rolled back."""
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
@@ -102,7 +102,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         ubatch=batch,
         flash=options.flash_attention != "off",
         num_rows=num_rows,
-        num_steps_back=length if layout.is_recurrent and layout.steps_back else 0,
+        num_steps_back=length if layout.steps_back else 0,
         num_branches=num_branches,
     )
     heads = max((layer.num_heads for layer in layout.layers), default=0)

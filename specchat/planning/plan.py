@@ -1,19 +1,21 @@
 """Plans to load a pair, the best first, and the order in which they give things up for memory.
 
-The draft model goes onto the GPU first. If the whole target does not fit beside it, plans shorten
-the context, then store the KV cache as q8_0, then drop a prediction head, and at last leave layers
-of the target on the CPU.
+The draft model goes onto the GPU first. If the whole target does not fit beside it, plans keep
+fewer states of a hybrid for drafts, shorten the context, then store the KV cache as q8_0, then drop
+a prediction head, and at last leave layers of the target on the CPU.
 """
 
 from dataclasses import dataclass, replace
 
-from specchat.options.declarations import LoadOptions
+from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import why_unfit
 from specchat.planning.context_shape import USUAL_TYPE, context_length
 from specchat.planning.memory import Need, Sizes
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE = "q8_0"
+SHORT_ROLLBACK = 3
+"""The drafted tokens of a hybrid that keeps a state for each one, where memory is short."""
 MOST = -1
 """Stands for as many layers as fit."""
 USUAL_DRAFT = 3
@@ -25,8 +27,9 @@ class Plan:
     """One way to load a pair.
 
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
-    the draft model. `is_repacked` allows copying weights on the CPU into a faster layout; otherwise
-    they stay in the mapped file and need no memory of their own.
+    the draft model. The target can roll back up to `rollback_length` tokens. `is_repacked` allows
+    copying weights on the CPU into a faster layout; otherwise they stay in the mapped file and need
+    no memory of their own.
 
     The other fields are set once a plan is found to fit. `needs` is the memory of each device, the
     host first; `shares` is each GPU's share of the layers if there are several. `is_on_gpus` is
@@ -38,6 +41,7 @@ class Plan:
     draft_gpu_layers: int | None
     ctx: int
     cache_type: str
+    rollback_length: int = LONGEST_DRAFT
     is_repacked: bool = True
     needs: tuple[Need, ...] = ()
     shares: tuple[float, ...] = ()
@@ -62,6 +66,8 @@ def plans_to_try(
     plans = _on_gpus(target, draft, on_gpus) if has_gpus else []
     if not (has_gpus and options.gpu_layers):
         plans += _on_host(target, draft, options)
+    if target.layout.steps_back:
+        plans[1:] = [replace(plan, rollback_length=SHORT_ROLLBACK) for plan in plans]
     is_mapped = options.mmap and not options.mlock
     return plans + [replace(plan, is_repacked=False) for plan in plans if is_mapped]
 

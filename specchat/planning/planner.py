@@ -15,6 +15,7 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import (
+    LONGEST_OF_STATES,
     USUAL_TYPE,
     ModelOptions,
     shape_context,
@@ -86,7 +87,7 @@ class Planner:
             "gpu_layers": plan.gpu_layers,
             "cache_type": plan.cache_type,
             "tensor_split": plan.shares,
-            "rollback_length": LONGEST_DRAFT,
+            "rollback_length": plan.rollback_length,
             "is_repacked": plan.is_repacked and not self._is_inexact,
             "has_branches": self._chains_reason is None,
         }
@@ -272,6 +273,9 @@ class Planner:
         if self._draft and choice.draft_gpu_layers is None:
             parts.append(f"the {self._draft.kind.noun} is not used")
         best = self._plans[0]
+        if choice.rollback_length < best.rollback_length:
+            longest = f"{choice.rollback_length} tokens instead of {LONGEST_OF_STATES}"
+            parts.append(f"drafts have at most {longest}")
         if choice.ctx < best.ctx:
             parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")
         if choice.cache_type != best.cache_type:

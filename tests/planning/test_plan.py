@@ -89,6 +89,34 @@ def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
     assert list(dict.fromkeys(seen)) == ["8192 f16", "4096 f16", "4096 q8_0", "layers"]
 
 
+def test_a_hybrid_keeps_fewer_states_for_drafts_before_anything_else_gives_way(
+    tmp_path: Path,
+) -> None:
+    """The notice says how long drafts are then; one that keeps none for drafts has none to give."""
+    shape = Shape(151_936, num_layers=32, width=2048, feed_forward=6144, head_width=64, state=128)
+    seen: dict[str, list[str]] = {}
+    for kind in ("qwen35", "granitehybrid"):
+        path = write_hollow(tmp_path / f"{kind}.gguf", kind, shape, quantisation="q4_0")
+        whole = Sizes(read_header(path))
+        made = [
+            Planner(whole, None, [gpu(tenths / 20), host(32)], LoadOptions())
+            for tenths in range(160, 4, -1)
+        ]
+        plans = [planner.first() for planner in made]
+        seen[kind] = [
+            f"{plan.ctx} {planner.models(plan)[0][1].rollback_length}"
+            for planner, plan in zip(made, plans, strict=True)
+            if plan.gpu_layers == 33 and plan.cache_type == "f16"
+        ]
+        shortened = [
+            plan for plan in plans if "drafts have at most 3 tokens" in (plan.notice or "")
+        ]
+        assert bool(shortened) == (kind == "qwen35")
+
+    assert list(dict.fromkeys(seen["qwen35"])) == ["8192 64", "8192 3", "4096 3"]
+    assert list(dict.fromkeys(seen["granitehybrid"])) == ["8192 64", "4096 64"]
+
+
 def test_layers_on_the_cpu_are_reported_with_their_number(pair: tuple[Sizes, Sizes]) -> None:
     """The GPU holds as many layers as fit: one more would not."""
     made = plan(pair, gpu(5), host(32))
