@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,27 @@ def test_a_head_without_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     with Engine.load(write_with_head(tmp_path / "qwen35.gguf"), **QUICK) as engine:
         assert engine.facts.draft_off_reason == "not enough memory for the prediction head"
         assert engine.facts.draft_kind == "head"
+
+
+def test_a_plan_with_fewer_states_has_shorter_drafts(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rejected ones are rolled back, and the text is the same."""
+    path = tiny("qwen35")
+    asked: dict[str, Any] = {"draft_length": 8, "ignore_end": True, "max_tokens": 12}
+    texts, caches = list[list[int]](), list[int]()
+    first = Planner.first
+    for length in (64, 3):
+        shorter = partial(replace, rollback_length=length)
+        monkeypatch.setattr(Planner, "first", lambda self, shorter=shorter: shorter(first(self)))
+        with Engine.load(path, tiny("qwen35", "wrong"), **QUICK) as engine:
+            assert engine.facts.longest_draft == min(8, length)
+            chunks = engine.generate([5, 6, 7], temperature=0, **asked)
+            texts.append([token for chunk in chunks for token in chunk.tokens])
+            caches.append(engine.facts.cache_bytes)
+
+    assert texts[0] == texts[1]
+    assert caches[1] < caches[0]
 
 
 def test_a_context_beyond_memory_is_refused_with_advice(hungry: Path) -> None:
