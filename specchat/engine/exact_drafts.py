@@ -32,7 +32,7 @@ class ExactDrafts:
         """Read what the cache has on a pair."""
         loading = pair.loading
         self._is_wanted = loading.exact != "off" and not pair.facts.speculation_off_reason
-        self._exact, self._way = loading.exact, f"--exact {loading.exact}, {_way(pair)}"
+        self._exact, self._way = loading.exact, f"--exact {loading.exact}, {way_of(pair)}"
         self._cache = LearnedCache(loading.target, build()) if loading.learn else None
         self.exactness = self._cache.exactness().get(self._way) if self._cache else None
         self.is_settled = not self._is_wanted or bool(self.exactness and self.exactness.is_final)
@@ -87,7 +87,7 @@ class ExactDrafts:
         )
 
 
-def _way(pair: LoadedPair) -> str:
+def way_of(pair: LoadedPair) -> str:
     """Return the loading options that exactness depends on, as `specchat show` prints them."""
     shape, plan = pair.context.shape, pair.plan
     depth = max(depths_of(pair.context), default=0)

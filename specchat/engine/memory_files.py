@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.chat.memory_folder import HALF, SUFFIX, deleted_at, memory_folder
+from specchat.engine.exact_drafts import way_of
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama.hidden_state_feed import FeedSnapshot
 from specchat.llama.library import build
@@ -27,7 +28,7 @@ from specchat.llama.memory_image import Checkpoint, MemoryImage
 from specchat.planning.text_copies import LEAST_STATES
 from specchat.system.private_files import make_private
 
-FORMAT = 1
+FORMAT = 2
 LEAST_TOKENS = 512
 """Shorter texts are read as fast as a file."""
 PIECE = 16 * 2**20
@@ -38,11 +39,15 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A file's description: its text, and the lengths that its memory can be rolled back to."""
+    """A file's description: its text, and the lengths that its memory can be rolled back to.
+
+    `way` says how the pair was loaded, as far as the memory's bits depend on it.
+    """
 
     path: Path
     tokens: Sequence[int]
     checkpoints: tuple[int, ...]
+    way: str
 
     @property
     def outline(self) -> MemoryImage:
@@ -61,6 +66,7 @@ class MemoryFiles:
     def __init__(self, pair: LoadedPair, limit: int) -> None:
         """Find the files of a pair."""
         self._subject, self._limit = _subject(pair), limit
+        self._way = f"{way_of(pair)}, {pair.num_threads} threads"
         self.stored: list[StoredMemory] = []
         for path in sorted(memory_folder().glob(f"{self._subject}-*{SUFFIX}")):
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -97,14 +103,14 @@ class MemoryFiles:
         descriptor, half = tempfile.mkstemp(dir=path.parent, suffix=HALF)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                if not _write(file, arrays, is_stopped):
+                if not _write(file, arrays, self._way, is_stopped):
                     return False
             if used_at > deleted_at():
                 Path(half).replace(path)
         finally:
             with suppress(OSError):
                 Path(half).unlink()
-        self._replace(StoredMemory(path, list(target.tokens), _lengths(target)))
+        self._replace(StoredMemory(path, list(target.tokens), _lengths(target), self._way))
         self._make_room(path)
         return True
 
@@ -113,6 +119,8 @@ class MemoryFiles:
         try:
             arrays = _read(stored.path)
             target = _image(arrays["target"])
+            if stored.way != self._way:  # then answers that repeat must read the text again
+                target = replace(target, ends=())
             draft = _image(arrays["draft"]) if arrays["draft"] else None
         except (OSError, ValueError, KeyError, TypeError):
             self._forget(stored)
@@ -180,6 +188,7 @@ def _parts(image: MemoryImage) -> Arrays:
         "tokens": np.asarray(image.tokens, np.int32),
         "state": image.data,
         "lengths": np.asarray(_lengths(image), np.int32),
+        "ends": np.asarray(image.ends, np.int32),
     }
     arrays |= {
         f"checkpoint {number}": checkpoint.data
@@ -205,18 +214,20 @@ def _image(arrays: Mapping[str, NDArray[Any]]) -> MemoryImage:
         num_taken, first = arrays["numbers"].tolist()
         kept = {position: arrays[f"kept {position}"] for position in arrays["places"].tolist()}
         states = FeedSnapshot(num_taken, first, arrays["waiting"], kept)
-    tokens: list[int] = arrays["tokens"].tolist()
-    return MemoryImage(tokens, arrays["state"], tuple(checkpoints), states)
+    tokens, ends = arrays["tokens"].tolist(), tuple(arrays["ends"].tolist())
+    return MemoryImage(tokens, arrays["state"], tuple(checkpoints), states, ends)
 
 
-def _write(file: Any, arrays: Mapping[str, Arrays], is_stopped: Callable[[], bool]) -> bool:
+def _write(
+    file: Any, arrays: Mapping[str, Arrays], way: str, is_stopped: Callable[[], bool]
+) -> bool:
     """Write arrays after a line that describes them; return False if stopped."""
     described = [
         [role, name, array.dtype.str, list(array.shape), zlib.crc32(_bytes(array))]
         for role, parts in arrays.items()
         for name, array in parts.items()
     ]
-    header: dict[str, Any] = {"format": FORMAT, "arrays": described}
+    header: dict[str, Any] = {"format": FORMAT, "way": way, "arrays": described}
     header["tokens"] = arrays["target"]["tokens"].tolist()
     header["lengths"] = arrays["target"]["lengths"].tolist()
     line = json.dumps(header).encode()
@@ -251,7 +262,7 @@ def _header(file: Any) -> dict[str, Any]:
 def _outline_of(path: Path) -> StoredMemory:
     with path.open("rb") as file:
         header = _header(file)
-    return StoredMemory(path, header["tokens"], tuple(header["lengths"]))
+    return StoredMemory(path, header["tokens"], tuple(header["lengths"]), str(header["way"]))
 
 
 def _read(path: Path) -> dict[str, Arrays]:

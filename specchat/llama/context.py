@@ -1,7 +1,6 @@
 """A model's context: evaluating tokens, reading logits, and rolling the memory back."""
 
 import ctypes
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from specchat.llama.hidden_states import (
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.memory_image import MemoryImage, read_state, write_state
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
+from specchat.llama.pass_record import PassRecord
 from specchat.llama.rollback import Rollback, choose_rollback, longest_within
-from specchat.passes.exact_passes import LONGEST_PASS
 from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.host_resources import num_threads
@@ -83,10 +82,6 @@ class Context(AbstractContextManager["Context"]):
     most `longest_replay` tokens a pass. `num_evaluated` is the number of tokens in llama.cpp's
     memory.
 
-    The memory's bits depend on the passes that filled it. `_ends` are the lengths after those, from
-    an empty memory on, as far as they are known; a pass over up to `_longest_exact` tokens counts
-    as one for each token.
-
     Prediction heads need more of their own context and their target's: a `listener` follows the
     passes and rollbacks, and a `source` fills in `batch.inputs` before each pass.
     """
@@ -134,8 +129,7 @@ class Context(AbstractContextManager["Context"]):
         self.vocabulary_size = model.vocabulary.size
         self._gives_all_logits = model.sizes.kind.gives_all_logits
         self.num_evaluated = 0
-        self._ends: list[int] = []
-        self._longest_exact = 1
+        self._record = PassRecord()
         self._num_last = 0
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])
         if not api.llama_get_memory(self.handle):
@@ -144,7 +138,7 @@ class Context(AbstractContextManager["Context"]):
         self.rollback_kind = Rollback(self.handle)
         self.rollback_kind = choose_rollback(self.handle, model, self._decode)
         self.num_evaluated = 0
-        self._ends = []
+        self._record.cut(0)
 
     @property
     def length(self) -> int:
@@ -227,12 +221,13 @@ class Context(AbstractContextManager["Context"]):
         if longest is None:
             yield
             return
-        before = self.longest_replay, self._longest_exact
-        self.longest_replay, self._longest_exact = min(longest, self.longest_replay), longest
+        record = self._record
+        before = self.longest_replay, record.longest_exact
+        self.longest_replay, record.longest_exact = min(longest, self.longest_replay), longest
         try:
             yield
         finally:
-            self.longest_replay, self._longest_exact = before
+            self.longest_replay, record.longest_exact = before
 
     def keep_repeatable(self, tokens: Sequence[int], stops: Sequence[int]) -> int:
         """Drop what would have other bits if these tokens were read from the first one on.
@@ -240,29 +235,14 @@ class Context(AbstractContextManager["Context"]):
         They would be read up to each of `stops` in turn, then in exact passes. Returns the number
         of tokens that are left.
         """
-        planned = self._planned(stops, len(tokens))
+        planned = self._record.planned(stops, len(tokens), self._chunk)
         while True:
             known = min(self.count_known(tokens), self.num_evaluated)
-            length = 0
-            for end, wanted in zip(self._ends, planned, strict=False):
-                if end != wanted or end > known:
-                    break
-                length = end
+            length = self._record.num_as(planned, known)
             if length < len(self.tokens):
                 self.rollback(length)
             if length == self.num_evaluated:
                 return length
-
-    def _planned(self, stops: Sequence[int], length: int) -> list[int]:
-        """Return the lengths after each pass of a reading, exact ones counted by tokens."""
-        ends, start = list[int](), 0
-        for stop in stops:
-            while start < stop:
-                count = min(self._chunk, stop - start)
-                step = 1 if count <= self._longest_exact else count
-                ends += range(start + step, start + count + 1, step)
-                start += count
-        return [*ends, *range(start + 1, length + 1)]
 
     def run(self, batch: "Batch") -> None:
         """Evaluate a filled batch in one pass, after the tokens that llama.cpp's memory holds.
@@ -327,13 +307,14 @@ class Context(AbstractContextManager["Context"]):
         self._require_open()
         kind = self.rollback_kind
         tokens = self.tokens[: self.num_evaluated]
-        return MemoryImage(tokens, read_state(self.handle), kind.lend(), ends=tuple(self._ends))
+        return MemoryImage(tokens, read_state(self.handle), kind.lend(), ends=self._record.ends)
 
     def restore(self, image: MemoryImage) -> None:
         """Restore a copy of the memory; on failure, empty the memory and raise EngineFailed."""
         self._require_open()
         self.rollback_kind.begin_with(image.checkpoints)
-        self._num_last, self._ends = 0, []
+        self._num_last = 0
+        self._record.begin_with(())
         try:
             self.rollback_kind.empty()
             write_state(self.handle, image.data)
@@ -343,7 +324,7 @@ class Context(AbstractContextManager["Context"]):
             raise
         self.tokens, self.num_evaluated = list(image.tokens), image.length
         if self.rollback_kind.restores_bits:
-            self._ends = list(image.ends)
+            self._record.begin_with(image.ends)
 
     def reachable(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of a text need not be evaluated again."""
@@ -391,20 +372,9 @@ class Context(AbstractContextManager["Context"]):
             self.source.fill(start, len(tokens))
         self.batch.fill(tokens, len(tokens) if num_rows and self._gives_all_logits else num_rows)
         self.run(self.batch)
-        self._note_pass(start, len(tokens))
+        self._record.note(start, len(tokens))
         if self.listener:
             self.listener.after_pass(start, tokens, is_prompt=not num_rows)
-
-    def _note_pass(self, start: int, count: int) -> None:
-        """Note a pass, if it continues those that are known and always has the same kernels."""
-        is_exact = count <= self._longest_exact
-        if start == (self._ends[-1] if self._ends else 0) and (is_exact or count > LONGEST_PASS):
-            step = 1 if is_exact else count
-            self._ends += range(start + step, start + count + 1, step)
-
-    def _cut_ends(self) -> None:
-        """Forget the passes over tokens that are no longer evaluated."""
-        del self._ends[bisect(self._ends, self.num_evaluated) :]
 
     def _require_open(self) -> None:
         if self.handle is None:
@@ -415,7 +385,7 @@ class Context(AbstractContextManager["Context"]):
         present = self.num_evaluated
         if length < present and self.handle is not None:
             self.num_evaluated = self.rollback_kind.to(length, present, self._num_last)
-            self._cut_ends()
+            self._record.cut(self.num_evaluated)
             self._num_last = 0  # the states of that pass cannot be used again
         if self.listener:
             self.listener.after_rollback(length)
@@ -424,7 +394,7 @@ class Context(AbstractContextManager["Context"]):
         """Return the memory to a defined state after an unfinished pass over `count` tokens."""
         length = self.num_evaluated
         self.num_evaluated = self.rollback_kind.to(length, length + count, 0)
-        self._cut_ends()
+        self._record.cut(self.num_evaluated)
 
     def _fail(self, result: int, count: int) -> NoReturn:
         """Undo a failed pass and raise an error with the reason."""

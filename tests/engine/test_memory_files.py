@@ -79,6 +79,24 @@ def test_a_head_finds_what_it_had_not_read(heads: WriteHead) -> None:  # noqa: F
         assert engine.stats.accepted == accepted > 0
 
 
+def test_an_answer_with_a_seed_reads_nothing_again_that_has_its_bits(shallow: WriteModel) -> None:
+    """Those of the pair as it was loaded then; loaded in another way, it reads all of it."""
+    path = shallow("llama", quantisation="q8_0", width=256, feed_forward=256)
+    seeded: dict[str, Any] = {
+        "seed": 3, "temperature": 0.9, "max_tokens": 12, "alternatives": 3, "ignore_end": True,
+    }  # fmt: skip
+    cached, bits = [], []
+    for threads in (1, 1, 2):
+        with LocalEngine(Loading(path, path, **{**OPTIONS, "threads": threads})) as engine:
+            assert engine.prepare(only_exactness=True)
+            chunks = list(engine.generate(TEXT, **seeded))
+            bits.append([likely for chunk in chunks for likely in chunk.alternatives])
+            cached.append(engine.stats.cached_tokens)
+
+    assert bits[0] == bits[1]
+    assert cached == [0, len(TEXT) - 1, 0]
+
+
 @pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("how", ["a byte", "the end", "the header", "the length", "everything"])
 def test_a_damaged_file_is_deleted_and_its_text_read_again(shallow: WriteModel, how: str) -> None:
