@@ -24,11 +24,11 @@ from scripts.support.quantised_model import quantised
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.passes.exact_costs import costs_at
-from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
+from specchat.passes.exact_costs import TIMED_LENGTHS, costs_here
+from specchat.passes.exact_passes import fill
+from specchat.passes.exactness_measurement import ExactnessMeasurement
 from specchat.planning.context_shape import ModelOptions
 
-PASSES = (2, 4, 8, 16)
 PATIENCE = 60.0
 
 
@@ -44,7 +44,7 @@ def main() -> None:
     if not tinyblas.is_optional():
         sys.exit("this build of llama.cpp has no switch: run scripts/specchat once to rebuild it")
     print(f"{machine_line()}; {options.threads} threads; time with exact kernels / without\n")
-    columns = [f"{count} at {depth}" for depth in options.depths for count in PASSES]
+    columns = [f"{count} at {depth}" for depth in options.depths for count in TIMED_LENGTHS]
     print(f"| type | weights | longest exact draft | {' | '.join(columns)} |")
     print("| --- " * (3 + len(columns)) + "|")
     with tempfile.TemporaryDirectory() as folder:
@@ -59,21 +59,22 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
     load: dict[str, Any] = {"ctx": 4096, "threads": options.threads, "gpu_layers": 0, "batch": 128}
     shape = ModelOptions(**load, rollback_length=32, flash_attention="off", is_repacked=is_repacked)
     with Model(path, shape) as model, Context(model, shape) as context:
-        with tinyblas.left_out(LONGEST_PASS):
-            longest, is_all = longest_exact_pass(context, tinyblas, PATIENCE)
+        measurement = ExactnessMeasurement("on", most_seconds=PATIENCE)
+        draft = measurement.run(context, tinyblas).longest - 1
         cells = [
             f"{statistics.median(cost):.2f}"
             for depth in options.depths
             for cost in zip(*(costs(context, depth) for _ in range(options.rounds)), strict=True)
         ]
     weights = "repacked" if is_repacked else "as in the file"
-    exact = f"{longest - 1}{'' if is_all else ' or more'}"
+    exact = f"{draft}{'' if measurement.has_compared_all else ' or more'}"
     return f"| {name or path.stem} | {weights} | {exact} | {' | '.join(cells)} |"
 
 
 def costs(context: Context, depth: int) -> list[float]:
     """Return the costs of passes at a depth."""
-    return list(costs_at(context, tinyblas, depth, PASSES, math.inf).values())
+    fill(context, depth, math.inf)
+    return list(costs_here(context, tinyblas, TIMED_LENGTHS, math.inf).values())
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from specchat.engine.api import EngineFacts
 from specchat.engine.loaded_pair import LoadedPair
 from specchat.llama import tinyblas
 from specchat.llama.library import build
-from specchat.passes.exact_passes import LONGEST_PASS, depths_of
-from specchat.passes.exactness import ExactnessMeasurement
+from specchat.passes.exact_passes import LONGEST_COMPARED, depths_of
+from specchat.passes.exactness_measurement import ExactnessMeasurement
 from specchat.passes.learned_cache import LearnedCache
 
 NOT_EXACT = (
@@ -19,6 +19,8 @@ NOT_MEASURED = (
     "the answer must be exact, and which drafts are exact here is not measured yet:"
     " `specchat check` measures it"
 )
+MOST_SECONDS_NEEDED = 10.0
+"""How long passes are compared where an answer waits for that."""
 
 
 class ExactDrafts:
@@ -48,11 +50,12 @@ class ExactDrafts:
     ) -> None:
         """Measure with a pair whose memory is empty; an exception from `on_share` stops this.
 
-        If it `is_needed`, an answer waits for it.
+        If it `is_needed`, an answer waits for it: costs are then left for later.
         """
-        if self._measurement is None or self._measurement.is_needed != is_needed:
+        limit = MOST_SECONDS_NEEDED if is_needed else None
+        if self._measurement is None or self._measurement.most_seconds != limit:
             self._measurement = ExactnessMeasurement(
-                self._exact, self.exactness, is_needed=is_needed
+                self._exact, self.exactness, most_seconds=limit
             )
         self.exactness = self._measurement.run(pair.context, tinyblas, on_share)
         self._measurement = None
@@ -66,7 +69,7 @@ class ExactDrafts:
             return facts
         is_on, passes = self._exact == "on", self.exactness
         if is_on:
-            tinyblas.leave_out(LONGEST_PASS)
+            tinyblas.leave_out(LONGEST_COMPARED)
         elif passes:
             tinyblas.leave_out(passes.usual)
         facts = replace(facts, repeatable_draft=None)

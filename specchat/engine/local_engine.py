@@ -32,7 +32,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.thread_waits import ThreadWaits
 from specchat.pacing.pacer import LearningPacer
-from specchat.passes.exact_passes import COMPARED_LENGTHS, DEPTHS, LONGEST_PASS
+from specchat.passes.exact_passes import DEPTHS, LONGEST_COMPARED
 from specchat.planning.host_resources import available_bytes
 from specchat.planning.text_copies import MIB, room_for_copies, step_between_states
 from specchat.prompts.chat_text import chat_format
@@ -50,7 +50,7 @@ NO_EXACT_DRAFT = (
 REASON_INTERVAL = 8
 """While nothing is drafted, the reason is updated once in this many chunks; this also lets pacing
 learn from plain passes before the answer ends."""
-MEASURED_CONTEXT = DEPTHS[-1] + 2 * COMPARED_LENGTHS[-1]
+MEASURED_CONTEXT = DEPTHS[-1] + 2 * LONGEST_COMPARED
 """The size of a context to measure in, where the pair's own holds a text."""
 
 
@@ -413,7 +413,7 @@ class LocalEngine(Engine):
     @staticmethod
     def _kernels(longest_pass: int | None) -> AbstractContextManager[None]:
         """Leave out inexact kernels for a while if the length of exact passes matters."""
-        return nullcontext() if longest_pass is None else tinyblas.left_out(LONGEST_PASS)
+        return nullcontext() if longest_pass is None else tinyblas.left_out(LONGEST_COMPARED)
 
     def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))

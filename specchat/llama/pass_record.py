@@ -3,7 +3,7 @@
 from bisect import bisect
 from collections.abc import Sequence
 
-from specchat.passes.exact_passes import LONGEST_PASS
+from specchat.passes.exact_passes import LONGEST_COMPARED
 
 
 class PassRecord:
@@ -31,7 +31,9 @@ class PassRecord:
     def note(self, start: int, count: int) -> None:
         """Note a pass, if it continues those that are known and always has the same kernels."""
         is_exact = count <= self.longest_exact
-        if start == (self._ends[-1] if self._ends else 0) and (is_exact or count > LONGEST_PASS):
+        if start == (self._ends[-1] if self._ends else 0) and (
+            is_exact or count > LONGEST_COMPARED
+        ):
             self._ends += self._counted(start, count)
 
     def cut(self, length: int) -> None:

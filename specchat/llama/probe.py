@@ -23,7 +23,8 @@ from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
 from specchat.llama.native_libraries import variant, why_not_loaded
 from specchat.llama.rpc_library import find_rpc
-from specchat.passes.exact_passes import LONGEST_PASS, longest_exact_pass
+from specchat.passes.exact_passes import LONGEST_COMPARED
+from specchat.passes.exactness_measurement import ExactnessMeasurement
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of
 
@@ -56,7 +57,7 @@ def describe_build() -> BuildReport:
 def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
     """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU, and compare."""
     layers = None if on_gpu else 0
-    tinyblas.leave_out(LONGEST_PASS)
+    tinyblas.leave_out(LONGEST_COMPARED)
     options = ModelOptions(ctx=1024, batch=LARGEST_BATCH, gpu_layers=layers, exact="on")
     sizes = range(1, LARGEST_BATCH + 1)
     with Model(path, options) as model, Context(model, options) as context:
@@ -65,8 +66,9 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             tokens = [1 + index % (model.vocabulary.size - 1) for index in range(size)]
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
-        longest, is_measured = longest_exact_pass(context, tinyblas, MOST_SECONDS)
-    return ProbeReport(len(sizes), sum(sizes), longest - 1, is_measured)
+        measurement = ExactnessMeasurement("on", most_seconds=MOST_SECONDS)
+        draft = measurement.run(context, tinyblas).longest - 1
+    return ProbeReport(len(sizes), sum(sizes), draft, measurement.has_compared_all)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,64 +1,17 @@
-"""What exact kernels cost: passes with and without fast, inexact kernels, timed in turn."""
+"""What exact kernels cost: passes with and without fast, inexact kernels, timed in turn.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+cost(n) = least seconds of a pass over n tokens with exact kernels / the same with fast ones
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 
-from specchat.passes.exact_passes import ComparedModel, InexactKernels, depths_of, fill, text_of
+from specchat.passes.exact_passes import ComparedModel, InexactKernels, text_of
 
 TIMED_LENGTHS, NUM_TIMED = (2, 4, 8, 16), 3
 """Passes to time, the shortest first: llama.cpp's kernels change about there."""
 CHEAP = 1.05
 """Exact kernels are cheap if passes take up to this many times as long."""
-
-
-@dataclass(slots=True)
-class TimedCosts:
-    """The costs timed so far, at `num_depths` depths in `spent` seconds: timing may be stopped."""
-
-    costs: dict[int, float] = field(default_factory=dict)
-    num_depths: int = 0
-    spent: float = 0.0
-
-
-def exact_costs(
-    model: ComparedModel,
-    kernels: InexactKernels,
-    longest: int,
-    most_seconds: float,
-    on_share: Callable[[float], None] | None = None,
-    timed: TimedCosts | None = None,
-) -> dict[int, float]:
-    """Return the cost of exact kernels for passes, by their number of tokens.
-
-    A cost is the time of a pass with exact kernels divided by that with fast ones: the larger of
-    those in a shallow and in a deep context. Passes of up to `longest` tokens are timed, as many as
-    `most_seconds` allow. Empty if this build has one kind of kernels only. The model's memory is
-    empty afterwards.
-
-    `on_share` is called before each pass with the share of the time that has passed, and may raise
-    an exception to stop. Given the same `timed` again, the next call goes on with that depth.
-    """
-    if not kernels.is_optional():
-        return {}
-    depths = depths_of(model)
-    depths = list(dict.fromkeys([*depths[:1], *depths[-1:]]))
-    timed = timed or TimedCosts()
-    if not timed.num_depths:
-        timed.costs = {length: 0.0 for length in TIMED_LENGTHS if length <= longest and depths}
-    for number, depth in list(enumerate(depths, 1))[timed.num_depths :]:
-        began = perf_counter() - timed.spent
-        deadline = began + most_seconds * number / len(depths)
-
-        def on_pass(began: float = began) -> None:
-            if on_share:
-                on_share(min(1.0, (perf_counter() - began) / most_seconds))
-
-        here = costs_at(model, kernels, depth, list(timed.costs), deadline, on_pass)
-        timed.costs = {length: max(timed.costs[length], cost) for length, cost in here.items()}
-        timed.num_depths, timed.spent = number, perf_counter() - began
-    model.prefill([])
-    return timed.costs
 
 
 def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
@@ -74,22 +27,18 @@ def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
     return longest
 
 
-def costs_at(
+def costs_here(
     model: ComparedModel,
     kernels: InexactKernels,
-    depth: int,
-    lengths: Sequence[int],
+    lengths: Iterable[int],
     deadline: float,
     on_pass: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
-    """Return the costs of passes at a depth, by their number of tokens, until the deadline.
+    """Return the costs of passes after the present memory, by their number of tokens.
 
-    `on_pass` is called before each pass.
+    Only of those that there is time for until the deadline. `on_pass` is called before each pass.
     """
     costs: dict[int, float] = {}
-    on_pass()
-    if not fill(model, depth, deadline):
-        return costs
     took = 0.0
     for length in lengths:
         began = perf_counter()
@@ -100,17 +49,17 @@ def costs_at(
             for seconds, exact in zip(taken, (1, length), strict=True):
                 on_pass()
                 with kernels.left_out(exact):
-                    seconds.append(_seconds(model, depth, length))
+                    seconds.append(_seconds(model, length))
         took = perf_counter() - began
         fast, exactly = map(min, taken)
         costs[length] = exactly / fast
     return costs
 
 
-def _seconds(model: ComparedModel, depth: int, length: int) -> float:
+def _seconds(model: ComparedModel, length: int) -> float:
     """Return the seconds of a pass, and roll it back."""
     base = model.length
-    tokens = text_of(model, depth, depth + length)
+    tokens = text_of(model, base, base + length)
     began = perf_counter()
     model.evaluate(tokens, length)
     took = perf_counter() - began

@@ -9,7 +9,6 @@ measured.
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -18,8 +17,8 @@ import numpy as np
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import LanguageModel
 
-LONGEST_PASS = 33
-COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, LONGEST_PASS)
+LONGEST_COMPARED = 33
+COMPARED_LENGTHS = (2, 3, 4, 7, 8, 15, 16, LONGEST_COMPARED)
 """Passes to compare. llama.cpp's kernels change at 2, 4, 8 and perhaps 16 tokens."""
 FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
 """If one length is inexact, so is every length of its kernel: most of their sums agree by chance,
@@ -76,66 +75,11 @@ class InexactKernels(Protocol):
         """Disable these kernels in passes of up to `longest` tokens inside a `with` block."""
 
 
-@dataclass(slots=True)
-class Compared:
-    """What comparing passes has found so far: it may be stopped, and then goes on.
-
-    Passes of up to `longest` tokens are exact at `num_depths` depths. `spent` are the seconds that
-    this took.
-    """
-
-    longest: int = LONGEST_PASS
-    num_depths: int = 0
-    has_reached_all: bool = True
-    spent: float = 0.0
-
-
-def longest_exact_pass(
-    model: ComparedModel,
-    kernels: InexactKernels,
-    most_seconds: float,
-    on_share: Callable[[float], None] | None = None,
-    compared: Compared | None = None,
-) -> tuple[int, bool]:
-    """Return the longest pass whose logits, and those after it, are those of single tokens.
-
-    All shorter ones are exact too; 1 means that none of several tokens is. Lengths are compared
-    from the shortest on, at several depths, for up to `most_seconds`: what is not reached counts as
-    inexact, and then the second value is False. The memory is empty afterwards.
-
-    `on_share` is called before each pass with the share of the work or time that is spent. An
-    exception from it stops the comparison, which goes on with the same depth if it is given what
-    was `compared` again.
-    """
-    compared = compared or Compared()
-    longest = min(model.longest_draft + 1, kernels.longest_without(), compared.longest)
-    depths = depths_of(model)
-    if not depths or not model.rollback_kind.can_speculate:
-        return 1, True
-    for number, depth in list(enumerate(depths, 1))[compared.num_depths :]:
-        if longest == 1:
-            break
-        began = perf_counter() - compared.spent
-        deadline = began + most_seconds * number / len(depths)
-
-        def on_pass(began: float = began, least: float = (number - 1) / len(depths)) -> None:
-            spent = (perf_counter() - began) / most_seconds if most_seconds else 1.0
-            if on_share:
-                on_share(min(1.0, max(least, spent)))
-
-        on_pass()
-        if fill(model, depth, deadline):
-            longest, is_all = _longest_here(model, longest, deadline, on_pass)
-            compared.has_reached_all &= is_all
-        compared.longest, compared.num_depths = longest, number
-        compared.spent = perf_counter() - began
-    model.prefill([])
-    return longest, compared.has_reached_all
-
-
 def depths_of(model: ComparedModel) -> list[int]:
-    """Return the depths at which a model's passes are compared."""
-    return [depth for depth in DEPTHS if depth + 2 * LONGEST_PASS <= model.capacity]
+    """Return the depths at which a model's passes are compared; none if they cannot be."""
+    if not model.rollback_kind.can_speculate:
+        return []
+    return [depth for depth in DEPTHS if depth + 2 * LONGEST_COMPARED <= model.capacity]
 
 
 def fill(model: ComparedModel, depth: int, deadline: float) -> bool:
@@ -158,17 +102,23 @@ def text_of(model: ComparedModel, start: int, stop: int) -> list[int]:
     return [1 + place * SPREAD % (model.vocabulary_size - 1) for place in range(start, stop)]
 
 
-def _longest_here(
+def longest_here(
     model: ComparedModel, most: int, deadline: float, on_pass: Callable[[], None]
 ) -> tuple[int, bool]:
-    """Return the longest exact pass at the present depth, and if there was time for all lengths."""
+    """Return the longest pass, up to `most`, whose logits are those of single tokens.
+
+    So are the logits of the token after it, and those of all shorter passes; 1 means that no pass
+    over several tokens is exact. Passes are made after the present memory, the shortest first: what
+    is not reached counts as inexact, and then the second value is False. `on_pass` is called before
+    each.
+    """
     depth, began = model.length, perf_counter()
     comparison = _Comparison(model, depth, on_pass)
     longest = comparison.longest(most, deadline)
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             model.rollback(depth)
-            further = _Comparison(model, depth + number * LONGEST_PASS, on_pass)
+            further = _Comparison(model, depth + number * LONGEST_COMPARED, on_pass)
             longest = further.longest(longest, math.inf)
     return longest, comparison.has_reached_all
 
@@ -184,7 +134,7 @@ class _Comparison:
         self._model = model
         self._on_pass = on_pass
         self._base = model.length
-        self._tokens = text_of(model, first, first + LONGEST_PASS + 1)
+        self._tokens = text_of(model, first, first + LONGEST_COMPARED + 1)
         self._rows: list[Logits] = []
         self.has_reached_all = True
 

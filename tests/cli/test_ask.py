@@ -34,7 +34,7 @@ from specchat.engine import loader as loading
 from specchat.engine.api import Engine
 from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
-from specchat.passes import exact_costs, exact_passes
+from specchat.passes import exactness_measurement
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, devices_of_layers
@@ -484,9 +484,9 @@ def test_check_shows_which_drafts_are_exact(
     shown: str,
 ) -> None:
     """Also where none is, on a build or a device that computes other bits in every batch."""
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (longest, True))
-    monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: {2: 1.21})
-    monkeypatch.setattr(exact_costs, "longest_cheap", lambda _, longest: longest)
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, True))
+    monkeypatch.setattr(exactness_measurement, "costs_here", lambda *_: {2: 1.21})
+    monkeypatch.setattr(exactness_measurement, "longest_cheap", lambda _, longest: longest)
     monkeypatch.setattr(check, "try_out", lambda *_: None)  # which would measure it elsewhere
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["check", *pair, "--max-tokens", "12", "--exact", "auto"]) == 0

@@ -21,7 +21,7 @@ from specchat.llama.context import Batch
 from specchat.llama.library import api
 from specchat.llama.rollback import Rollback
 from specchat.options.declarations import LONGEST_DRAFT
-from specchat.passes import exact_costs, exact_passes, learned_cache
+from specchat.passes import exactness_measurement, learned_cache
 from specchat.passes.exactness import Exactness
 from specchat.passes.learned_cache import LearnedCache
 from specchat.structured.structure import Structure
@@ -47,8 +47,17 @@ def tokens_of(engine: LocalEngine, drafter: str, **options: Any) -> list[int]:
 
 def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Let every comparison find that passes of up to `longest` tokens are exact, and cheap."""
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (longest, True))
-    monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: dict.fromkeys((2, 4, 8, 16), 1.0))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (longest, True))
+    find_costs(monkeypatch, {2: 1.0, 4: 1.0, 8: 1.0, 16: 1.0})
+
+
+def find_costs(monkeypatch: pytest.MonkeyPatch, costs: dict[int, float]) -> None:
+    """Let exact kernels cost this."""
+
+    def known(_: object, __: object, lengths: dict[int, float], *___: object) -> dict[int, float]:
+        return {length: cost for length, cost in costs.items() if length in lengths}
+
+    monkeypatch.setattr(exactness_measurement, "costs_here", known)
 
 
 @pytest.mark.slow(keep=3)
@@ -183,7 +192,7 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
     left_out: list[int] = []
     monkeypatch.setattr(tinyblas, "is_optional", lambda: True)
     monkeypatch.setattr(tinyblas, "leave_out", left_out.append)
-    monkeypatch.setattr(exact_costs, "exact_costs", lambda *_: {2: 1.0, 4: 1.03, 8: 1.4})
+    find_costs(monkeypatch, {2: 1.0, 4: 1.03, 8: 1.4})
     path = shallow("llama", seed=41)
     with loaded(path, exact=exact, learn=True) as engine:
         facts = engine.facts
@@ -205,11 +214,10 @@ def test_what_lacked_time_is_measured_again(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine nothing may be proved at first; after three loads it is left at that."""
-    found = iter([(1, False), (5, False), (3, False), (33, True)])
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: next(found))
     path = shallow("llama", seed=42)
     drafts = []
-    for _ in range(4):
+    for found in [(1, False), (5, False), (3, False), (33, True)]:
+        monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_, found=found: found)
         with loaded(path, exact="on", learn=True) as engine:
             drafts.append(engine.facts.exact_draft)
 

@@ -19,7 +19,7 @@ from specchat.errors import EngineFailed, OutOfMemory
 from specchat.llama import tinyblas
 from specchat.llama.context import Batch
 from specchat.options.declarations import LONGEST_DRAFT
-from specchat.passes import exact_costs, exact_passes, exactness
+from specchat.passes import exact_costs, exact_passes, exactness_measurement
 from specchat.passes.learned_cache import LearnedCache
 from specchat.requests.progress import Stage
 
@@ -105,7 +105,7 @@ def test_interrupted_measuring_goes_on(
     monkeypatch.setattr(exact_costs, "CHEAP", 1e9)
     for name in ("MOST_SECONDS_OF_COSTS", "MOST_SECONDS"):  # whatever else runs meanwhile
         limits = {"auto": 600.0} if name == "MOST_SECONDS" else 600.0
-        monkeypatch.setattr(exactness, name, limits)
+        monkeypatch.setattr(exactness_measurement, name, limits)
     monkeypatch.setattr(pair_pacing, "MOST_SECONDS", 600.0)
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:
@@ -135,8 +135,9 @@ def test_what_was_measured_is_kept_for_the_next_session(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is measured again; what an answer's own passes took is not kept in its place."""
-    monkeypatch.setitem(exactness.MOST_SECONDS, "auto", 60.0)  # less is too short on a busy machine
-    monkeypatch.setattr(exactness, "MOST_SECONDS_OF_COSTS", 60.0)
+    # less is too short on a busy machine
+    monkeypatch.setitem(exactness_measurement.MOST_SECONDS, "auto", 60.0)
+    monkeypatch.setattr(exactness_measurement, "MOST_SECONDS_OF_COSTS", 60.0)
     monkeypatch.setattr(pair_pacing, "MOST_SECONDS", 60.0)
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **OPTIONS)) as engine:

@@ -11,7 +11,7 @@ from specchat import Engine
 from specchat.decoding.chunk import Alternative, Chunk
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import NO_EXACT_DRAFT, LocalEngine
-from specchat.passes import exact_passes
+from specchat.passes import exactness_measurement
 from specchat.structured.structure import Structure
 
 PROMPT = [(40 + 7 * number * number) % 250 for number in range(150)]
@@ -105,7 +105,7 @@ def test_without_exact_drafts_a_seed_keeps_drafts_and_exact_answers_do_without(
     shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The statistics of the latter say why."""
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (1, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, True))
     path = shallow("llama")
     with LocalEngine(Loading(path, path, **USUAL)) as engine:
         assert engine.prepare(only_exactness=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,11 +12,13 @@ from conftest import WriteModel
 from passes.test_exact_passes import context_of
 from specchat.llama import tinyblas
 from specchat.llama.context import Context
+from specchat.options.declarations import LONGEST_DRAFT
 from specchat.passes import exact_costs as costs
-from specchat.passes import exact_passes
-from specchat.passes.exact_costs import exact_costs, longest_cheap
+from specchat.passes import exactness_measurement as measurement
+from specchat.passes.exact_costs import longest_cheap
 from specchat.passes.exact_passes import NUM_COPIED
-from specchat.passes.exactness import Exactness, ExactnessMeasurement
+from specchat.passes.exactness import Exactness
+from specchat.passes.exactness_measurement import ExactnessMeasurement
 from tables import table
 
 
@@ -51,23 +53,42 @@ def context(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Conte
         monkeypatch.setattr(context.rollback_kind, "repeat", repeated)
         monkeypatch.setattr(tinyblas, "is_optional", lambda: True)
         monkeypatch.setattr(tinyblas, "left_out", left_out)
-        monkeypatch.setattr(costs, "perf_counter", lambda: now)
+        monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
+        for module in (costs, measurement):
+            monkeypatch.setattr(module, "perf_counter", lambda: now)
         yield context
 
 
-def test_costs_are_the_largest_of_shallow_and_deep_contexts(context: Context) -> None:
+@pytest.fixture
+def costs_of(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int, float], dict[int, float]]:
+    """Return a function that times exact kernels where passes are exact up to some length."""
+
+    def measured(longest: int, most_seconds: float) -> dict[int, float]:
+        monkeypatch.setattr(measurement, "longest_here", lambda *_: (longest, True))
+        monkeypatch.setitem(measurement.MOST_SECONDS, "on", 0.0)
+        monkeypatch.setattr(measurement, "MOST_SECONDS_OF_COSTS", most_seconds)
+        return dict(ExactnessMeasurement("on").run(context, tinyblas).costs)
+
+    return measured
+
+
+def test_costs_are_the_largest_of_shallow_and_deep_contexts(
+    context: Context, costs_of: Callable[[int, float], dict[int, float]]
+) -> None:
     """Each length is timed with and without tinyBLAS, and the memory is left empty."""
-    assert exact_costs(context, tinyblas, 33, 1e6) == pytest.approx(
-        {2: 1.0, 4: 1.0, 8: 1.5, 16: 1.5}
-    )
-    assert exact_costs(context, tinyblas, 4, 1e6) == pytest.approx({2: 1.0, 4: 1.0})
+    assert costs_of(33, 1e6) == pytest.approx({2: 1.0, 4: 1.0, 8: 1.5, 16: 1.5})
+    assert costs_of(4, 1e6) == pytest.approx({2: 1.0, 4: 1.0})
     assert context.length == 0
 
 
-def test_what_the_time_does_not_reach_has_no_cost(context: Context) -> None:
+def test_what_the_time_does_not_reach_has_no_cost(
+    costs_of: Callable[[int, float], dict[int, float]],
+) -> None:
     """Lengths are timed from the shortest on, at both depths."""
-    assert list(exact_costs(context, tinyblas, 33, 100.0)) == [2, 4]
-    assert exact_costs(context, tinyblas, 33, 0.0) == {}
+    assert list(costs_of(33, 100.0)) == [2, 4]
+    assert costs_of(33, 0.0) == {}
 
 
 def test_a_build_without_the_choice_has_no_costs(
@@ -75,9 +96,8 @@ def test_a_build_without_the_choice_has_no_costs(
 ) -> None:
     """Nothing is timed, and what was found exact costs nothing more."""
     monkeypatch.setattr(tinyblas, "is_optional", lambda: False)
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (7, True))
+    monkeypatch.setattr(measurement, "longest_here", lambda *_: (7, True))
 
-    assert exact_costs(context, tinyblas, 33, 1e6) == {}
     assert ExactnessMeasurement("auto").run(context, tinyblas) == Exactness(7)
 
 

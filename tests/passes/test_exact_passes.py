@@ -16,7 +16,8 @@ from specchat.llama import tinyblas
 from specchat.llama.context import Context
 from specchat.llama.model import Model
 from specchat.options.declarations import LONGEST_DRAFT
-from specchat.passes.exact_passes import NUM_COPIED, longest_exact_pass
+from specchat.passes.exact_passes import LONGEST_COMPARED, NUM_COPIED
+from specchat.passes.exactness_measurement import ExactnessMeasurement
 from specchat.planning.context_shape import ModelOptions
 from tables import table
 
@@ -31,6 +32,12 @@ def context_of(path: Path, **options: Any) -> Iterator[Context]:
     load = ModelOptions(**{**usual, **options})
     with Model(path, load) as model, Context(model, load) as context:
         yield context
+
+
+def longest_exact(context: Context, most_seconds: float = LONG) -> tuple[int, bool]:
+    """Return the longest exact pass, and whether there was time to compare all."""
+    measurement = ExactnessMeasurement("on", most_seconds=most_seconds)
+    return measurement.run(context, tinyblas).longest, measurement.has_compared_all
 
 
 @contextmanager
@@ -64,8 +71,11 @@ def batches_changed(
 @table("architecture", ARCHITECTURES)
 def test_the_measured_lengths_are_exact(tiny: WriteModel, architecture: str) -> None:
     """A text evaluated in passes of the measured length gives the bits of single tokens."""
-    with context_of(tiny(architecture), ctx=512, exact="on") as context:
-        longest, _ = longest_exact_pass(context, tinyblas, LONG)
+    with (
+        context_of(tiny(architecture), ctx=512, exact="on") as context,
+        tinyblas.left_out(LONGEST_COMPARED),
+    ):
+        longest, _ = longest_exact(context)
         tokens = [1 + 11 * place % 300 for place in range(8 * longest)]
         context.prefill([])
         single = [context.evaluate([token], 1)[0].copy() for token in tokens]
@@ -89,7 +99,7 @@ def test_one_changed_logit_is_found(
         context_of(tiny("llama"), ctx=512, exact="on") as context,
         batches_changed(context, monkeypatch, shortest),
     ):
-        assert longest_exact_pass(context, tinyblas, LONG) == (longest, True)
+        assert longest_exact(context) == (longest, True)
 
 
 def test_deep_contexts_are_compared_too(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +108,14 @@ def test_deep_contexts_are_compared_too(tiny: WriteModel, monkeypatch: pytest.Mo
         context_of(tiny("llama"), exact="on") as context,
         batches_changed(context, monkeypatch, 4, copies=1000 // NUM_COPIED),
     ):
-        assert longest_exact_pass(context, tinyblas, LONG) == (3, True)
+        assert longest_exact(context) == (3, True)
 
 
 def test_the_comparison_leaves_an_empty_memory(tiny: WriteModel) -> None:
     """Afterwards a text gives the logits that it gave before."""
     with context_of(tiny("gemma3")) as context:
         before = context.evaluate([5, 6, 7], 1)[0].copy()
-        longest_exact_pass(context, tinyblas, LONG)
+        longest_exact(context)
 
         assert context.length == 0
         assert np.array_equal(context.evaluate([5, 6, 7], 1)[0], before)
@@ -115,4 +125,4 @@ def test_without_time_nothing_is_proved(tiny: WriteModel, monkeypatch: pytest.Mo
     """What the time does not reach counts as inexact, and the result says so."""
     monkeypatch.setattr(tinyblas, "longest_without", lambda: LONGEST_DRAFT + 1)
     with context_of(tiny("llama")) as context:
-        assert longest_exact_pass(context, tinyblas, 0.0) == (1, False)
+        assert longest_exact(context, 0.0) == (1, False)

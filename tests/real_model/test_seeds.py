@@ -12,7 +12,7 @@ from specchat.engine import pair_pacing
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.formats.chat_message import ChatMessage
-from specchat.passes import exactness
+from specchat.passes import exactness_measurement
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def exact_pair(smollm2: Path) -> Iterator[LocalEngine]:
     loading = Loading(smollm2, smollm2, ctx=512, threads=2, exact="on", learn=False, gpu_layers=0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pair_pacing, "MOST_SECONDS", 0.1)
-        patched.setattr(exactness, "MOST_SECONDS_OF_COSTS", 0.0)
+        patched.setattr(exactness_measurement, "MOST_SECONDS_OF_COSTS", 0.0)
         loaded = LocalEngine(loading)
     with loaded:
         yield loaded

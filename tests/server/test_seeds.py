@@ -10,7 +10,7 @@ import pytest
 
 from server.conftest import StartServer
 from specchat.engine.local_engine import NO_EXACT_DRAFT
-from specchat.passes import exact_passes
+from specchat.passes import exact_passes, exactness_measurement
 from specchat.server import service
 
 QUESTION = "What is speculative decoding, and what does it do on a small machine like this one?"
@@ -51,7 +51,7 @@ def test_where_no_draft_is_exact_the_fingerprint_promises_nothing(
     start_here: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exact answer, or one without drafts, repeats there; the former says why it drafts none."""
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", lambda *_: (1, True))
+    monkeypatch.setattr(exactness_measurement, "longest_here", lambda *_: (1, True))
     server = start_here(learn=False)
     reply = server.chat(QUESTION, **SEEDED, draft_length=3)
     assert reply["system_fingerprint"] is None
@@ -71,13 +71,13 @@ def test_a_stream_has_one_fingerprint(
     start_here: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it says must be measured first, and the stream has only comments until then."""
-    measure = exact_passes.longest_exact_pass
+    measure = exact_passes.longest_here
 
     def slowly(*given: Any) -> Any:
         time.sleep(1)
         return measure(*given)
 
-    monkeypatch.setattr(exact_passes, "longest_exact_pass", slowly)
+    monkeypatch.setattr(exactness_measurement, "longest_here", slowly)
     monkeypatch.setattr(service, "SECONDS_TO_COMMENT", 0.1)
     server = start_here(learn=False)
     body = {"prompt": QUESTION, "echo": True, "stream": True, "seed": 3, "max_tokens": 5}
