@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 from specchat.errors import InvalidOption
@@ -142,12 +142,13 @@ def without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
 def alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Return messages with consecutive messages of the user, or of the assistant, joined."""
     found: list[ChatMessage] = []
-    for message in messages:
-        if found and found[-1]["role"] == message["role"] in {"user", "assistant"}:
-            joined = f"{found[-1]['content']}\n\n{message['content']}"
-            found[-1] = {**found[-1], "content": joined}
+    for role, group in groupby(messages, lambda message: message["role"]):
+        each = list(group)
+        if role in {"user", "assistant"}:
+            content = "\n\n".join(message["content"] for message in each)
+            found.append({**each[0], "content": content})
         else:
-            found.append(message)
+            found += each
     return found
 
 

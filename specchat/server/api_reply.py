@@ -148,16 +148,21 @@ def reply_to(request: Request, body: ChatBody, api: Api) -> Reply[ChatRequest]:
     return Reply(service, api, client, chosen.name, requests, bool(body.verify), notices)
 
 
-async def prompt_tokens(request: Request, body: ChatBody) -> int:
-    """Return how many tokens the prompt of a conversation has. Raises as `reply_to` does."""
+def asked_by(request: Request, body: ChatBody) -> ChatRequest:
+    """Return what a conversation asks for, in the engine's terms. Raises as `reply_to` does."""
+    (asked, *_), _ = chat_requests(body, request.app.state.service)
+    return asked
+
+
+async def prompt_tokens(request: Request, asked: ChatRequest) -> int:
+    """Return how many tokens the prompt of a conversation has. Raises what `prepared` does."""
     service: Service = request.app.state.service
-    (asked, *_), _ = chat_requests(body, service)
     return len(await service.prepared(PromptProcess.render, asked))
 
 
-async def counted(request: Request, body: ChatBody) -> JSONResponse:
+async def counted(request: Request, asked: ChatRequest) -> JSONResponse:
     """Return that number as OpenAI's API has it."""
-    count = await prompt_tokens(request, body)
+    count = await prompt_tokens(request, asked)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": count})
 
 

@@ -21,21 +21,30 @@ async def token_biases(given: Any, service: Service) -> dict[int, float]:
 
     A text stands for each of its tokens, as with llama-server. Raises ApiError.
     """
+    pairs = await service.off_loop(_checked, given)
+    texts = {key: await _tokens_of(key, service) for key, _ in pairs if isinstance(key, str)}
+    biases = dict[int, float]()
+    for key, bias in pairs:
+        biases.update(dict.fromkeys(texts[key] if isinstance(key, str) else (key,), bias))
+    return biases
+
+
+def _checked(given: Any) -> list[tuple[int | str, float]]:
+    """Return the biases that are given, by token or by text. Raises ApiError."""
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
         message = f"{FIELD} must be an object, or a list of pairs, of a token or text and a number"
         raise ApiError(BAD_REQUEST, message, FIELD)
-    if sum(_token_of(key) is None for key, _ in pairs) > MOST_TEXTS:
-        raise ApiError(BAD_REQUEST, f"{FIELD}: at most {MOST_TEXTS} texts", FIELD)
-    biases = dict[int, float]()
+    found = list[tuple[int | str, float]]()
     for key, value in pairs:
         if value > LARGEST_BIAS:
             raise ApiError(BAD_REQUEST, f"{FIELD}: a bias is at most {LARGEST_BIAS:,.0f}", FIELD)
         token = _token_of(key)
-        tokens = [token] if token is not None else await _tokens_of(key, service)
         bias = -math.inf if value is False or value <= -100 else float(value)
-        biases.update(dict.fromkeys(tokens, bias))
-    return biases
+        found.append((key if token is None else token, bias))
+    if sum(isinstance(key, str) for key, _ in found) > MOST_TEXTS:
+        raise ApiError(BAD_REQUEST, f"{FIELD}: at most {MOST_TEXTS} texts", FIELD)
+    return found
 
 
 def _is_pair(given: Any) -> bool:

@@ -1,40 +1,34 @@
 """Reading request bodies: JSON into declared fields, and these into options of the engine."""
 
-import re
-from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
-from specchat.formats.call_reading import STRING
 from specchat.options.declarations import AUTO_THINK, LONGEST_DRAFT
-from specchat.server.api_errors import BAD_REQUEST, SENT_NAMES, ApiError
+from specchat.server.api_errors import BAD_REQUEST, SENT_NAMES, TOO_LARGE, ApiError
 from specchat.server.asked_structure import structure_of
 from specchat.server.biases import token_biases
+from specchat.server.json_text import decoded, extent_of
 from specchat.server.sent_fields import notices_of, with_own_names
 from specchat.server.service import ChosenModel, Service
 from specchat.structured.structure import Structure
 
 Body = TypeVar("Body")
+Made = TypeVar("Made")
 MOST_CHOICES = 8
 """The largest `n`."""
 MOST_STOPS = 64
 DEEPEST = 100
 """Levels of nesting; what reads a body later, such as a chat template, goes down them by calls."""
+MOST_VALUES = 200_000
+"""Values of a body, beside one for each token of the context. While they are read or handed on no
+other thread runs, which takes about a microsecond for each."""
 LEAST_TOP_P = 1e-9
 """What a `top_p` of 0 means, as OpenAI and llama-server: only the most likely token."""
-STRING_BYTES = re.compile(STRING.pattern.encode(), re.DOTALL)
-ESCAPE = re.compile(
-    rb"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-"""An escape: one that is whole, as group 1, or half of a character that needs two."""
-BRACKET = re.compile(rb"[\[\]{}]")
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """The values of `reasoning_effort` that ask for reasoning."""
 SAMPLING = (
@@ -90,11 +84,28 @@ class SharedFields(Struct, kw_only=True):
     notices: Sequence[str] = ()
 
 
-async def read(request: Request, kind: type[Body]) -> Body:
-    """Return the body of a request. Raises ApiError for what is not JSON of this shape."""
-    data = await request.body()
-    if depth_of(data) > DEEPEST:
+async def read(request: Request, kind: type[Body], make: Callable[[Request, Body], Made]) -> Made:
+    """Return what `make` makes of the body of a request, and the request.
+
+    All of it is done off the event loop, as it may take seconds. Raises ApiError for what is not
+    JSON of this shape.
+    """
+    service: Service = request.app.state.service
+    given = await service.off_loop(_fields_of, request, kind, await request.body())
+    if isinstance(given, dict) and (biases := given.get("logit_bias")) is not None:
+        given["logit_bias"] = await token_biases(biases, service)
+    return await service.off_loop(lambda: make(request, _converted(given, kind)))
+
+
+def _fields_of(request: Request, kind: type[Body], data: bytes) -> Any:
+    """Return what a body says, its fields by specchat's names. Raises ApiError."""
+    service: Service = request.app.state.service
+    most_values = MOST_VALUES + service.facts.context
+    depth, num_values = extent_of(data, most_values)
+    if depth > DEEPEST:
         raise ApiError(BAD_REQUEST, f"the body is nested more than {DEEPEST} levels deep")
+    if num_values > most_values:
+        raise ApiError(TOO_LARGE, f"the body has more than {most_values} values")
     try:
         given = decoded(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -104,35 +115,17 @@ async def read(request: Request, kind: type[Body]) -> Body:
         given, sent = with_own_names(given)
         sent["messages"] = getattr(kind, "PROMPT", "messages")
         setattr(request.state, SENT_NAMES, sent)
-        if (biases := given.get("logit_bias")) is not None:
-            given["logit_bias"] = await token_biases(biases, request.app.state.service)
+    return given
+
+
+def _converted(given: Any, kind: type[Body]) -> Body:
+    """Return a body by its declaration. Raises ApiError."""
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         param = path.strip("`").strip(".") or None
         raise ApiError(BAD_REQUEST, f"{param}: {text}" if param else text, param) from None
-
-
-def decoded(data: bytes) -> Any:
-    """Return what JSON says, also of a text that was cut within a character, as JavaScript cuts it.
-
-    Raises DecodeError or UnicodeDecodeError.
-    """
-    data = data.removeprefix(BOM_UTF8)
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        whole = ESCAPE.sub(lambda found: found[1] or rb"\ufffd", data)
-        if whole == data:
-            raise
-        return msgspec.json.decode(whole)
-
-
-def depth_of(data: bytes) -> int:
-    """Return how deep the lists and objects of JSON are nested."""
-    brackets = BRACKET.findall(STRING_BYTES.sub(b"", data))
-    return max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)
 
 
 def options_of(body: SharedFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from specchat.decoding.chunk import Chunk, ToolCall
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.answer_figures import figures_of, total_usage
-from specchat.server.api_reply import Ended, EventWriter, Reply, counted, reply_to
+from specchat.server.api_reply import Ended, EventWriter, Reply, asked_by, counted, reply_to
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody
 from specchat.server.logprobs import chat_logprobs
@@ -47,7 +47,10 @@ class _ChatReply:
 
 async def chat_completions(request: Request) -> EventStream | Whole:
     """Answer a conversation."""
-    body = await read(request, ChatBody)
+    return await read(request, ChatBody, _replied)
+
+
+def _replied(request: Request, body: ChatBody) -> EventStream | Whole:
     reply = reply_to(request, body, "chat")
     chat = _ChatReply(
         reply,
@@ -65,7 +68,7 @@ async def chat_completions(request: Request) -> EventStream | Whole:
 
 async def count_chat_tokens(request: Request) -> JSONResponse:
     """Return how many tokens the prompt of a conversation has, as llama-server does."""
-    return await counted(request, await read(request, ChatBody))
+    return await counted(request, await read(request, ChatBody, asked_by))
 
 
 async def _whole(chat: _ChatReply) -> dict[str, Any]:

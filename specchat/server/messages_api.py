@@ -7,8 +7,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
-from specchat.server.api_reply import prompt_tokens, reply_to
+from specchat.server.api_reply import asked_by, prompt_tokens, reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.bodies import read
 from specchat.server.chat_body import ChatBody, ConversationFields
@@ -37,15 +38,22 @@ class MessagesBody(ConversationFields, kw_only=True):
 
 async def messages(request: Request) -> EventStream | Whole:
     """Answer a conversation."""
-    body = await read(request, MessagesBody)
-    reply = reply_to(request, to_chat(body), "messages")
-    return MessageEvents(reply.model).reply(reply, is_stream=bool(body.stream))
+    return await read(request, MessagesBody, _replied)
 
 
 async def count_tokens(request: Request) -> JSONResponse:
     """Return how many tokens the prompt of a conversation has."""
-    body = await read(request, MessagesBody)
-    return JSONResponse({"input_tokens": await prompt_tokens(request, to_chat(body))})
+    asked = await read(request, MessagesBody, _asked)
+    return JSONResponse({"input_tokens": await prompt_tokens(request, asked)})
+
+
+def _replied(request: Request, body: MessagesBody) -> EventStream | Whole:
+    reply = reply_to(request, to_chat(body), "messages")
+    return MessageEvents(reply.model).reply(reply, is_stream=bool(body.stream))
+
+
+def _asked(request: Request, body: MessagesBody) -> ChatRequest:
+    return asked_by(request, to_chat(body))
 
 
 def to_chat(body: MessagesBody) -> ChatBody:
@@ -102,16 +110,18 @@ def _block(given: Any) -> Block:
 def _said(role: Any, blocks: Sequence[Block]) -> dict[str, Any]:
     """Return what is said in a message: text, thinking and tool calls."""
     texts: list[Block] = []
+    thoughts: list[str] = []
     message: dict[str, Any] = {"role": role}
     for block in blocks:
         if block["type"] == "thinking":
             thought = block.get("thinking")
-            before = message.get("reasoning_content", "")
-            message["reasoning_content"] = before + (thought if isinstance(thought, str) else "")
+            thoughts += [thought] if isinstance(thought, str) else []
         elif block["type"] == "tool_use":
             message.setdefault("tool_calls", []).append(_call(block))
         else:
             texts.append(_document_text(block) if block["type"] == "document" else block)
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
     return {**message, "content": text_of(texts, "messages")}
 
 

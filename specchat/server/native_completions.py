@@ -98,21 +98,13 @@ class _NativeReply:
 
 async def completion(request: Request) -> EventStream | Whole:
     """Continue one or several texts."""
-    service: Service = request.app.state.service
-    body = await read(request, CompletionBody)
-    chosen = service.choose(body.model)
-    options = _options_of(body, chosen, service)
-    prompts = prompts_of(body.prompt, has_suffix=False)
-    return _replied(request, body, chosen, [GenerateRequest(each, **options) for each in prompts])
+    return await read(request, CompletionBody, _continued)
 
 
 async def infill(request: Request) -> EventStream | Whole:
     """Fill a gap."""
     service: Service = request.app.state.service
-    body = await read(request, InfillBody)
-    chosen = service.choose(body.model)
-    # the usual samplers of this endpoint keep little but the most likely token
-    options = {**_options_of(body, chosen, service), "temperature": body.temperature or 0.0}
+    body, chosen, options = await read(request, InfillBody, _with_options)
     gap = Gap(
         body.input_prefix + (body.prompt or ""),
         body.input_suffix,
@@ -121,7 +113,27 @@ async def infill(request: Request) -> EventStream | Whole:
         makes_room=True,
     )
     tokens = await service.prepared(PromptProcess.fill, gap)
-    return _replied(request, body, chosen, [GenerateRequest(tokens, **options)])
+    return await service.off_loop(
+        lambda: _replied(request, body, chosen, [GenerateRequest(tokens, **options)])
+    )
+
+
+def _continued(request: Request, body: CompletionBody) -> EventStream | Whole:
+    service: Service = request.app.state.service
+    chosen = service.choose(body.model)
+    options = _options_of(body, chosen, service)
+    prompts = prompts_of(body, body.prompt, has_suffix=False)
+    return _replied(request, body, chosen, [GenerateRequest(each, **options) for each in prompts])
+
+
+def _with_options(
+    request: Request, body: InfillBody
+) -> tuple[InfillBody, ChosenModel, dict[str, Any]]:
+    service: Service = request.app.state.service
+    chosen = service.choose(body.model)
+    # the usual samplers of this endpoint keep little but the most likely token
+    usual = {"temperature": body.temperature or 0.0}
+    return body, chosen, {**_options_of(body, chosen, service), **usual}
 
 
 def _options_of(body: NativeFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:

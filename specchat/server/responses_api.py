@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, ClassVar, TypeAlias
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError
-from specchat.server.api_reply import counted, reply_to
+from specchat.server.api_reply import asked_by, counted, reply_to
 from specchat.server.asked_structure import structure_of_format
 from specchat.server.asked_tools import MOST_NOTICES
 from specchat.server.bodies import read
@@ -60,16 +61,23 @@ class ResponsesBody(ConversationFields, kw_only=True):
 
 async def responses(request: Request) -> EventStream | Whole:
     """Answer a conversation."""
-    body = await read(request, ResponsesBody)
+    return await read(request, ResponsesBody, _replied)
+
+
+async def count_input_tokens(request: Request) -> JSONResponse:
+    """Return how many tokens the prompt of a conversation has."""
+    return await counted(request, await read(request, ResponsesBody, _asked))
+
+
+def _replied(request: Request, body: ResponsesBody) -> EventStream | Whole:
     reply = reply_to(request, to_chat(body), "responses")
     echo = _echo(body, reply.requests[0])
     events = ResponseEvents(echo, reply, body.include or (), _tools_of(body).names)
     return events.reply(reply, is_stream=bool(body.stream))
 
 
-async def count_input_tokens(request: Request) -> JSONResponse:
-    """Return how many tokens the prompt of a conversation has."""
-    return await counted(request, to_chat(await read(request, ResponsesBody)))
+def _asked(request: Request, body: ResponsesBody) -> ChatRequest:
+    return asked_by(request, to_chat(body))
 
 
 def to_chat(body: ResponsesBody) -> ChatBody:
@@ -149,18 +157,11 @@ def messages_of(
 
     Items of unknown types are left out: clients outlive their servers' versions.
     """
-    messages: list[dict[str, Any]] = []
-    if instructions:
-        messages.append({"role": "system", "content": instructions})
-    for item in items:
-        message = _message_of(item, offered)
-        if message is None:
-            continue
-        if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
-            _join(messages[-1], message)
-        else:
-            messages.append(message)
-    return messages
+    translated = (_message_of(item, offered) for item in items)
+    said = groupby(filter(None, translated), lambda message: message["role"] == "assistant")
+    first = [{"role": "system", "content": instructions}] if instructions else []
+    parts = ([_joined(list(group))] if is_answer else group for is_answer, group in said)
+    return [*first, *chain.from_iterable(parts)]
 
 
 def _message_of(item: Item, offered: OfferedTools) -> dict[str, Any] | None:
@@ -260,9 +261,12 @@ TRANSLATED: Mapping[str, Callable[[Item], dict[str, Any]]] = {
 """What makes a message of each type of items."""
 
 
-def _join(message: dict[str, Any], added: Mapping[str, Any]) -> None:
-    """Add another part of an answer to the first ones."""
-    for name in ("reasoning_content", "content"):
-        message[name] = "\n\n".join(filter(None, [message.get(name), added.get(name)]))
-    if "tool_calls" in added:
-        message["tool_calls"] = [*message.get("tool_calls", ()), *added["tool_calls"]]
+def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parts of an answer as one message."""
+    message = dict(parts[0])
+    if len(parts) > 1:
+        for name in ("reasoning_content", "content"):
+            message[name] = "\n\n".join(filter(None, (part.get(name) for part in parts)))
+    if calls := [call for part in parts for call in part.get("tool_calls", ())]:
+        message["tool_calls"] = calls
+    return message

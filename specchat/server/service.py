@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any, TypeAlias, TypeVar
@@ -202,6 +201,7 @@ class Service:
         self.engine = engine
         self._prompts = PromptProcess(target, engine.facts.context)
         self._preparing, self._num_preparing = ThreadPoolExecutor(1, "prompts"), 0
+        self._reading = ThreadPoolExecutor(1, "bodies")
         self.name, self.file_name = name, target.name
         self.defaults = dict(defaults or {})
         self.is_strict = is_strict
@@ -321,15 +321,22 @@ class Service:
         """Call a method of the process that prepares prompts, which waits for no answer."""
         if self._num_preparing >= MOST_PREPARING:
             raise QueueFull(f"{self._num_preparing} requests are being read: try again later")
-        call = partial(method, self._prompts, *given, **more)
         self._num_preparing += 1
         try:
             # once the process is closed, what waits for it fails with Cancelled
-            return await asyncio.get_running_loop().run_in_executor(self._preparing, call)
-        except RuntimeError:  # after the shutdown
-            raise Cancelled(ENDING) from None
+            return await _done_on(self._preparing, method, self._prompts, *given, **more)
         finally:
             self._num_preparing -= 1
+
+    async def off_loop(self, act: Callable[..., Result], *given: Any) -> Result:
+        """Call a function whose work grows with a request: streams go on meanwhile."""
+
+        def do() -> Result:
+            if self._is_ending:
+                raise Cancelled(ENDING)
+            return act(*given)
+
+        return await _done_on(self._reading, do)
 
     async def call(self, act: Callable[[Engine], Result]) -> Result:
         """Do something with the engine between answers."""
@@ -341,11 +348,23 @@ class Service:
         for ticket in tuple(self._tickets):
             ticket.cancel()
         self._prompts.close()
-        self._preparing.shutdown(wait=False)
+        for executor in (self._preparing, self._reading):
+            executor.shutdown(wait=False)
 
     def _observe(self, served: ServedRequest) -> None:
         for observer in self.observers:
             observer(served)
+
+
+async def _done_on(
+    executor: ThreadPoolExecutor, act: Callable[..., Result], *given: Any, **more: Any
+) -> Result:
+    """Return the result of a function on another thread. Raises Cancelled after the shutdown."""
+    try:
+        future = executor.submit(act, *given, **more)
+    except RuntimeError:
+        raise Cancelled(ENDING) from None
+    return await asyncio.wrap_future(future)
 
 
 def _with_own_id(call: ToolCall, number: int) -> ToolCall:

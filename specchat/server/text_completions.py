@@ -27,6 +27,8 @@ from specchat.sharing.prompt_process import PromptProcess
 USUAL_TOKENS = 16
 """The `max_tokens` of OpenAI's API and vLLM's."""
 MOST_PROMPTS = 256
+MOST_BIASES = 1_000_000
+"""Biases of all answers, each of which checks its own."""
 
 
 class TextBody(SharedFields, kw_only=True):
@@ -115,12 +117,17 @@ class _Echo:
 async def completions(request: Request) -> EventStream | Whole:
     """Continue one or several texts."""
     service: Service = request.app.state.service
-    body = await read(request, TextBody)
-    prompts = prompts_of(body.prompt, has_suffix=bool(body.suffix))
+    body, prompts = await read(request, TextBody, _with_prompts)
     if body.suffix:
         prompts = await _filling(prompts, body, service)
-    text = _reply_to(body, prompts, service, client_of(request.headers.get("user-agent", "")))
+    client = client_of(request.headers.get("user-agent", ""))
+    text = await service.off_loop(_reply_to, body, prompts, service, client)
     return EventStream(_streamed(text)) if body.stream else Whole(lambda: _whole(text))
+
+
+def _with_prompts(request: Request, body: TextBody) -> tuple[TextBody, list[str | list[int]]]:
+    del request
+    return body, prompts_of(body, body.prompt, has_suffix=bool(body.suffix))
 
 
 def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
@@ -129,7 +136,7 @@ def tokens_of(engine: Engine, prompt: str | Sequence[int]) -> list[int]:
 
 
 async def _filling(
-    prompts: Sequence[str | list[int]], body: TextBody, service: Service
+    prompts: list[str | list[int]], body: TextBody, service: Service
 ) -> list[str | list[int]]:
     """Return prompts that ask for what stands between each text and the suffix."""
     if body.echo:
@@ -181,8 +188,11 @@ def _reply_to(
     )
 
 
-def prompts_of(given: Any, *, has_suffix: bool) -> list[str | list[int]]:
-    """Return the prompts of a request: texts, or lists of tokens; one before a suffix is enough."""
+def prompts_of(body: SharedFields, given: Any, *, has_suffix: bool) -> list[str | list[int]]:
+    """Return the prompts that are given: texts, or lists of tokens; one before a suffix is enough.
+
+    Raises ApiError, for too many of them too.
+    """
     prompts: list[Any] = [given] if isinstance(given, str) or _are_tokens(given) else list(given)
     if not has_suffix and not (given and all(prompts)):
         raise ApiError(BAD_REQUEST, "prompt must not be empty", "prompt")
@@ -190,6 +200,10 @@ def prompts_of(given: Any, *, has_suffix: bool) -> list[str | list[int]]:
         raise ApiError(BAD_REQUEST, "prompt must be texts or lists of token ids", "prompt")
     if len(prompts) > MOST_PROMPTS:
         raise ApiError(BAD_REQUEST, f"prompt: at most {MOST_PROMPTS} at once", "prompt")
+    num_answers = len(prompts) * (body.n or 1)
+    if num_answers * len(body.logit_bias or ()) > MOST_BIASES:
+        message = f"logit_bias: too many for {num_answers} answers at once"
+        raise ApiError(BAD_REQUEST, message, "logit_bias")
     return prompts
 
 

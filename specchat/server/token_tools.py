@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from specchat.errors import ContextFull
+from specchat.requests.answer_request import ChatRequest
 from specchat.server.api_errors import BAD_REQUEST, ApiError, of_exception
+from specchat.server.api_reply import asked_by
 from specchat.server.bodies import read
-from specchat.server.chat_body import ChatBody, chat_requests
+from specchat.server.chat_body import ChatBody
 from specchat.server.service import Service
 from specchat.sharing.prompt_process import PromptProcess
 
@@ -46,25 +48,20 @@ class DetokenizeBody(Struct):
 async def tokenize(request: Request) -> JSONResponse:
     """Return the tokens of a text or of a conversation's prompt."""
     service: Service = request.app.state.service
-    body = await read(request, TokenizeBody)
+    body, asked = await read(request, TokenizeBody, _with_chat)
 
-    tokens = await _tokens_of(body, service)
+    tokens = await (_prompt_of(asked, service) if asked else _tokens_of(body, service))
     pieces: list[bytes] = []
     if body.with_pieces:
         pieces = await service.prepared(PromptProcess.detokenize, tokens)
-    shown = [
-        {"id": token, "piece": _text_or_bytes(piece)}
-        for token, piece in zip(tokens, pieces, strict=False)
-    ]
-    size = {"count": len(tokens), "max_model_len": service.facts.context}
-    return JSONResponse({"tokens": shown if body.with_pieces else tokens, **size})
+    return await service.off_loop(_tokenized, tokens, pieces, service.facts.context)
 
 
 async def detokenize(request: Request) -> JSONResponse:
     """Return the text of tokens."""
     service: Service = request.app.state.service
-    body = await read(request, DetokenizeBody)
-    pieces = await service.prepared(PromptProcess.detokenize, body.tokens)
+    tokens = await read(request, DetokenizeBody, lambda _, body: body.tokens)
+    pieces = await service.prepared(PromptProcess.detokenize, tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"content": text, "prompt": text})
 
@@ -72,30 +69,44 @@ async def detokenize(request: Request) -> JSONResponse:
 async def apply_template(request: Request) -> JSONResponse:
     """Return a conversation's prompt as the model gets it, as text and as tokens."""
     service: Service = request.app.state.service
-    tokens = await _prompt_of(await read(request, TemplateBody), service)
+    tokens = await _prompt_of(await read(request, TemplateBody, _asked), service)
     pieces = await service.prepared(PromptProcess.detokenize, tokens)
     text = b"".join(pieces).decode("utf-8", "replace")
     return JSONResponse({"prompt": text, "tokens": tokens})
 
 
-async def _prompt_of(body: TemplateBody, service: Service) -> list[int]:
-    """Return the tokens of a conversation's prompt. Raises ApiError."""
-    (request, *_), _ = chat_requests(body, service)
-    is_closed = body.add_generation_prompt is False
-    render = PromptProcess.render_closed if is_closed else PromptProcess.render
-    return await service.prepared(render, request)
+class _Asked(NamedTuple):
+    """A conversation whose prompt is asked for; if it `is_closed`, no answer begins after it."""
+
+    conversation: ChatRequest
+    is_closed: bool
+
+
+def _asked(request: Request, body: TemplateBody) -> _Asked:
+    return _Asked(asked_by(request, body), body.add_generation_prompt is False)
+
+
+def _with_chat(request: Request, body: TokenizeBody) -> tuple[TokenizeBody, _Asked | None]:
+    """Return what is to be tokenized, with its conversation if it is one. Raises ApiError."""
+    if body.messages is None:
+        return body, None
+    chat = TemplateBody(
+        messages=body.messages,
+        tools=body.tools,
+        chat_template_kwargs=body.chat_template_kwargs,
+        add_generation_prompt=body.add_generation_prompt,
+    )
+    return body, _asked(request, chat)
+
+
+async def _prompt_of(asked: _Asked, service: Service) -> list[int]:
+    """Return the tokens of a conversation's prompt. Raises what `prepared` does."""
+    render = PromptProcess.render_closed if asked.is_closed else PromptProcess.render
+    return await service.prepared(render, asked.conversation)
 
 
 async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
-    """Return the tokens that are asked for. Raises ApiError."""
-    if body.messages is not None:
-        chat = TemplateBody(
-            messages=body.messages,
-            tools=body.tools,
-            chat_template_kwargs=body.chat_template_kwargs,
-            add_generation_prompt=body.add_generation_prompt,
-        )
-        return await _prompt_of(chat, service)
+    """Return the tokens of a text. Raises ApiError."""
     is_for_vllm = body.content is None
     text = body.prompt if is_for_vllm else body.content
     if text is None:
@@ -108,6 +119,16 @@ async def _tokens_of(body: TokenizeBody, service: Service) -> list[int]:
     except ContextFull as error:
         param = "prompt" if is_for_vllm else "content"
         raise replace(of_exception(error), param=param) from None
+
+
+def _tokenized(tokens: Sequence[int], pieces: Sequence[bytes], context: int) -> JSONResponse:
+    """Return the reply with tokens, and their texts if there are any."""
+    shown = [
+        {"id": token, "piece": _text_or_bytes(piece)}
+        for token, piece in zip(tokens, pieces, strict=False)
+    ]
+    size = {"count": len(tokens), "max_model_len": context}
+    return JSONResponse({"tokens": shown or tokens, **size})
 
 
 def _text_or_bytes(piece: bytes) -> str | list[int]:

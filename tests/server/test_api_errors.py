@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from server.conftest import Running
 from specchat.options.declarations import LONGEST_DRAFT
-from specchat.server.bodies import DEEPEST, depth_of
+from specchat.server.bodies import DEEPEST, MOST_VALUES
+from specchat.server.json_text import AT_ONCE, extent_of
 from tables import table
 
 QUESTION = {"messages": [{"role": "user", "content": "hi"}]}
@@ -48,25 +51,42 @@ def test_what_is_not_there_is_an_error_of_its_own(demo_server: Running) -> None:
 
 
 @table(
-    ("text", "depth"),
+    ("text", "depth", "num_values"),
     [
-        ("1", 0),
-        ("[]", 1),
-        ('[{"a": [1]}, []]', 3),
-        (r'["[[[", "\"[[", "\\"]', 1),
-        ('{"[": {"]": "}"}}', 2),
-        ("[" * 1000, 1000),
-        ("", 0),
+        ("1", 0, 0),
+        ("[]", 1, 1),
+        ('[{"a": [1]}, []]', 3, 5),
+        (r'["[[[", "\"[[", "\\"]', 1, 3),
+        ('{"[": {"]": "}"}}', 2, 2),
+        ("[" * 1000, 1000, 1000),
+        ("", 0, 0),
     ],
 )
-def test_nesting_is_counted_without_reading_json(text: str, depth: int) -> None:
-    """Brackets in strings do not count."""
-    assert depth_of(text.encode()) == depth
+@pytest.mark.parametrize("at_once", [1, 2, 3, AT_ONCE])
+def test_json_is_measured_without_reading_it(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, text: str, depth: int, num_values: int
+) -> None:
+    """Brackets in strings do not count, wherever the parts end that are looked at in one go."""
+    monkeypatch.setattr("specchat.server.json_text.AT_ONCE", at_once)
+    assert extent_of(text.encode(), 10_000) == (depth, num_values)
 
 
 def test_a_string_that_never_closes_is_searched_once() -> None:
     """Searched from each of its quotes, this one would take hours."""
-    assert depth_of(b'["' + rb"\"" * 2_000_000) == 1
+    assert extent_of(b'["' + rb"\"" * 2_000_000, 10).depth == 1
+
+
+@table("part", ["{}", '""', '{"role":"user","content":"x"}'])
+def test_a_body_of_more_values_than_any_prompt_has_is_refused(
+    demo_server: Running, part: str
+) -> None:
+    """Its size is that of a long text, but reading it would stop all streams for seconds."""
+    most = MOST_VALUES + demo_server.service.facts.context
+    reply = demo_server.client.post(
+        "/v1/chat/completions", content=f'{{"messages": [{",".join([part] * (most + 1))}]}}'
+    )
+    assert reply.status_code == 413
+    assert str(most) in reply.json()["error"]["message"]
 
 
 @table("levels", [50, 200, 900])

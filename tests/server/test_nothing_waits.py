@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from server.conftest import SECONDS, Running, StartServer
 from specchat.engine.api import Engine
+from specchat.server import bodies
 from tables import table
 
 LONG_PROMPT = "What is specchat? " * 2000
@@ -118,3 +120,59 @@ def test_what_takes_too_long_is_given_up(held: Running, monkeypatch: pytest.Monk
     assert reply.status_code == 400
     assert "to prepare: shorten it" in reply.json()["error"]["message"]
     assert held.client.post("/tokenize", json={"content": "so"}).json()["count"]
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": ASKED},
+    "/v1/chat/completions/input_tokens": {"messages": ASKED},
+    "/v1/completions": {"prompt": "Once"},
+    "/v1/responses": {"input": "Why?"},
+    "/v1/responses/input_tokens": {"input": "Why?"},
+    "/v1/messages": {"messages": ASKED, "max_tokens": 5},
+    "/v1/messages/count_tokens": {"messages": ASKED},
+    "/completion": {"prompt": "Once"},
+    "/infill": {"input_prefix": "a", "input_suffix": "b"},
+    "/tokenize": {"messages": ASKED},
+    "/detokenize": {"tokens": [5]},
+    "/apply-template": {"messages": ASKED},
+}
+
+
+@table("path", BODIES)
+@table("step", ["decoded", "_converted"])
+def test_what_grows_with_a_request_is_not_done_by_the_thread_of_streams(
+    held: Running, path: str, step: str
+) -> None:
+    """For a large one it takes seconds, in which others are answered."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    usual = getattr(bodies, step)
+
+    def slow(*given: Any) -> Any:
+        has_begun.set()
+        assert may_go_on.wait(SECONDS)
+        return usual(*given)
+
+    body = {**BODIES[path], "temperature": -1}  # so that none waits for a turn
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as executor:
+        patch.setattr(bodies, step, slow)
+        posted = executor.submit(held.client.post, path, json=body)
+        try:
+            assert has_begun.wait(SECONDS)
+            assert held.client.get("/health", timeout=SECONDS / 2).status_code == 200
+        finally:
+            may_go_on.set()
+        posted.result()
+
+
+def test_a_long_answer_in_parts_is_read_in_the_time_of_its_length(held: Running) -> None:
+    """Each part added to the text before it would take minutes."""
+    text = "so " * 300
+    part = {"type": "thinking", "thinking": text}
+    thought = {"type": "reasoning", "summary": [{"text": text}]}
+    thinking = {"role": "assistant", "content": [part] * 25_000}
+    for path, body in (
+        ("/v1/messages/count_tokens", {"messages": [thinking]}),
+        ("/v1/responses/input_tokens", {"input": [thought] * 25_000}),
+    ):
+        reply = held.client.post(path, json=body)
+        assert "prompt is too long" in reply.json()["error"]["message"]

@@ -9,7 +9,7 @@ import pytest
 from server.conftest import Running, StartServer
 from server.test_chat_completions import events_of
 from specchat.catalogue.pairs import find_pair
-from specchat.server.bodies import decoded
+from specchat.server.json_text import decoded
 from specchat.server.service import Service
 from tables import table
 
@@ -298,6 +298,7 @@ def test_reading_a_cached_prompt_takes_the_time_of_its_pass(demo_server: Running
         (r'"a\ud83d"', "a\ufffd"),
         (r'"\ude00b"', "\ufffdb"),
         (r'"\ud83d\ude00\ud83d"', "\U0001f600\ufffd"),
+        (r'"\uD83D\uD83D\uDE00\uDE00"', "\ufffd\U0001f600\ufffd"),
         (r'"\\ud83d \ud83d"', "\\ud83d \ufffd"),
         (r'"\ud83d\u0041\n"', "\ufffdA\n"),
         ('\ufeff"a"', "a"),
