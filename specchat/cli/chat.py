@@ -8,13 +8,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
+from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.recent_pairs import remember_pair
+from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
 from specchat.chat.store import default_path
-from specchat.cli.model_arguments import chosen_answerer, is_first_run, save_loaded
+from specchat.cli.model_arguments import (
+    chosen_answerer,
+    is_first_run,
+    names_nothing,
+    save_loaded,
+)
 from specchat.cli.offers import (
     choice_of,
+    choice_of_recent,
     choice_of_server,
     find_offers,
     foresee_offer,
@@ -54,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         system_prompt=arguments.system_prompt or "",
         screen=ScreenOptions(**settings.values(ScreenOptions)),
         server=ServerOptions(**settings.values(ServerOptions)),
-        is_first_run=is_first_run(arguments),
+        is_first_run=choice.name == DEMO and is_first_run(arguments),
         keys=settings.key_bindings,
         other_drafts=find_other_drafts,
         notice=left_out(),
@@ -73,7 +79,13 @@ def run(arguments: argparse.Namespace) -> int | None:
 
 
 def _first_choice(arguments: argparse.Namespace) -> PairChoice:
-    """Return what answers first: the pair that the arguments name, or a server's model."""
+    """Return what answers first: what the arguments name, or else the pair used last."""
+    if names_nothing(arguments):
+        for recent in recent_pairs():
+            if recent.name == DEMO:
+                break
+            if choice := choice_of_recent(arguments, recent):
+                return choice
     answerer = chosen_answerer(arguments)
     pair = answerer.pair
     if pair is None:

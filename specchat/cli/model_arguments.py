@@ -59,6 +59,12 @@ def is_demo(arguments: argparse.Namespace) -> bool:
     )
 
 
+def names_nothing(arguments: argparse.Namespace) -> bool:
+    """Return True if neither the command line nor a setting says what answers."""
+    names = arguments.pair, arguments.target, arguments.draft, arguments.save_as
+    return not is_connected(arguments) and all(name is None for name in names)
+
+
 def is_first_run(arguments: argparse.Namespace) -> bool:
     """Return True if the demo pair is used and no other pair is installed."""
     wants_offers = bool(arguments.settings["screen.offer_models"])

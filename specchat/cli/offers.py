@@ -31,6 +31,7 @@ from specchat.cli.model_arguments import (
 )
 from specchat.cli.server_argument import named_server
 from specchat.drafter_registry import AUTO, may_use
+from specchat.errors import SpecchatError
 from specchat.gguf.model_files import read_whole_model
 from specchat.hub.cache import find_present
 from specchat.hub.client import is_offline
@@ -108,6 +109,20 @@ def choice_of(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     if loading.cache_disk is None and arguments.history:
         loading = replace(loading, cache_disk=CHAT_DISK_MIB)
     return PairChoice(pair.name, pair.description, loading, options)
+
+
+def choice_of_recent(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice | None:
+    """Return how to load a pair that was loaded before; None if its files are gone or damaged."""
+    target = Path(recent.target)
+    if not target.is_file():
+        return None
+    here = load_pairs()
+    try:
+        if recent.name in here:
+            return _choose_tuned(arguments, here[recent.name])
+        return _choose_reopened(arguments, recent)
+    except SpecchatError:
+        return None
 
 
 def choice_of_server(answerer: Answerer) -> PairChoice:
@@ -192,21 +207,22 @@ def _reopened(
         target = Path(recent_pair.target)
         if recent_pair.name in listed or not target.is_file():
             continue
-        draft = (
-            Path(recent_pair.draft)
-            if recent_pair.draft and Path(recent_pair.draft).is_file()
-            else None
-        )
-        pair = Pair(recent_pair.name, "", target, draft, {})
-        choose = partial(choice_of, arguments, pair)
         yield Offer(
             recent_pair.name,
             str(target),
             size=size_text(target.stat().st_size),
             title=model_title(recent_pair.name),
             outlook=Outlook(target=target.name, quantisation=quantisation_in(target.name)),
-            choose=choose if draft else partial(_choose_file, arguments, recent_pair.name, target),
+            choose=partial(_choose_reopened, arguments, recent_pair),
         )
+
+
+def _choose_reopened(arguments: argparse.Namespace, recent: RecentPair) -> PairChoice:
+    """Return a file that was opened before, with the draft model it had, or the best one here."""
+    target, draft = Path(recent.target), Path(recent.draft or "")
+    if recent.draft and draft.is_file():
+        return choice_of(arguments, Pair(recent.name, "", target, draft, {}))
+    return _choose_file(arguments, recent.name, target)
 
 
 def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:

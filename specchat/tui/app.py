@@ -5,6 +5,7 @@ import gc
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
+from specchat.chat.draft import Draft, keep_draft, take_draft
 from specchat.connection.opening import LoadPair
 from specchat.engine.api import Loading
 from specchat.errors import SpecchatError
@@ -39,7 +41,7 @@ from specchat.tui.main_view import MainView
 from specchat.tui.markdown.prose import Prose
 from specchat.tui.palette import PaletteProvider
 from specchat.tui.setup import Setup
-from specchat.tui.shown_notices import Notices
+from specchat.tui.shown_notices import UNREAD_SECONDS, Notices
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
@@ -90,6 +92,7 @@ class ChatApp(App[None]):
         self.setup = setup
         self.view = MainView(self, setup)
         self.notices = Notices(self, self.view.show_notice)
+        self._composer = Composer()  # until there is a screen
         self.copier = Copier(self, super().copy_to_clipboard)
         self.state = ChatState(self.view, setup, self.call_later, load, self._remember)
         self.state.message_size.written = lambda: self.view.composer.written
@@ -131,6 +134,8 @@ class ChatApp(App[None]):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self._begin)
         self._exit_on_sigterm()
+        self._composer = self.view.composer
+        self._composer.restore(take_draft(self.setup.history))
         # last, as it raises if the store is damaged
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
 
@@ -153,6 +158,7 @@ class ChatApp(App[None]):
 
     def on_unmount(self) -> None:
         """End the engine and the downloads, and store what has been written of the answer."""
+        keep_draft(self.setup.history, self._unsent())
         self.pulls.end()
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
@@ -163,6 +169,12 @@ class ChatApp(App[None]):
             )
         self.conversations.store.close()
         gc.unfreeze()
+
+    def _unsent(self) -> Draft:
+        """Return what was not sent: the text in the composer, below the questions that waited."""
+        draft = self._composer.draft
+        waiting = [text or written for written, text in self.state.questions.queued]
+        return replace(draft, text="\n\n".join([*waiting, *filter(None, [draft.text])]))
 
     def _exit_on_sigterm(self) -> None:
         """On SIGTERM, store the answer and restore the terminal.
@@ -178,6 +190,8 @@ class ChatApp(App[None]):
     def notify(self, message: str, **how: Any) -> None:
         """Show a notice as plain text: names of files and presets may look like markup."""
         how = {"timeout": self.NOTIFICATION_TIMEOUT, **how, "markup": False}
+        if how.get("severity") == "error":
+            how["timeout"] = UNREAD_SECONDS
         super().notify(harmless(message), **how)
         self.notices.add(Notification(harmless(message), **how))
 
@@ -232,6 +246,10 @@ class ChatApp(App[None]):
 
     async def on_event(self, event: Event) -> None:
         """Show our own errors instead of ending the app; what is typed goes to the composer."""
+        if isinstance(event, Key) and not event.is_forwarded:
+            self.notices.read()
+            if event.key != "ctrl+c":
+                self.actions.leaving.disarm()
         if isinstance(event, Paste) or (isinstance(event, Key) and event.is_printable):
             self.view.navigation.focus_for_typing()
         with self.reporting():

@@ -84,7 +84,7 @@ class MainView:
 
     def report(self, reason: object) -> None:
         """Show a notice about an error."""
-        self.app.notify(str(reason), severity="error", timeout=15)
+        self.app.notify(str(reason), severity="error")
 
     def say(self, words: str, about: Subject = "engine") -> None:
         """Set the status text of a subject; empty clears it."""

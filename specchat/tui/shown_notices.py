@@ -6,6 +6,11 @@ from time import monotonic
 from textual.app import App
 from textual.notifications import Notification
 
+LEAST_SECONDS = 15.0
+"""How long an error is shown at least."""
+UNREAD_SECONDS = 24 * 3600.0
+"""How long it waits for a key, which says that somebody is there to read it."""
+
 
 class Notices:
     """The notices that have not expired."""
@@ -19,7 +24,7 @@ class Notices:
     def add(self, notice: Notification) -> None:
         """Show a notice, once the event at hand is handled."""
         if notice.severity == "error":
-            self._error_until = monotonic() + notice.timeout
+            self._error_until = monotonic() + LEAST_SECONDS
         self.latest.append(notice)
         self._app.call_later(self._show_newest)
 
@@ -31,6 +36,12 @@ class Notices:
     def drop(self) -> None:
         """Remove the notices about earlier actions, unless one is an error to read."""
         if monotonic() >= self._error_until:
+            self._app.clear_notifications()
+
+    def read(self) -> None:
+        """Take a key as a sign that the errors shown have been read."""
+        if self._error_until and monotonic() >= self._error_until:
+            self._error_until = 0.0
             self._app.clear_notifications()
 
     def _show_newest(self) -> None:

@@ -136,7 +136,7 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
         await until(pilot, lambda: script.num_loads == 2)
         assert app.pair_controller.pair.name == TRIAL
         assert [note.message for note in app._notifications] == [
-            f"Using {TRIAL} now. F8, then d, makes it the default."
+            f"Using {TRIAL} now."
         ]
         assert hint(app) == ""
         await say(pilot, "After")

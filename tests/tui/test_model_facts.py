@@ -20,6 +20,7 @@ from specchat.catalogue.pairs import find_pair
 from specchat.catalogue.recent_pairs import recent_pairs, remember_pair
 from specchat.chat.store import Store
 from specchat.cli.arguments import parse
+from specchat.cli.chat import _first_choice
 from specchat.cli.offers import find_offers, foresee_offer
 from specchat.cli.option_arguments import complete
 from specchat.engine.api import Loading
@@ -231,6 +232,19 @@ def test_a_pair_that_was_opened_is_offered_again(tmp_path: Path) -> None:
     assert offers["mine"].loaded > 0
     assert offers["mine"].choose is not None
     assert offers["mine"].choose().loading.draft == demo.draft
+
+
+@pytest.mark.usefixtures("own_state")
+def test_the_chat_begins_with_what_was_used_last(tmp_path: Path) -> None:
+    """Unless it is gone, or something else is named."""
+    demo = find_pair(DEMO)
+    assert _first_choice(words()).name == DEMO
+    remember_pair("mine", demo.target, demo.draft)
+    remember_pair("gone", tmp_path / "gone.gguf", None)
+    assert _first_choice(words()).name == "mine"
+    assert _first_choice(words("--pair", DEMO)).name == DEMO
+    remember_pair(DEMO, demo.target, demo.draft)
+    assert _first_choice(words()).name == DEMO
 
 
 @pytest.mark.slow

@@ -52,8 +52,8 @@ async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
 
 
 @pytest.mark.slow
-async def test_notices_end_with_what_they_are_about() -> None:
-    """The next command or question removes them; an error stays to be read."""
+async def test_notices_end_with_what_they_are_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next command or question removes them; an error waits for a key, with time to read."""
     app = chat(Script(["an answer"]))
     async with app.run_test(size=(110, 34), notifications=True) as pilot:
         app.notify("Deleted.", timeout=60)
@@ -62,6 +62,14 @@ async def test_notices_end_with_what_they_are_about() -> None:
         app.view.report("The disk is full.")
         await say(pilot, "A question")
         assert [each.message for each in app._notifications] == ["The disk is full."]
+        monkeypatch.setattr("specchat.tui.shown_notices.LEAST_SECONDS", 0.0)
+        app.view.report("The disk is full again.")
+        await pilot.pause()
+        (error,) = {each.message for each in app._notifications} - {"The disk is full."}
+        assert max(each.time_left for each in app._notifications) > 3600
+        await pilot.press("left")
+        assert error == "The disk is full again."
+        assert not app._notifications
 
 
 @pytest.mark.slow

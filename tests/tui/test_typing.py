@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from textual.events import Key, Paste
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import ChoiceScreen
+from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import MessageView
-from tui.driving import say, until
+from tui.driving import say, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -93,6 +96,56 @@ async def test_lines_that_are_not_marked_as_pasted_are_one_message() -> None:
             app.post_message(Key(name, character))
         await until(pilot, lambda: len(script.asked) == 1 and app.answers.current is None)
         assert branch(app) == ["one\ntwo\nthree", "An answer."]
+
+
+async def test_ctrl_c_clears_what_was_written_before_it_quits() -> None:
+    """Ctrl+Z brings it back, and a key between two presses means that one goes on."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        await pilot.press("ctrl+c")
+        await type_keys(pilot, *"hello")
+        await pilot.press("ctrl+c")
+        assert (composer.text, app._exit) == ("", False)
+        await pilot.press("ctrl+z")
+        assert composer.text == "hello"
+        await pilot.press("ctrl+c", "ctrl+c", "left", "ctrl+c")
+        assert not app._exit
+        await pilot.press("ctrl+c")
+        assert app._exit
+
+
+async def test_ctrl_c_closes_a_dialog() -> None:
+    """Also while one types in it."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9", "a")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not isinstance(app.screen, ChoiceScreen))
+
+
+async def test_what_was_not_sent_comes_back(tmp_path: Path) -> None:
+    """Once: with a folded paste, below a question that waited for an answer."""
+    history, pasted = tmp_path / "history.db", "word " * 1000
+    script = Script(["a long answer"], hold=threading.Event())
+    app = chat(script, history)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "First", wait=False)
+        await until(pilot, lambda: len(script.asked) == 1)
+        await say(pilot, "Second", wait=False)
+        await until(pilot, lambda: bool(app.state.questions.queued))
+        await type_keys(pilot, *"see ")
+        app.post_message(Paste(pasted))
+        await until(pilot, lambda: "[pasted" in app.query_one(Composer).text)
+    for is_kept in (True, False):
+        app = chat(Script(), history)
+        async with app.run_test(size=SIZE) as pilot:
+            composer = app.query_one(Composer)
+            if is_kept:
+                assert composer.written[1] == f"Second\n\nsee {pasted}"
+                await pilot.press("ctrl+c")
+            assert composer.text == ""
 
 
 async def test_ctrl_c_twice_and_exit_leave_the_chat() -> None:

@@ -52,5 +52,4 @@ class HintActions:
         for offer in await asyncio.to_thread(self.pair_actions.offers):
             if offer.name == name:
                 self.pair_actions.use(offer)
-                models = self.state.key_of("models")
-                self.view.notify(f"Using {name} now. {models}, then d, makes it the default.")
+                self.view.notify(f"Using {name} now.")

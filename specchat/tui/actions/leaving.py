@@ -1,4 +1,4 @@
-"""What Esc and Ctrl+C do: stop the answer, return to the composer, or leave the chat."""
+"""What Esc and Ctrl+C do: stop the answer, clear the composer, or leave the chat."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -16,7 +16,8 @@ class Leaving:
 
     view: MainView
     state: ChatState
-    _interrupted_at: float = 0.0
+    _armed_at: float | None = None
+    """When Ctrl+C was pressed last; None once another key was."""
 
     def leave(self) -> None:
         """Return to the composer; stop the answer, or else close a panel over the conversation."""
@@ -24,14 +25,22 @@ class Leaving:
             self.view.navigation.uncover()
 
     def interrupt(self) -> None:
-        """Return to the composer; stop the answer, or else leave the chat on the second press."""
+        """Return to the composer; stop the answer, clear the text, or leave on the second press."""
         if self._stop():
             return
-        before, self._interrupted_at = self._interrupted_at, monotonic()
-        if self._interrupted_at - before < TWICE_SECONDS:
+        if self.view.composer.text:
+            self.view.composer.clear_away()
+            self.view.notify(f"{self.state.key_of('undo')} brings the text back.")
+            return
+        before, self._armed_at = self._armed_at, monotonic()
+        if before is not None and self._armed_at - before < TWICE_SECONDS:
             self.view.app.exit()
         else:
             self.view.notify("Press Ctrl+C again to quit.")
+
+    def disarm(self) -> None:
+        """Have Ctrl+C quit only on its second press from now on: something else was pressed."""
+        self._armed_at = None
 
     def _stop(self) -> bool:
         """Return to the composer; stop the answer and return True if one is being written."""

@@ -40,6 +40,8 @@ Result = TypeVar("Result")
 class Dialog(ModalScreen[Result]):
     """A screen over the chat with a title, content, and a line of keys."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "dismiss", show=False)]
+
     def __init__(self, title: str = "") -> None:
         super().__init__()
         self._heading = title

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import TextArea
 
+from specchat.chat.draft import Draft
 from specchat.safe_text import harmless
 from specchat.tui.commands import COMPOSER_COMMANDS, is_slash, key_of, takes_lines
 from specchat.tui.mentions import completions, pasted_files
@@ -67,8 +68,21 @@ class Composer(TextArea):
         self._pasted: dict[str, str] = {}
         self.leaves_undo = False
         """Whether something was deleted since the text changed last: that is restored first."""
+        self._is_cleared = False
+        """Whether the text was cleared away, so that undo brings it back."""
         self._typed_at = 0.0
         self._sends: Timer | None = None
+
+    @property
+    def draft(self) -> Draft:
+        """The text that has not been sent."""
+        used = {words: text for words, text in self._pasted.items() if words in self.text}
+        return Draft(self.text, used)
+
+    def restore(self, draft: Draft) -> None:
+        """Put a text back that was not sent."""
+        self._pasted.update(draft.pasted)
+        self.rewrite(harmless(draft.text))
 
     @property
     def written(self) -> tuple[str, str]:
@@ -126,11 +140,17 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
         self.focus()
 
+    def clear_away(self) -> None:
+        """Remove the text; undo restores it."""
+        self.rewrite("")
+        self._is_cleared = True
+
     def action_send(self) -> None:
         """Send the text."""
         written, text = self.text, self.text.strip()
         if not text:
             return
+        self._is_cleared = False
         self._history = [*self._history, text][-LONGEST_HISTORY:]
         self._index = len(self._history)
         self.text = ""
@@ -157,9 +177,9 @@ class Composer(TextArea):
         self.insert("\n")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the key to the app's undo while the composer is empty, and after a deletion."""
+        """Leave the key to the app's undo where nothing was written, and after a deletion."""
         if action == "undo":
-            return bool(self.text) and not self.leaves_undo
+            return bool(self.text or self._is_cleared) and not self.leaves_undo
         return super().check_action(action, parameters)
 
     def action_complete(self) -> None:
