@@ -173,7 +173,7 @@ class ChatApp(App[None]):
     def _unsent(self) -> Draft:
         """Return what was not sent: the text in the composer, below the questions that waited."""
         draft = self._composer.draft
-        waiting = [text or written for written, text in self.state.questions.queued]
+        waiting = [each.text or each.written for each in self.state.questions.queued]
         return replace(draft, text="\n\n".join([*waiting, *filter(None, [draft.text])]))
 
     def _exit_on_sigterm(self) -> None:

@@ -26,7 +26,9 @@ FILLING = 0.8
 def header(chat: ChatState, width: int, *, is_saved: bool) -> Content:
     """Return the header for this width: the title at the left, all else at the right."""
     title = in_one_line(harmless(chat.conversations.title or "")) or "new chat"
+    is_elsewhere = chat.answers.current is not None and chat.answers.here is None
     badges = [
+        "another chat answers" * is_elsewhere,
         chat.serving.summary(),
         chat.pulls.summary(),
         *["not saved"] * (not is_saved),
@@ -76,7 +78,7 @@ def _context_share(chat: ChatState) -> float:
     facts = chat.pair_controller.facts
     if facts is None:
         return 0.0
-    is_kept = chat.answers.current is not None or facts.keeps_reasoning
+    is_kept = chat.answers.here is not None or facts.keeps_reasoning
     return chat.answers.figures.context_share(facts.context, with_reasoning=is_kept)
 
 

@@ -110,7 +110,7 @@ COMMANDS = (
     ),
     Command(
         "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
-        while_answering=False, palette_title="New chat",
+        palette_title="New chat",
     ),
     Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
     Command("save", "Save code", "Save the last block of code to a file", slash=("save",),
@@ -123,7 +123,7 @@ COMMANDS = (
     ),
     Command(
         "pin", "Pin the question", "Keep the last question in the context, or no longer",
-        slash=("pin",), while_answering=False,
+        slash=("pin",),
     ),
     Command(
         "compact", "Compact this chat",
@@ -137,7 +137,7 @@ COMMANDS = (
     Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
     Command(
         "undo", "Undo", "Undo the last deletion, pin or summary", "ctrl+z", ("undo",),
-        is_priority=False, while_answering=False,
+        is_priority=False,
     ),
     Command(
         "improve", "Follow the advice", "Do what the stats panel advises to make answers faster",

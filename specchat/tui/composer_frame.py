@@ -21,8 +21,8 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
     A click on a setting changes it.
     """
     questions = chat.questions
-    if questions.queued:
-        first, more = questions.queued[0][0], len(questions.queued) - 1
+    if waiting := questions.waiting:
+        first, more = waiting[0].written, len(waiting) - 1
         return Content(f"Queued: {_cut(first, QUEUED_WIDTH)}" + (f" (+{more})" if more else ""))
     if questions.editing is not None:
         return Content(f"Editing: {key_of('send')} resends · {key_of('stop')} cancels")
@@ -32,7 +32,7 @@ def frame_title(chat: ChatState, key_of: KeyOf) -> Content:
 
 def frame_subtitle(chat: ChatState, key_of: KeyOf, *, is_behind: bool) -> Content:
     """Return the message's size, and what to click: stop the answer, or show the newest message."""
-    is_writing = chat.answers.current is not None
+    is_writing = chat.answers.here is not None
     stop = _clickable(f"■ stop {key_of('stop')}", "stop") if is_writing else None
     latest = _clickable("▼ latest", "latest") if is_behind else None
     return _joined([_size(chat), stop, latest])

@@ -154,7 +154,13 @@ class MainView:
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
         self._show_start()
+        answers = self.state.answers
+        answers.show_in(None)
         await self.transcript.show([message.id for message in self.state.conversations.branch])
+        writing = answers.here
+        if writing is not None and writing.message is not None:
+            view = self.transcript.view_of(writing.message)
+            answers.show_in(view if isinstance(view, AnswerView) else None)
         self.show_state()
 
     async def add(self, message: int) -> AnswerView | None:

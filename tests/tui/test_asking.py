@@ -94,6 +94,58 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         assert texts(app) == [*before[away], "asked", "An answer."]
 
 
+async def test_other_chats_can_be_read_and_changed_while_one_is_answered(tmp_path: Path) -> None:
+    """Its answer goes on, is shown on coming back, and a question asked meanwhile waits for it."""
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        script.hold.set()  # type: ignore[union-attr]
+        await say(pilot, "Other")
+        await pilot.press("ctrl+n")
+        script.hold.clear()  # type: ignore[union-attr]
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "one two" in screen_text(app))
+        await app.actions.conversations.open(1)
+        assert texts(app) == ["Other", script.answers[0]]
+        assert "another chat answers" in header_text(app)
+        assert "■ stop" not in frame_text(app)
+        await pilot.press("escape")
+        await agree(pilot, "shift+up", "d")
+        assert texts(app) == ["Other"]
+        await pilot.press("ctrl+z")
+        assert texts(app) == ["Other", script.answers[0]]
+        await say(pilot, "Next", wait=False)
+        assert "Queued: Next" in frame_text(app)
+        await app.actions.conversations.open(2)
+        assert "Queued" not in frame_text(app)
+        await until(pilot, lambda: "one two" in screen_text(app))
+        await app.actions.conversations.open(1)
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: texts(app)[2:] == ["Next", script.answers[0]])
+        await until(pilot, lambda: app.answers.current is None)
+        await app.actions.conversations.open(2)
+        assert texts(app) == ["Count", script.answers[0]]
+        assert app.conversations.branch[-1].finish == "stop"
+        assert app.conversations.branch[-1].statistics["generated_tokens"] > 0
+
+
+async def test_an_answer_goes_on_beside_a_new_chat_and_comes_back_growing(tmp_path: Path) -> None:
+    """Coming back before its end, one sees it end, with its figures."""
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "one two" in screen_text(app))
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: texts(app) == [] and "one two" not in screen_text(app))
+        await app.actions.conversations.open(1)
+        await until(pilot, lambda: "one two" in screen_text(app))
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: app.answers.current is None)
+        assert "seven eight" in screen_text(app)
+        assert app.answers.figures.statistics.generated_tokens > 0
+
+
 @pytest.mark.slow
 async def test_names_that_no_file_can_have_are_sent_as_they_are() -> None:
     """Completing such names does nothing."""

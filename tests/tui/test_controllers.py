@@ -275,7 +275,7 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
     chat = Chat(script)
     await chat.questions.ask("First")
     await chat.questions.ask("Second")
-    assert chat.questions.queued == [("Second", "")]
+    assert [each.written for each in chat.questions.waiting] == ["Second"]
     assert chat.view.composer == ""
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)

@@ -122,15 +122,15 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         await say(pilot, "two")
         assert "try again" in notes(app)
         assert app.query_one(Composer).text == "two"
-        number = app.conversations.branch[-1].id
-        app.conversations.finish(number, AnswerParts("the end of it"), "stop", {"steps": 1})
+        answer = app.conversations.branch[-1]
+        app.conversations.finish(answer, AnswerParts("the end of it"), "stop", {"steps": 1})
         app.answers.settle()
         assert not app.conversations.writes.settle()
         other.execute("COMMIT")
         other.close()
         await until(pilot, app.conversations.writes.settle)
         with Store(path) as store:
-            assert store.tree(1)[number].text == "the end of it"
+            assert store.tree(1)[answer.id].text == "the end of it"
         await pilot.press("enter")
         await until(pilot, lambda: texts(app)[-1:] == [script.answers[0]])
 

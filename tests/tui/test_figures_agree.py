@@ -93,7 +93,7 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     """Yield what contradicts what, in all that the panel, the strip and the note say."""
     rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
-    stored = Writing().statistics(figures, "pair", None)
+    stored = Writing(figures=figures).statistics("pair", None)
     lines = line_below("stop", stored, key_of)
     num_tokens = figures.statistics.generated_tokens
     if num_tokens and f" {num_tokens} token" not in lines.newest:

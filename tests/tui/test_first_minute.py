@@ -135,9 +135,7 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
         await pilot.press("ctrl+y")
         await until(pilot, lambda: script.num_loads == 2)
         assert app.pair_controller.pair.name == TRIAL
-        assert [note.message for note in app._notifications] == [
-            f"Using {TRIAL} now."
-        ]
+        assert [note.message for note in app._notifications] == [f"Using {TRIAL} now."]
         assert hint(app) == ""
         await say(pilot, "After")
         questions = [each.text for each in app.conversations.branch if each.role == "user"]

@@ -109,7 +109,7 @@ async def test_a_stopped_call_is_shown_and_written_anew() -> None:
         await until(pilot, lambda: app.answers.current is None)
         parts = last(app)._parts
         parts.add([Chunk("", pieces=(Piece("<call>", "target", "call"),))], Statistics())
-        app.conversations.finish(2, parts, "cancelled", {})
+        app.conversations.finish(app.conversations.tree[2], parts, "cancelled", {})
         await app.view.show_branch()
         await until(pilot, lambda: "unfinished call" in screen_text(app))
         script.hold, script.answers = None, [""]
@@ -203,7 +203,7 @@ async def test_a_call_in_progress_is_stored_as_text() -> None:
 
         rest = Piece(raw[8:], "target", "call")
         parts.add([Chunk("", tool_calls=(TIME,), pieces=(rest,))], Statistics())
-        conversations.finish(number, parts, "stop", {})
+        conversations.finish(conversations.tree[number], parts, "stop", {})
         stored = store.tree(1)[number]
         assert (stored.text, stored.tool_calls) == ("One: two: ", (WEATHER, TIME))
         assert stored.pieces == tuple(parts.pieces)
@@ -239,7 +239,8 @@ async def test_calls_are_shown_harmlessly(name: str) -> None:
         shown = [screen_text(app)]
         await pilot.press("escape")
         await until(pilot, lambda: app.answers.current is None)
-        app.conversations.finish(2, AnswerParts("Before.", tool_calls=[call]), "stop", {})
+        answer, parts = app.conversations.tree[2], AnswerParts("Before.", tool_calls=[call])
+        app.conversations.finish(answer, parts, "stop", {})
         await app.view.show_branch()
         app.view.transcript.scroll_home(animate=False)
         await until(pilot, lambda: "Do harm" in screen_text(app).partition("\n")[2])

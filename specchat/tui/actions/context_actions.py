@@ -28,6 +28,8 @@ class ContextActions:
     def pin(self, message: int | None = None) -> None:
         """Pin or unpin a message, by default the last question."""
         chat = self.state.conversations
+        if self.state.answers.is_busy_here():
+            return
         questions = [each.id for each in chat.branch if each.role == "user"]
         message = message or next(reversed(questions), None)
         if message is None:

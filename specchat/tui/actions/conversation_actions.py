@@ -47,21 +47,23 @@ class ConversationActions:
             self.view.navigation.uncover()
 
     async def new(self) -> None:
-        """Start a new conversation."""
+        """Start a new conversation; the open one goes on being answered."""
+        if self.state.answers.is_racing():
+            return
         self.state.conversations.begin()
         await self._show()
         self.view.show_conversations()
 
     async def open(self, number: int, message: int | None = None, *, unfolds: bool = False) -> None:
         """Open a conversation and scroll to `message`; `unfolds` also opens its reasoning."""
-        if not self.state.answers.is_busy():
+        if not self.state.answers.is_racing():
             self.state.conversations.open(number, message)
             await self._show()
             await self.view.navigation.reveal(message, unfolds=unfolds)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
-        if number != self.state.conversations.number or not self.state.answers.is_busy():
+        if not self.state.answers.is_busy_in(number):
             self.view.app.run_worker(self._ask_to_delete(number))
 
     async def _ask_to_delete(self, number: int) -> None:
@@ -71,7 +73,7 @@ class ConversationActions:
             deletion("Delete this conversation?", title, undo)
         )
         is_open = number == self.state.conversations.number
-        if not is_wanted or (is_open and self.state.answers.is_busy()):
+        if not is_wanted or self.state.answers.is_busy_in(number):
             return
         self.state.changes.delete_conversation(number)
         if is_open:
@@ -83,6 +85,8 @@ class ConversationActions:
     async def undo(self) -> None:
         """Restore what was deleted last."""
         before = self.state.conversations.number
+        if self.state.answers.is_busy_here():
+            return
         if not self.state.changes.undo():
             self.view.notify("There is nothing to restore.")
             return

@@ -45,7 +45,7 @@ class Leaving:
     def _stop(self) -> bool:
         """Return to the composer; stop the answer and return True if one is being written."""
         self.view.composer.focus()
-        is_writing = self.state.answers.current is not None
+        is_writing = self.state.answers.here is not None
         if is_writing:
             self.state.answers.stop()
         return is_writing

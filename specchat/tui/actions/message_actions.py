@@ -38,10 +38,9 @@ class MessageActions:
 
     async def act(self, what: str, view: MessageView) -> None:
         """Run the action named `what` on a message; most are refused during an answer."""
+        when_free = {"edit": self._edit, "regenerate": self._regenerate}
         at_once = {"copy": self.copy, "copy_code": self.copy_code, "steps": self.show_steps}
         when_idle: dict[str, Callable[[MessageView], Awaitable[None]]] = {
-            "edit": self._edit,
-            "regenerate": self._regenerate,
             "delete": self._delete,
             "pin": self._pin,
             "previous_branch": partial(self._turn, -1),
@@ -51,7 +50,10 @@ class MessageActions:
             at_once[what](view)
         elif view.message_id not in self.state.conversations.tree:
             return  # an earlier key has deleted it
-        elif not self.state.answers.is_busy():
+        elif what in when_free:
+            if not self.state.answers.is_busy():
+                await when_free[what](view)
+        elif not self.state.answers.is_busy_here():
             await when_idle[what](view)
 
     def copy(self, view: MessageView) -> None:
@@ -163,7 +165,8 @@ class MessageActions:
         what = "question" if isinstance(view, QuestionView) else "answer"
         title = f"Delete this {what}, and all that follows it?"
         undo = f"{self.state.key_of('undo')} brings it back, for a day."
-        if not await self.view.app.push_screen_wait(deletion(title, view.text, undo)):
+        is_wanted = await self.view.app.push_screen_wait(deletion(title, view.text, undo))
+        if not is_wanted or self.state.answers.is_busy_here():
             return
         self.state.changes.delete(view.message_id)
         self.state.answers.recall()

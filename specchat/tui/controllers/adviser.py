@@ -61,7 +61,7 @@ class Adviser:
 
         During an answer, advice must be steady for a while before it is returned, and then stays.
         """
-        writing = self.answers.current
+        writing = self.answers.here
         if self.answers.figures.origins is self._taken_on or (writing and writing.is_lane):
             return None
         return self._steady(self._find()) if writing else self._find()

@@ -11,12 +11,12 @@ from specchat.requests.answer_update import Update
 from specchat.structured.unfinished import unfinished_place
 from specchat.tui.commands import KeyOf
 from specchat.tui.controllers.answer_options import DECIDING, AnswerOptions
-from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.gains import Gains
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
-from specchat.tui.controllers.writing import Writing
+from specchat.tui.controllers.writing import WAITING, Writing
 from specchat.tui.texts.figures import SERVED_BY, UNFINISHED, Figures, stored_figures
 from specchat.tui.texts.line_below import LineBelow, line_below
 from specchat.tui.texts.sampling_text import only_sampling
@@ -63,12 +63,48 @@ class Answers:
         self._noticed: set[tuple[int | None, str, str]] = set()
         self._gains = Gains(conversations.store.saved_seconds)
 
+    @property
+    def here(self) -> Writing | None:
+        """The answer being written, if the open conversation has it, or a part of a race."""
+        writing, tree = self.current, self._conversations.tree
+        is_here = writing is not None and (writing.is_lane or writing.message in tree)
+        return writing if is_here else None
+
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
-        if self.current is not None:
-            words = f"Still answering. {self._key_of('stop')} stops it."
-            self._view.notify(words, severity="warning")
-        return self.current is not None
+        if self.current is not None and self.here is None:
+            stop = self._key_of("stop")
+            self._view.notify(f"Another chat is still answering. {stop} there stops it.")
+            return True
+        return self.is_busy_here()
+
+    def is_busy_here(self) -> bool:
+        """Return True, and notify the user, while the open conversation is being answered."""
+        if self.here is None:
+            return False
+        words = f"Still answering. {self._key_of('stop')} stops it."
+        self._view.notify(words, severity="warning")
+        return True
+
+    def is_busy_in(self, conversation: int) -> bool:
+        """Return True, and notify the user, while an answer of a conversation is being written."""
+        writing = self.current
+        return writing is not None and writing.conversation == conversation and self.is_busy()
+
+    def is_racing(self) -> bool:
+        """Return True, and notify the user, while a race runs, which needs its answer in sight."""
+        return self.current is not None and self.current.is_lane and self.is_busy()
+
+    def show_in(self, display: AnswerDisplay | None) -> None:
+        """Show the answer being written in another view; None while it is out of sight."""
+        writing = self.current
+        if writing is None or writing.is_lane:
+            return
+        writing.display = display
+        if display is not None and writing.has_begun:
+            display.show(writing.parts)
+        elif display is not None:
+            display.say(WAITING)
 
     def take_measured(self, record: Mapping[str, Any]) -> None:
         """Show what a race measured of the newest answer."""
@@ -77,7 +113,11 @@ class Answers:
 
     def recall(self) -> None:
         """Show the figures of the last answer in the branch on the screen."""
-        self.figures = stored_figures(self._conversations.branch) or Figures()
+        writing = self.here
+        if writing is not None and not writing.is_lane:
+            self.figures = writing.figures
+        else:
+            self.figures = stored_figures(self._conversations.branch) or Figures()
         self._gains.add_up(self.figures)
         self._view.show_state()
 
@@ -92,7 +132,7 @@ class Answers:
         """Return the server that wrote an answer, "" for a model on this machine."""
         writing = self.current
         if writing is not None and writing.message == answer:
-            return self.figures.statistics.served_by
+            return writing.figures.statistics.served_by
         return str(self._conversations.tree[answer].statistics.get(SERVED_BY, ""))
 
     def _known_steps(self, writing: Writing) -> StoredSteps:
@@ -125,24 +165,36 @@ class Answers:
         self._view.show_state()
         self._view.say("", "progress")
         self.on_free()
-        if writing.message is None or writing.display is None:
+        if writing.stored is None:
             return
         pair, facts = self._pair_controller.pair, self._pair_controller.facts
-        figures = writing.statistics(self.figures, pair.name, facts.draft if facts else None)
-        if self._conversations.tree[writing.message].schema:
+        figures = writing.statistics(pair.name, facts.draft if facts else None)
+        if writing.stored.schema:
             figures[UNFINISHED] = unfinished_place(writing.parts.text)
-        words = (reason,) if reason else self.line_below(finish, figures)
-        writing.display.say(*words, has_failed=bool(reason))
+        if writing.display is None:
+            self._report_elsewhere(writing, reason)
+        else:
+            words = (reason,) if reason else self.line_below(finish, figures)
+            writing.display.say(*words, has_failed=bool(reason))
         steps = self._known_steps(writing) if has_arrived else None
-        self._conversations.finish(writing.message, writing.parts, finish, figures, steps)
+        self._conversations.finish(writing.stored, writing.parts, finish, figures, steps)
         saved_before = writing.before.get("saved_s") or 0.0  # counted when that part ended
         saved_s = figures["saved_s"] - saved_before
-        self._gains.count(self.figures, self._options.drafting, saved_s)
+        self._gains.count(writing.figures, self._options.drafting, saved_s)
+        if writing.before or self.figures is not writing.figures:
+            self.recall()  # the figures of the whole answer, as below it
         self._view.show_state()
-        if writing.before:  # the figures of the whole answer, as below it
-            self.recall()
         self.settle()
         self.on_end()
+
+    def _report_elsewhere(self, writing: Writing, reason: str) -> None:
+        """Say that an answer has ended in a conversation that is not open."""
+        number, store = writing.conversation, self._conversations.store
+        title = store.conversation(number).title if number is not None else ""
+        if reason:
+            self._view.report(f"{title}: {reason}")
+        else:
+            self._view.notify(f"Answered: {title}. {self._key_of('conversations')} opens it.")
 
     def line_below(self, finish: str | None, figures: Mapping[str, Any]) -> LineBelow:
         """Return the line below an answer of this conversation."""
@@ -167,6 +219,8 @@ class Answers:
             turns.append(turn)
         self.current = writing
         if writing.message is not None:
+            writing.stored = tree[writing.message]
+            writing.conversation, writing.figures = self._conversations.number, self.figures
             writing.sampling = only_sampling(options)
             writing.temperature = options.get("temperature", self._options.temperature)
             self.figures.begin()
@@ -235,13 +289,13 @@ class Answers:
         """Add the steps of an update to an answer, with the notices of its statistics."""
         chunks, statistics = list(update.chunks), update.statistics
         self._shown_at = monotonic()
-        if writing.message is None or writing.display is None:
+        if writing.is_lane:
             self._view.say(writing.words, "progress")
             writing.add(chunks, statistics)
             return
-        self.figures.add(chunks, statistics)
+        writing.figures.add(chunks, statistics)
         writing.add(chunks, statistics)
-        left_out = statistics.left_out
+        left_out = statistics.left_out if self.here else 0
         words = (
             f"the oldest {left_out} messages no longer fit the context: the model does not see"
             " them (/context)"
@@ -264,7 +318,7 @@ class Answers:
     def _ended(self, writing: Writing, last: Update) -> None:
         reason = self._explain(writing, last.error) if last.error else ""
         if not writing.is_lane and not reason:
-            self.figures.follow(last.statistics)
+            writing.figures.follow(last.statistics)
         self.end(last.finish or "failed", reason)
         if writing.is_lane and reason:
             self._view.report(f"The race failed: {reason}")

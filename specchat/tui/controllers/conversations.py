@@ -115,15 +115,15 @@ class Conversations:
 
     def finish(
         self,
-        message: int,
+        message: Message,
         parts: AnswerParts,
         finish: str,
         figures: dict[str, Any],
         steps: StoredSteps | None = None,
     ) -> None:
-        """Store a finished answer with its statistics; without `steps`, those stored stay."""
+        """Store a finished answer, of any conversation; without `steps`, those stored stay."""
         state = replace(
-            self.tree[message],
+            self.tree.get(message.id, message),
             text=parts.text,
             reasoning=parts.reasoning,
             tool_calls=tuple(parts.tool_calls),
@@ -131,14 +131,15 @@ class Conversations:
             finish=finish,
             statistics=figures,
         )
-        self.tree.put(state)
+        if message.id in self.tree:
+            self.tree.put(state)
         self.writes.finish(state, steps)
 
     def keep_figures(self, answer: int, measured: Mapping[str, Any]) -> dict[str, Any]:
         """Replace estimates in an answer's statistics by measurements; return the statistics."""
         state = self.tree[answer]
         figures = {**state.statistics, **measured}
-        self.finish(answer, AnswerParts.of(state), state.finish or "", figures)
+        self.finish(state, AnswerParts.of(state), state.finish or "", figures)
         return figures
 
     def turn_to(self, message: int, step: int) -> int | None:

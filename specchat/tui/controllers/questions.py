@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from specchat.chat.conversation import Message
 from specchat.decoding.chunk import Chunk
@@ -22,6 +22,15 @@ from specchat.tui.texts.line_below import ENDINGS, is_written_elsewhere
 from specchat.tui.texts.sampling_text import only_sampling
 from specchat.tui.texts.schema_text import structure_of
 
+
+class Queued(NamedTuple):
+    """A question that waits for the current answer to end, with what `ask` is given of it."""
+
+    written: str
+    text: str
+    conversation: int
+
+
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -38,8 +47,8 @@ class Questions:
     ) -> None:
         self.editing: int | None = None
         """The question that is being edited."""
-        self.queued: list[tuple[str, str]] = []
-        """Questions waiting for the current answer to end, as arguments of `ask`."""
+        self.queued: list[Queued] = []
+        """The questions that wait; those of other conversations wait until these are open."""
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
@@ -52,6 +61,13 @@ class Questions:
         self.editing = None
         self._view.say("", "context")
         self._answers.recall()
+        self._ask_queued_soon()
+
+    @property
+    def waiting(self) -> list[Queued]:
+        """The questions that wait in the open conversation."""
+        number = self._conversations.number
+        return [each for each in self.queued if each.conversation == number]
 
     async def ask(self, written: str, text: str = "") -> None:
         """Ask a question, or a new version of the edited one; put it back if it cannot be sent.
@@ -59,11 +75,11 @@ class Questions:
         `text` is `written` with placeholders for pasted texts replaced, empty if there are none.
         While an answer is being written, the question is queued.
         """
-        if self._answers.current is not None:
-            self.queued.append((written, text))
-            self._view.show_state()
-            return
         try:
+            if self._answers.current is not None:
+                self.queued.append(Queued(written, text, self._conversations.stored_number()))
+                self._view.show_state()
+                return
             question = self._add_question(written, text or written)
         except SpecchatError as error:
             self._view.put_back(written)
@@ -143,7 +159,7 @@ class Questions:
 
     def stop(self) -> None:
         """Stop the answer; without one, cancel an edit."""
-        if self._answers.current is not None:
+        if self._answers.here is not None:
             self._answers.stop()
         elif self.editing is not None:
             self.editing = None
@@ -151,12 +167,14 @@ class Questions:
             self._view.show_state()
 
     def _ask_queued_soon(self) -> None:
-        if self.queued:
+        if self.waiting:
             self._view.later(SHOW_INTERVAL, self._ask_queued)
 
     async def _ask_queued(self) -> None:
-        if self.queued and self._answers.current is None:
-            await self.ask(*self.queued.pop(0))
+        if self.waiting and self._answers.current is None:
+            first = self.waiting[0]
+            self.queued.remove(first)
+            await self.ask(first.written, first.text)
 
     def _add_question(self, written: str, text: str) -> Message:
         edited = self._conversations.tree.get(self.editing or 0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specchat.chat.answer_statistics import combine_parts, record_of
+from specchat.chat.conversation import Message
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.tui.answer_parts import AnswerParts
@@ -14,6 +15,7 @@ from specchat.tui.texts.figures import ORIGINS, SAMPLED_WITH, SERVED_BY, UNREPOR
 
 ASKED_WITH, DRAFT = "asked_with", "draft"
 """The keys of the options that decided an answer's speed, where they were set, and of its draft."""
+WAITING = "waiting for the first token"
 SEED = "seed"
 """The key of the seed in the statistics of a stored answer, which others lack."""
 
@@ -43,6 +45,10 @@ class Writing:
     """Whether the pair is measured before it."""
     then: "Callable[[Writing, Statistics], None] | None" = None
     """Called at the end of a lane that was not stopped."""
+    stored: Message | None = None
+    """The message as it was when the engine was asked, and below it the conversation's number."""
+    conversation: int | None = None
+    figures: Figures = field(default_factory=Figures)
     begun: Sequence[Chunk] = ()
     """The steps that the answer begins with; the engine repeats them first."""
     is_joined: bool = False
@@ -87,15 +93,15 @@ class Writing:
         """Show the seconds spent waiting, until the first step arrives."""
         if self.display is not None and not self.has_begun:
             since = f" · {seconds} s" if seconds else ""
-            self.display.say(f"waiting for the first token{since}")
+            self.display.say(f"{WAITING}{since}")
             later(1.0, lambda: self.wait(later, seconds + 1))
 
-    def statistics(self, figures: Figures, pair: str, draft: str | None) -> dict[str, Any]:
+    def statistics(self, pair: str, draft: str | None) -> dict[str, Any]:
         """Return the answer's statistics, including those from before it was continued."""
-        stats = figures.statistics
+        stats = self.figures.statistics
         fields = {
             **(_known(stats) if stats.generated_tokens else {}),
-            **record_of(figures.gain),
+            **record_of(self.figures.gain),
             "pair": pair,
             DRAFT: draft,
             ASKED_WITH: dict(self.asked_with),
