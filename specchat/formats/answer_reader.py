@@ -81,12 +81,13 @@ class AnswerReader:
         self._consume(num_certain)
         return self._take_parts()
 
-    def finish(self, *, is_cut: bool = False) -> list[Part]:
+    def finish(self, *, is_cut: bool = False, cuts_call: bool = False) -> list[Part]:
         """End the answer; return the parts that were held back.
 
         If the answer was cut short (`is_cut`), an incomplete mark at its end is dropped, and white
         space at the end of reasoning is kept, because the answer may be continued. If it consists
-        only of an unfinished header, the header is returned as answer text.
+        only of an unfinished header, the header is returned as answer text. An end that only
+        `cuts_call` is where an answer may well end, but not a call.
         """
         if is_cut:
             num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
@@ -101,10 +102,10 @@ class AnswerReader:
         if self._state == "header" and not is_cut:
             self._add("answer", self._unfinished_header())
         if self._state == "call":
-            self._end_call(is_cut=is_cut)
+            self._end_call(is_cut=is_cut or cuts_call)
             if self._waiting:  # a call that could not be read ended before
                 self._enter("answer")
-                return self._take_parts() + self.finish(is_cut=is_cut)
+                return self._take_parts() + self.finish(is_cut=is_cut, cuts_call=cuts_call)
         self._space, self._raw = [], []
         return self._take_parts()
 
@@ -234,7 +235,8 @@ class AnswerReader:
             return
         if calls is None:
             whole = raw + rest
-            end = quoted_end or len(whole)
+            named = 1 + len(self._before_call(whole[1:])) if leaves_out else len(whole)
+            end = quoted_end or named
             self._add("answer", whole[:end])
             self._waiting = whole[end:] + self._waiting
             self._drops_space = False

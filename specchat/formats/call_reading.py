@@ -59,14 +59,21 @@ class CallReader:
         return any(found["open"] is not None for found in STRING.finditer(raw, start))
 
     def is_begun(self, raw: str) -> bool:
-        """Return True if a text is the beginning of a call, of an offered tool in bare formats."""
+        """Return True if a text is the beginning of a call, not prose that names the mark.
+
+        In formats where a name is all that follows, it must be that of an offered tool.
+        """
         form = self._form
-        if not form.is_bare:
+        opening = form.opening if form.is_bare else form.text.fixed_begin
+        mark, fixed, begun = ("".join(each.split()) for each in (form.begin, opening, raw))
+        if not begun.startswith(mark):
+            return True  # a header, or another mark of the family
+        if self._parse is read_json and not form.is_bare:
+            return begun.removeprefix(mark)[:1] in {"", "`", "{", "["}  # fields have any order
+        if not fixed.startswith(mark):
             return True
-        opening, begun = (
-            "".join(text.split()).removeprefix(form.begin) for text in (form.opening, raw)
-        )
-        called = [opening + name for name in names_of(self._tools)]
+        is_named = form.is_bare or fixed == mark
+        called = [fixed + name for name in names_of(self._tools)] if is_named else [fixed]
         return any(begun.startswith(each) or each.startswith(begun) for each in called)
 
     def tail(self, raw: str) -> int:

@@ -1,6 +1,6 @@
 """Reading an answer: its reasoning, text and tool calls, and whether the whole of it is valid."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
@@ -9,9 +9,15 @@ from specchat.formats.answer_reader import AnswerReader, Part
 
 
 def read_parts(
-    chunks: Iterable[Chunk], reader: AnswerReader, statistics: Statistics
+    chunks: Iterable[Chunk],
+    reader: AnswerReader,
+    statistics: Statistics,
+    cutting_stops: Collection[str] = (),
 ) -> Iterator[Chunk]:
-    """Yield chunks with their parts; count the tokens and seconds of reasoning."""
+    """Yield chunks with their parts; count the tokens and seconds of reasoning.
+
+    A call that ends at one of `cutting_stops` is cut short.
+    """
     for chunk in chunks:
         num_calls = len(reader.calls)
         pieces: list[Piece] = []
@@ -24,7 +30,7 @@ def read_parts(
                 statistics.reasoning_s = chunk.seconds
             pieces += [Piece(part, origin, kind) for kind, part in parts]
         if chunk.finish:
-            rest = _rest(chunk, reader)
+            rest = _rest(chunk, reader, cutting_stops)
             pieces += [Piece(part, TARGET.name, kind) for kind, part in rest]
         yield chunk._replace(
             text="".join(piece.text for piece in pieces if piece.kind == "answer"),
@@ -34,10 +40,11 @@ def read_parts(
         )
 
 
-def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
+def _rest(chunk: Chunk, reader: AnswerReader, cutting_stops: Collection[str]) -> list[Part]:
     """Return the parts held back until the end, when the last chunk may have text but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
-    return parts + reader.finish(is_cut=chunk.finish != "stop")
+    cuts_call = chunk.stop_string in cutting_stops
+    return parts + reader.finish(is_cut=chunk.finish != "stop", cuts_call=cuts_call)
 
 
 def checked(

@@ -72,6 +72,7 @@ class Preparation:
             predicted=self._predicted(request.prediction, text),
             end_tokens=frozenset() if request.ignore_end else ends,
             stop_strings=request.stop if request.ignore_end else (*request.stop, *stops),
+            cutting_stops=frozenset(request.stop).difference(stops, [""]),
             constraint=rules.constraint,
             num_left_out=text.num_left_out,
             num_shared=shared,

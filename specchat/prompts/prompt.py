@@ -26,6 +26,8 @@ class Prompt:
     predicted: Sequence[int]
     end_tokens: frozenset[int]
     stop_strings: Sequence[str]
+    cutting_stops: frozenset[str]
+    """Those of the request: what ends there may be cut short, as the format does not end it."""
     constraint: Constraint | None
     num_left_out: int
     num_shared: int
@@ -44,7 +46,7 @@ class Prompt:
     def read(self, chunks: Iterator[Chunk], statistics: Statistics) -> Iterator[Chunk]:
         """Yield an answer's chunks with its parts; the statistics say if the whole is invalid."""
         if self.reader is not None:
-            chunks = read_parts(chunks, self.reader, statistics)
+            chunks = read_parts(chunks, self.reader, statistics, self.cutting_stops)
         if self.why_invalid is not None:
             chunks = checked(chunks, self.why_invalid, statistics)
         return chunks

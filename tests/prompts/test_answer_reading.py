@@ -68,3 +68,46 @@ def test_each_call_comes_once() -> None:
     chunks, _ = read(CALL, CALL, " ")
 
     assert [len(chunk.tool_calls) for chunk in chunks] == [1, 1, 0, 0]
+
+
+TOOLS = ({"type": "function", "function": {"name": "f"}},)
+
+
+@pytest.mark.parametrize(
+    ("written", "stop", "text", "num_calls"),
+    [
+        ('a <call>{"name', "\n", "a ", 0),
+        ('a <call>{"name', "<|end|>", 'a <call>{"name', 0),
+        (CALL.removesuffix("</call>"), "</call>", "", 1),
+        ("a <ca", "\n", "a <ca", 0),
+        ("<call> is a mark.", "\n", "<call> is a mark.", 0),
+    ],
+)
+def test_a_stop_string_of_the_request_cuts_a_call_and_no_text(
+    written: str, stop: str, text: str, num_calls: int
+) -> None:
+    """One of the format ends the answer as a token does, and what then looks odd is text."""
+    last = Chunk(written, finish="stop", stop_string=stop)
+    stops = {"\n", "</call>"}
+    chunks = list(read_parts([last], AnswerReader(FORM, tools=TOOLS), Statistics(), stops))
+
+    assert text_of(chunks, "text") == text
+    assert [len(chunk.tool_calls) for chunk in chunks] == [num_calls]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("Models write <call> and then JSON.", "Models write <call> and then JSON."),
+        ('A <call> begins one: <call>{"name": "f", "arg', "A <call> begins one: "),
+        ("One <call> and a <call> and a <ca", "One <call> and a <call> and a "),
+        ("One <call>", "One "),
+    ],
+)
+def test_prose_that_names_the_mark_of_a_call_is_no_half_call(written: str, text: str) -> None:
+    """Where `max_tokens` cuts an answer, only a call that has begun is left out."""
+    chunks = list(
+        read_parts([Chunk(written, finish="length")], AnswerReader(FORM, tools=TOOLS), Statistics())
+    )
+
+    assert text_of(chunks, "text") == text

@@ -416,6 +416,24 @@ def test_a_call_that_is_cut_off_is_neither_text_nor_a_call(
 
 
 @each_agent
+@each_way
+@pytest.mark.parametrize(("stop", "is_called"), [("notes", False), ("</tool_call>", True)])
+def test_a_stop_string_within_a_call_leaves_no_half_of_it(
+    caller: Running, agent: Any, stream: bool, stop: str, is_called: bool
+) -> None:
+    """In an answer that a client ends itself; at the end mark the call is whole."""
+    required = {"type": "any"} if isinstance(agent, MessagesAgent) else "required"
+    body = agent.body([{"role": "user", "content": "Hello?"}], [WRITE])
+    body |= {"tool_choice": required, "stop": [stop], "stream": stream}
+
+    reply = caller.client.post(agent.path, json=body)
+
+    assert reply.status_code == 200
+    assert "<tool_call>" not in reply.text
+    assert any(f'"{word}"' in reply.text for word in CALLED) == is_called
+
+
+@each_agent
 @pytest.mark.parametrize(
     ("offered", "choice"), [([], "required"), ([READ], {"name": "absent"})], ids=["none", "absent"]
 )
