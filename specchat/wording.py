@@ -192,6 +192,20 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     return " · ".join([*parts, *_first_token(statistics)])
 
 
+READ_AGAIN = {
+    "edited": "the text before changed",
+    "forgotten": "no longer in memory",
+    "seed": "so that the seed repeats",
+    "model": "new to this model",
+}
+"""Why tokens of a prompt were read again, by the reason in `read_again` of an answer's figures."""
+
+
+def read_again_texts(counts: Mapping[str, int]) -> list[str]:
+    """Return how many tokens of a prompt were read again, a line for each reason."""
+    return [f"{count} read again: {READ_AGAIN.get(name, name)}" for name, count in counts.items()]
+
+
 def speculation_line(speculation: Mapping[str, Any]) -> str:
     """Return what an answer was drafted with, or the reason nothing was drafted.
 

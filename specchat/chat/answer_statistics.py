@@ -12,7 +12,9 @@ from specchat.wording import percent, speedup_text
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
 
-PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
+PROMPT_FIELDS = (
+    "prompt_tokens", "cached_tokens", "read_again", "prompt_s", "time_to_first_token_s",
+)  # fmt: skip
 SUMMED_FIELDS = (
     "generated_tokens", "steps", "drafted", "accepted", "nodes",
     "decode_s", "draft_s", "verify_s", "overhead_s", "reasoning_tokens", "reasoning_s",

@@ -10,6 +10,7 @@ from specchat.decoding.step_times import Gain, judged
 from specchat.drafter_registry import PLAIN
 from specchat.options.declarations import LONGEST_DRAFT
 from specchat.safe_text import in_one_line
+from specchat.wording import READ_AGAIN
 
 DRAFTS = ("drafted", "accepted", "acceptance_rate")
 STEPS = ("steps", "tokens_per_step", "acceptance_histogram", "accepted_by_position")
@@ -190,6 +191,10 @@ class ReportedFigures:
             )
         if (left_out := _count(figures, "left_out_messages")) is not None:
             stats.left_out = left_out
+        if isinstance(again := figures.get("read_again"), Mapping):
+            self._has.add("read_again")
+            counts = {reason: _count(again, reason) or 0 for reason in READ_AGAIN}
+            stats.read_again = {reason: count for reason, count in counts.items() if count}
         notices = figures.get("notices")
         if isinstance(notices, list):
             stats.notices = tuple(_shown(str(notice)) for notice in notices[:MOST_NOTICES])
@@ -228,6 +233,7 @@ class ReportedFigures:
         missing += [] if "prompt" in has else ["prompt_tokens"]
         missing += [] if "cached" in has else ["cached_tokens"]
         missing += [] if "prompt_s" in has else ["prompt_s"]
+        missing += [] if "read_again" in has else ["read_again"]
         stats.unreported = tuple(missing)
 
 

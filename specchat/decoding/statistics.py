@@ -30,6 +30,10 @@ class Statistics:
     oldest messages of a conversation that were left out because the context is full; `notices` say
     what else of the request could not be followed.
 
+    `read_again` counts the tokens of the prompt that were read again, by reason: the text before
+    them was "edited", what was read before is "forgotten", a "seed" asks for the same passes, or
+    the "model" has not read these turns since it was loaded.
+
     `draft_prompt_s` is the part of `prompt_s` that a prediction head took. The first step, whose
     pass reads the last token of the prompt, took `first_step_s` and emitted `first_step_tokens`;
     both count in the other figures, too. The first
@@ -58,6 +62,7 @@ class Statistics:
     draft_off_reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    read_again: dict[str, int] = field(default_factory=dict)
     generated_tokens: int = 0
     reasoning_tokens: int = 0
     reasoning_s: float = 0.0
@@ -239,6 +244,7 @@ class Statistics:
             later,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
+            read_again=self.read_again,
             time_to_first_token_s=first.time_to_first_token_s + waited,
             first_step_s=first.first_step_s,
             first_step_tokens=first.first_step_tokens,
@@ -276,6 +282,7 @@ _SUMS = (
 _CONTRACT = (
     "prompt_tokens",
     "cached_tokens",
+    "read_again",
     "generated_tokens",
     "reasoning_tokens",
     "steps",

@@ -24,6 +24,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.parked_memories import ParkedMemories
 from specchat.engine.prompt_scores import scored
+from specchat.engine.read_texts import ReadBefore, ReadTexts
 from specchat.errors import Cancelled, InvalidOption, OutOfMemory
 from specchat.gguf.draft_kinds import why_no_head
 from specchat.llama import tinyblas
@@ -73,6 +74,7 @@ class LocalEngine(Engine):
         self._abort = AbortFlag()
         self._drafters: dict[str, Drafter] = {}
         self._is_unfinished = False  # the last answer, which may go on
+        self._read_texts = ReadTexts()
         with ExitStack() as stack:
             report = stopping_report(on_progress)
             pair = load_pair(loading, self._abort, stack, report, on_lost)
@@ -120,11 +122,11 @@ class LocalEngine(Engine):
         decoded = self._request(prompt, request, longest_pass)
         self._describe(name, request, decoded)
         self._statistics.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
-        self._switch_memory(prompt)
+        read_before = self._switch_memory(prompt, request, repeats=decoded.repeats)
         drafter = self._with_prediction(prompt, self._drafter(name))
         chunks = decode(self.context, drafter, decoded, self._statistics, on_prompt, pacer)
         chunks = prompt.read(self._steps(chunks, longest_pass), self._statistics)
-        return self._answer(chunks, drafter, pacer, longest_pass)
+        return self._answer(chunks, drafter, pacer, longest_pass, read_before)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -197,6 +199,7 @@ class LocalEngine(Engine):
         self._require_idle()
         self._pair.empty()
         self.parked.clear()
+        self._read_texts.clear()
         self._close_drafters()
 
     def close(self) -> None:
@@ -208,15 +211,30 @@ class LocalEngine(Engine):
         self.parked.clear()
         self._resources.close()
 
-    def _switch_memory(self, prompt: Prompt) -> None:
-        """Restore the memory that suits a prompt best, and set aside the present one."""
+    def _switch_memory(
+        self, prompt: Prompt, request: AnswerRequest, *, repeats: bool
+    ) -> ReadBefore:
+        """Restore the memory that suits a prompt best, and set aside the present one.
+
+        Returns what was read before of the prompt.
+        """
         began = perf_counter()
+        read = prompt.text[:-1]
+        self._read_texts.add(self.context.tokens)
+        num_known, num_moved = self._read_texts.compare(read)
         drafters = self.parked.switch(
             prompt.text, dict(self._drafters), is_unfinished=self._is_unfinished
         )
         if drafters is not None:
             self._drafters = dict(drafters)
+        num_known = max(num_known, self.context.count_known(read))
+        first, last = 0, 0
+        if num_known < len(read) // 2:
+            first, last = self.prompts.earlier_answers(request, prompt.tokens)
+        num_unseen = last - num_known if num_known <= first and not num_moved else 0
         self._statistics.prompt_s = perf_counter() - began
+        num_kept = self.context.reachable(read)
+        return ReadBefore(num_known, num_kept, num_moved, num_unseen, repeats=repeats)
 
     def _protect_memory(self, prompt: Prompt, after_aside: Sequence[int]) -> None:
         """Save the state of the memory before an aside.
@@ -255,6 +273,7 @@ class LocalEngine(Engine):
         drafter: Drafter,
         pacer: LearningPacer | None,
         longest_pass: int | None,
+        read_before: ReadBefore,
     ) -> Generator[Update]:
         """Yield an answer step by step; meanwhile the engine is busy."""
         self._require_idle()
@@ -277,6 +296,8 @@ class LocalEngine(Engine):
                         self._statistics.draft_off_reason = (
                             getattr(drafter, "unfit_reason", None) or paused
                         )
+                    if chunk.finish or not number:
+                        self._statistics.read_again = read_before.read_again(self._statistics)
                     if chunk.finish:
                         self._is_unfinished = chunk.finish == "cancelled"
                         self._statistics.pass_costs = self.pacing.pass_costs(self.context.length)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
@@ -444,7 +445,9 @@ class Batch:
             self.native.n_tokens = count
 
 
-def count_common(first: Sequence[int], second: Sequence[int]) -> int:
+def count_common(
+    first: Sequence[int] | NDArray[np.int32], second: Sequence[int] | NDArray[np.int32]
+) -> int:
     """Return how many leading tokens two texts have in common."""
     shorter = min(len(first), len(second))
     leading = np.asarray(first[:shorter], dtype=np.int64)

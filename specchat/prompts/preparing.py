@@ -17,6 +17,7 @@ from specchat.prompts.chat_text import (
     closed_text,
     conversation_text,
     described,
+    earlier_answers,
     num_shared,
 )
 from specchat.prompts.gap_prompt import gap_prompt
@@ -81,6 +82,12 @@ class Preparation:
             reader=_reader(request, text.start),
             why_invalid=rules.why_invalid,
         )
+
+    def earlier_answers(self, request: AnswerRequest, tokens: Sequence[int]) -> tuple[int, int]:
+        """Return where a prompt's first answer begins and where its last one ends, or twice 0."""
+        if not isinstance(request, ChatRequest):
+            return 0, 0
+        return earlier_answers(self._model, described(request), tokens)
 
     def check(self, request: AnswerRequest) -> int:
         """Return the number of tokens that a request's prompt has.

@@ -155,6 +155,19 @@ def test_drafts_are_counted_by_metrics_where_the_answer_does_not_say() -> None:
         assert stats["acceptance_histogram"] == [2, 1, 1, 4]
 
 
+def test_what_a_server_read_again_is_shown_if_it_says_so() -> None:
+    """As `specchat serve` does; reasons that nobody knows and odd counts are left out."""
+    again = b'"specchat":{"read_again":{"edited":7,"seed":-1,"odd":3,"model":"x"}},"usage"'
+    recording = read_recording("vllm")
+    answer = recording.stream(**{"stream_options.include_usage": True})
+    with recording.server() as server, connected(server) as engine:
+        list(engine.answer(QUESTION))
+        assert engine.stats.as_dict()["read_again"] is None
+        server.put("POST", CHAT, answer.with_bytes(lambda each: each.replace(b'"usage"', again)))
+        list(engine.answer(QUESTION))
+        assert engine.stats.as_dict()["read_again"] == {"edited": 7}
+
+
 def test_counters_that_others_moved_too_say_nothing() -> None:
     """More tokens than the answer has are somebody else's."""
     recording = read_recording("vllm")

@@ -42,8 +42,8 @@ LONG = {"ctx": 100_000}
 """An answer in this context takes longer than any test takes to stop it."""
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 CONTRACT = {
-    "prompt_tokens": int, "cached_tokens": int, "generated_tokens": int, "reasoning_tokens": int,
-    "steps": int,
+    "prompt_tokens": int, "cached_tokens": int, "read_again": dict,
+    "generated_tokens": int, "reasoning_tokens": int, "steps": int,
     "drafted": int, "accepted": int, "nodes": int, "forced": int, "repeated": int,
     "acceptance_rate": float, "tokens_per_step": float,
     "accepted_by_position": list, "acceptance_histogram": list, "time_to_first_token_s": float,

@@ -30,6 +30,25 @@ def test_a_reply_has_the_text_of_the_engine_and_all_figures(demo_server: Running
     )
 
 
+def test_a_reply_says_what_was_read_again(demo_server: Running) -> None:
+    """Of the text behind an edit, which the timings count as read."""
+    first = [
+        {"role": "user", "content": "What is specchat? " * 8 + end} for end in ("", "Eh?", "Oh!")
+    ]
+    answer = {"role": "assistant", "content": "It is a chat for models on your own machine. " * 8}
+    question = {"role": "user", "content": "And then?"}
+    again = [
+        (reply["specchat"]["read_again"], reply["timings"]["prompt_n"])
+        for asked in (first[1], first[1], first[2])
+        for reply in [demo_server.chat(messages=[asked, answer, question], max_tokens=1)]
+    ]
+
+    assert again[1] == ({}, 1)
+    counts, num_read = again[2]
+    assert counts.keys() == {"edited"}
+    assert 40 < counts["edited"] < num_read
+
+
 def test_a_stream_adds_up_to_the_whole_reply(demo_server: Running) -> None:
     """The deltas are the text, the last event before the usage has the reason and the figures."""
     whole = demo_server.chat(temperature=0, max_tokens=24)

@@ -177,6 +177,18 @@ def test_the_size_of_trees_is_shown_where_there_were_any() -> None:
         assert (lines[1] if "branches" in lines[1] else None) == line
 
 
+def test_what_was_read_again_is_below_the_prompt() -> None:
+    """With the reason; of a stored answer, too."""
+    given = stats(prompt_tokens=900, cached_tokens=300, read_again={"edited": 420, "forgotten": 50})
+    for figures in (Figures(given), Figures.stored(given.as_dict(), [])):
+        lines = figure_texts(figures, None, 40)["prompt"].plain.splitlines()
+        assert lines[0].split() == ["prompt", "900", "tokens", "(300", "cached)"]
+        assert lines[1:] == [
+            "420 read again: the text before changed",
+            "50 read again: no longer in memory",
+        ]
+
+
 def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
     """An answer that comes in one piece has a point of its own, not zero."""
     figures = Figures()

@@ -16,7 +16,7 @@ from specchat.safe_text import harmless, in_one_line
 from specchat.tui.texts import figure_words
 from specchat.tui.texts.figure_words import spark
 from specchat.tui.texts.figures import Figures
-from specchat.wording import exact_drafts, percent, size_text, speedup_text
+from specchat.wording import exact_drafts, percent, read_again_texts, size_text, speedup_text
 
 CARDS: Mapping[str, Sequence[str]] = {
     "Speculation": ("speculation",),
@@ -216,10 +216,13 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
     cached = cached if figures.reports("prompt_tokens") else UNREPORTED
     share = stats.draft_prompt_s / stats.prompt_s if stats.prompt_s else 0.0
     of_head = f"prediction head: {percent(share)} of its time" if share else ""
+    notes = [of_head, *read_again_texts(stats.read_again)]
     return {
         "time": _lines(*packed(shares, width)),
         "first token": _row("first token", f"{stats.time_to_first_token_s:.2f} s", width),
-        "prompt": _lines(_row("prompt", cached, width), Content.styled(of_head, MUTED)),
+        "prompt": _lines(
+            _row("prompt", cached, width), *(Content.styled(note, MUTED) for note in notes)
+        ),
     }
 
 
