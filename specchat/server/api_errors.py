@@ -71,7 +71,7 @@ def of_exception(error: SpecchatError) -> ApiError:
     if isinstance(error, ContextFull):
         fields = {
             "type": "exceed_context_size_error",
-            "n_prompt_tokens": error.num_tokens if error.is_all else None,
+            "n_prompt_tokens": error.num_tokens,
             "n_ctx": error.capacity,
         }
         code = "context_length_exceeded"

@@ -111,7 +111,8 @@ def _fields_of(request: Request, kind: type[Body], data: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(BAD_REQUEST, f"the body is not JSON: {error}") from None
     if isinstance(given, dict):
-        given["notices"] = list(notices_of(given))
+        known = getattr(kind, "__struct_fields__", ())
+        given["notices"] = list(notices_of(given, known))
         given, sent = with_own_names(given)
         sent["messages"] = getattr(kind, "PROMPT", "messages")
         setattr(request.state, SENT_NAMES, sent)

@@ -33,6 +33,17 @@ def _entry(alternative: Alternative) -> dict[str, Any]:
     return {"token": text, "logprob": log_of(probability), "bytes": list(data)}
 
 
+def native_logprobs(chunks: Sequence[Chunk], num_top: int) -> list[dict[str, Any]]:
+    """Return llama-server's `completion_probabilities` of steps, which name tokens by ids, too."""
+    found: list[dict[str, Any]] = []
+    for chunk in chunks:
+        for token, likely in zip(chunk.tokens, chunk.alternatives, strict=False):
+            entries = [{"id": each[0], **_entry(each)} for each in likely]
+            own = next(entry for entry in entries if entry["id"] == token)
+            found.append({**own, "top_logprobs": entries[:num_top]})
+    return found
+
+
 class TextLogprobs:
     """The `logprobs` of the API for texts: lists with an entry for each token."""
 

@@ -5,9 +5,9 @@ llama.vim and llama.vscode complete by the latter.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from specchat.decoding.chunk import Chunk
@@ -17,6 +17,7 @@ from specchat.server.api_reply import Ended, EventWriter, Reply
 from specchat.server.bodies import SharedFields, options_of, read
 from specchat.server.chat_body import choices_of
 from specchat.server.line_limit import LineLimit
+from specchat.server.logprobs import native_logprobs
 from specchat.server.replies import EventStream, Whole, event
 from specchat.server.server_facts import settings_of
 from specchat.server.service import ChosenModel, ServedAnswer, Service, client_of
@@ -40,6 +41,8 @@ class NativeFields(SharedFields, kw_only=True):
     n_indent: int | None = None
     t_max_predict_ms: float | None = None
     response_fields: Sequence[str] | None = None
+    n_probs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    return_tokens: bool | None = None
 
 
 class CompletionBody(NativeFields, kw_only=True):
@@ -67,22 +70,37 @@ class _NativeReply:
     """
 
     reply: Reply[GenerateRequest]
-    fields: Sequence[str]
+    body: NativeFields
     is_list: bool
-    is_silent: bool
 
-    def record(self, ended: Ended, index: int, text: str) -> dict[str, Any]:
+    @property
+    def is_silent(self) -> bool:
+        """Whether the prompt is only read."""
+        return self.body.max_tokens == 0
+
+    def part(self, chunks: Sequence[Chunk], index: int, *, has_tokens: bool) -> dict[str, Any]:
+        """Return the text of steps, with its tokens and their probabilities if asked for."""
+        if self.is_silent:
+            chunks = ()
+        tokens = [token for chunk in chunks for token in chunk.tokens] if has_tokens else []
+        part = {"index": index, "content": "".join(chunk.text for chunk in chunks)}
+        part["tokens"] = tokens
+        if self.body.n_probs:
+            part["completion_probabilities"] = native_logprobs(chunks, self.body.n_probs)
+        return part
+
+    def record(self, ended: Ended, part: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer that is over, or those of its fields that are asked for."""
         request, statistics = ended.request, ended.answer.statistics
         word, finish = ended.stop_string, ended.answer.finish or "stop"
         num_tokens = statistics.prompt_tokens + statistics.generated_tokens
         whole = {
-            "index": index,
-            "content": text,
+            **part,
             "stop": True,
             "stop_type": "word" if word else STOP_TYPES[finish],
             "stopping_word": word,
             "truncated": finish == "context",
+            "has_new_line": "\n" in ended.answer.text,
             "model": self.reply.model,
             "tokens_predicted": statistics.generated_tokens,
             "tokens_evaluated": statistics.prompt_tokens,
@@ -93,7 +111,8 @@ class _NativeReply:
             },
             **ended.figures,
         }
-        return _chosen(whole, self.fields) if self.fields else whole
+        fields = self.body.response_fields
+        return _chosen(whole, fields) if fields else whole
 
 
 async def completion(request: Request) -> EventStream | Whole:
@@ -139,6 +158,8 @@ def _with_options(
 def _options_of(body: NativeFields, chosen: ChosenModel, service: Service) -> dict[str, Any]:
     """Return the options of an answer; one of no tokens writes one that is not sent."""
     options = options_of(body, chosen, service)
+    if body.n_probs:
+        options["alternatives"] = body.n_probs
     return {**options, "max_tokens": 1} if body.max_tokens == 0 else options
 
 
@@ -157,7 +178,7 @@ def _replied(
         limit=lambda: LineLimit(body.n_indent or 0, most_seconds),
     )  # fmt: skip
     is_list = num_asked * len(asked) > 1
-    native = _NativeReply(reply, body.response_fields or (), is_list, body.max_tokens == 0)
+    native = _NativeReply(reply, body, is_list)
     return EventStream(_streamed(native)) if body.stream else Whole(lambda: _whole(native))
 
 
@@ -166,8 +187,9 @@ async def _whole(native: _NativeReply) -> Any:
     answers: list[dict[str, Any]] = []
     for index, request in enumerate(native.reply.requests):
         ended = await native.reply.whole(request)
-        text = "" if native.is_silent else ended.answer.text
-        answers.append(native.record(ended, index, text))
+        has_tokens = bool(native.body.return_tokens)
+        part = native.part(ended.answer.chunks, index, has_tokens=has_tokens)
+        answers.append(native.record(ended, part))
     return answers if native.is_list else answers[0]
 
 
@@ -184,18 +206,23 @@ class _NativeEvents(EventWriter):
     def __init__(self, native: _NativeReply, index: int) -> None:
         """Write the answer at an index."""
         self._native, self._index = native, index
+        self._held: list[Chunk] = []
+        """Steps that have shown no text yet."""
 
     def write(self, answer: ServedAnswer, chunks: Sequence[Chunk]) -> bytes:
         """Return the event for the text of steps."""
         del answer
-        text = "".join(chunk.text for chunk in chunks)
-        if not text or self._native.is_silent:
+        self._held += chunks
+        part = self._native.part(self._held, self._index, has_tokens=True)
+        if not part["content"]:
             return b""
-        return event({"index": self._index, "content": text, "stop": False})
+        self._held.clear()
+        return event({**part, "stop": False})
 
     def end(self, ended: Ended) -> bytes:
         """Return the event with the reason and the figures."""
-        return event(self._native.record(ended, self._index, ""))
+        part = self._native.part((), self._index, has_tokens=False)
+        return event(self._native.record(ended, part))
 
 
 def _chosen(whole: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:

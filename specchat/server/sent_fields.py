@@ -1,6 +1,6 @@
 """What clients call the fields of a request, and which of theirs change nothing here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +25,7 @@ WITHOUT_EFFECT: Mapping[str, float] = {
     "adaptive_target": 0,
     "min_tokens": 0,
     "n_probs": 0,
+    "post_sampling_probs": 0,
     "functions": 0,
     "guided_json": 0,
     "guided_regex": 0,
@@ -51,9 +52,12 @@ def with_own_names(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     return fields, sent
 
 
-def notices_of(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a notice for each field that would change the answer elsewhere, and does not here."""
+def notices_of(given: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+    """Yield a notice for each field that would change the answer elsewhere, and does not here.
+
+    The fields that the API itself knows do.
+    """
     for name, off in WITHOUT_EFFECT.items():
-        value = given.get(name)
+        value = None if name in known else given.get(name)
         if value and value != off and not (isinstance(value, int | float) and value < 0):
             yield f"{name} is not supported and has no effect"

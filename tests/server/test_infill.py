@@ -177,6 +177,32 @@ def test_texts_are_continued_in_the_same_form(coder: Running, *, is_stream: bool
     assert [each["index"] for each in several.json()] == [0, 1]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_tokens_come_with_their_probabilities(demo_server: Running, *, is_stream: bool) -> None:
+    """As llama-server has them: the ids of all tokens, and the likely ones in their places."""
+    asked: dict[str, Any] = {"prompt": "A draft\n", "temperature": 0, "n_predict": 6, "n_probs": 3}
+    asked |= {"return_tokens": True, "stream": is_stream}
+    with demo_server.client.stream("POST", "/completion", json=asked) as reply:
+        lines = reply.read().decode().splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    tokens = [token for each in events for token in each["tokens"]]
+    likely = [entry for each in events for entry in each.get("completion_probabilities", ())]
+    text = "".join(each["content"] for each in events)
+
+    assert len(tokens) == 6
+    assert [entry["id"] for entry in likely] == tokens
+    assert bytes(byte for entry in likely for byte in entry["bytes"]).decode() == text
+    for entry in likely:
+        assert entry["top_logprobs"][0]["id"] == entry["id"]
+        assert len(entry["top_logprobs"]) == 3
+        assert entry["top_logprobs"][0]["logprob"] == entry["logprob"] <= 0
+    assert events[-1]["has_new_line"] is ("\n" in text)
+    assert events[-1]["specchat"]["notices"] == []
+    plain = demo_server.posted("/completion", {"prompt": "x", "n_predict": 2})
+    assert plain["tokens"] == []
+    assert "completion_probabilities" not in plain
+
+
 def test_several_answers_are_a_list(coder: Running) -> None:
     """Without a temperature they are all the same, which is said once."""
     (only,) = coder.client.post("/infill", json={**ASKED, "n_cmpl": 3}).json()

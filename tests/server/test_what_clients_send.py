@@ -130,6 +130,7 @@ def test_samplers_are_switched_off_as_elsewhere(demo_server: Running) -> None:
 def test_what_is_not_here_is_named(demo_server: Running) -> None:
     """If it would change the answer elsewhere; programs send all samplers, most of them off."""
     on = {"xtc_probability": 0.5, "mirostat": 2, "typical_p": 0.9, "stop_token_ids": [2]}
+    on |= {"n_probs": 2, "post_sampling_probs": True}
     off = {"dry_multiplier": 0, "dynatemp_range": 0.0, "top_n_sigma": -1, "tfs_z": 1, "typ_p": None}
     without = {"store": True, "metadata": {"a": "b"}, "user": 3, "service_tier": "auto"}
     for path in BODIES:
