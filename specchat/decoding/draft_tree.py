@@ -237,15 +237,3 @@ def likeliest(chances: Sequence[float], most: int) -> list[int]:
     A branch never has a higher chance than its parent, which therefore comes before it.
     """
     return sorted(range(len(chances)), key=lambda number: (-chances[number], number))[:most]
-
-
-def with_ancestors(branches: Sequence[Branch], numbers: Iterable[int], most: int) -> list[int]:
-    """Return these branches and their ancestors, in order, as far as there is room."""
-    chosen: set[int] = set()
-    for number in numbers:
-        line = {number}
-        while (number := branches[number].behind) >= 0:
-            line.add(number)
-        if len(chosen | line) <= most:
-            chosen |= line
-    return sorted(chosen)

@@ -1,10 +1,10 @@
 """The pacer of a fixed draft length."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import mul
 
-from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
+from specchat.decoding.draft_tree import chances_of, likeliest
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 
@@ -12,10 +12,6 @@ LEAST_CHANCE = 0.02
 """Tokens that cost no pass are drafted while the probability of accepting all is at least this."""
 USUAL_ACCEPTANCE = 0.75
 """The acceptance rate expected of drafters that make a pass for each token."""
-NUM_READ = 4
-"""Branches that a draft pass reads in addition to the draft."""
-NUM_SIBLINGS = 7
-"""Branches beside each drafted token, from which the likeliest are taken."""
 
 
 class FixedPacer:
@@ -27,6 +23,8 @@ class FixedPacer:
     """
 
     needs_confidence = False
+    num_siblings = 7
+    """Branches beside each drafted token, from which the likeliest are taken."""
 
     def __init__(self, limit: int = 0) -> None:
         """Allow `limit` tokens until the first step begins."""
@@ -67,21 +65,6 @@ class FixedPacer:
     def make_room(self, num_forced: int) -> None:
         """Count forced tokens: a draft with them is no longer than one without."""
         self.room -= num_forced
-
-    def num_siblings(self, origin: str) -> int:
-        """Return the usual number."""
-        del origin
-        return NUM_SIBLINGS
-
-    def choose_to_read(
-        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
-    ) -> Sequence[int]:
-        """Return the likeliest branches, a few for each pass."""
-        del origin
-        longest = max((branch.fork for branch in branches), default=0) + 1
-        chances = chances_of([USUAL_ACCEPTANCE] * longest, branches)
-        order = [number for number in likeliest(chances, len(chances)) if number in unread]
-        return with_ancestors(branches, order[:NUM_READ], most)
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int

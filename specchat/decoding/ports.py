@@ -1,6 +1,6 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -185,17 +185,9 @@ class Pacer(Protocol):
     def make_room(self, num_forced: int) -> None:
         """Reserve room after the draft for this many tokens that a grammar forces."""
 
-    def num_siblings(self, origin: str) -> int:
-        """Return how many branches beside each token of a draft are worth finding in this step."""
-
-    def choose_to_read(
-        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
-    ) -> Sequence[int]:
-        """Return the numbers of the branches to read in the draft pass about to be made, in order.
-
-        They are some of the `unread` branches, whose likely successors are not known yet, and the
-        ancestors of those: `most` in all.
-        """
+    @property
+    def num_siblings(self) -> int:
+        """How many branches beside each token of a draft are worth finding in this step."""
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int

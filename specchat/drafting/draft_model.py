@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from specchat.decoding.constraint import Walk
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer, TreeModel
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
 from specchat.decoding.proposal import Branch, DraftToken, Hint, forced_token
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -20,10 +20,6 @@ SHORT_MEMORIES = (256, 32)
 """How many of the last tokens the draft model reads after a long pause: the smaller number where
 reading is expensive. Reading everything would cost more than a trial is worth; the same goes for a
 longer prompt while no draft is likely to be wanted."""
-
-
-NUM_FOLLOWERS = 2
-"""How many tokens are offered to follow a branch."""
 
 
 class DraftModelDrafter(Drafter):
@@ -44,8 +40,6 @@ class DraftModelDrafter(Drafter):
     ) -> None:
         """Draft with this model and token map; stop after one of the `end_tokens`."""
         self._model = model
-        has_branches = isinstance(model, TreeModel) and model.most_branches > 0
-        self._trees = model if isinstance(model, TreeModel) and has_branches else None
         self._map = token_map
         self._end_tokens = frozenset(end_tokens)
         self._tokens: list[int] = []
@@ -92,7 +86,7 @@ class DraftModelDrafter(Drafter):
         return self._drawn(pacer, draft, named, drafted)
 
     def branches(self) -> Sequence[Branch]:
-        """Return the tokens likely in place of each drafted one, and likely to follow those."""
+        """Return the tokens likely in place of each drafted one."""
         return self._beside.branches
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
@@ -129,10 +123,10 @@ class DraftModelDrafter(Drafter):
         pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
-        num_siblings = pacer.num_siblings(self.origin) if self._has_branches else 0
+        num_siblings = pacer.num_siblings if self._has_branches else 0
         while True:
             self._model.mark()
-            logits = self._map.restricted(self._evaluate(pacer, pending, past, named))
+            logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
             try:
                 mask = self._walk.mask_after(named)
                 own = self._sampler.distribution(logits, past, self._map.mask(mask))
@@ -154,8 +148,6 @@ class DraftModelDrafter(Drafter):
                 break
             token = self._draw(distribution, self._index + len(named))
             draft.append(DraftToken(token, distribution, self.origin))
-            # the draft itself shows what follows this token, so such a branch need not be read
-            self._beside.leave_out(token, len(named))
             named.append(token)
             run = self._add_forced(pacer, draft, named)
             pending = self._map.read([token, *run])
@@ -165,59 +157,6 @@ class DraftModelDrafter(Drafter):
                 break
             past += pending
         return draft
-
-    def _evaluate(
-        self, pacer: Pacer, pending: list[int], past: Sequence[int], named: Sequence[int]
-    ) -> Logits:
-        """Read tokens in one pass, with the branches whose likely successors are worth knowing.
-
-        Returns the logits after the tokens.
-        """
-        branches, trees = self._beside.branches, self._trees
-        numbers: Sequence[int] = ()
-        if branches and trees:
-            room = self._model.capacity - self._model.length - len(pending)
-            most = min(trees.most_branches, room)
-            numbers = pacer.choose_to_read(self.origin, branches, self._beside.unread, most)
-        if not numbers or not trees:
-            return self._model.evaluate(pending, 1)[0]
-        links: list[tuple[int, int]] = []
-        for number in numbers:
-            branch = branches[number]
-            if branch.behind >= 0:  # row 0 is that of the text, and the branches' rows follow
-                row = 1 + numbers.index(branch.behind)
-            else:  # row 0 comes after all of `named`, which is that many tokens after the fork
-                row = -len(self._map.read(named[branch.fork :]))
-            links.append((self._map.read([branch.token])[0], row))
-        rows = trees.evaluate_tree(pending, links, 1)
-        for row_after, number in zip(rows[1:], numbers, strict=True):
-            if number in self._beside.unread:
-                self._follow(number, row_after, past, named)
-        # the branches were read for their successors alone: none of them stays
-        trees.keep(trees.length, ())
-        return rows[0]
-
-    def _follow(self, number: int, row: Logits, past: Sequence[int], named: Sequence[int]) -> None:
-        """Add the tokens likely to follow a branch, given the row of logits after it."""
-        self._beside.unread.discard(number)
-        fork, line = self._beside.branches[number].fork, self._beside.tokens_to(number)
-        if line[-1] in self._end_tokens:
-            return
-        logits, index = self._map.restricted(row), self._index + fork + len(line)
-        distribution = Distribution.certain(line[-1])
-        # penalties look at the text that the branch continues: without what was drafted after it
-        num_after = len(self._map.read(named[fork:]))
-        before = [*past[: len(past) - num_after], *self._map.read(line)]
-        try:
-            mask = self._map.mask(self._walk.mask_after([*named[:fork], *line]))
-            if self._sampler.sampling.is_greedy:
-                logits = self._sampler.preferred(logits, before, mask)
-            else:
-                own = self._sampler.distribution(logits, before, mask)
-                distribution = self._map.named(own)
-        except (EngineFailed, NothingAllowed):  # as in a draft: nothing is offered there
-            return
-        self._beside.add(logits, distribution, index, fork, NUM_FOLLOWERS - 1, behind=number)
 
     def _add_forced(self, pacer: Pacer, draft: list[DraftToken], named: list[int]) -> Sequence[int]:
         """Add the tokens that must follow to the draft, without passes, and return them."""

@@ -1,8 +1,6 @@
-"""The branches beside a draft: other likely tokens in place of a drafted one, and what follows.
+"""The branches beside a draft: other likely tokens in place of a drafted one.
 
-Branches beside a draft cost no draft pass. What follows them is known if they are read together
-with the draft, each on its own path: a full tree, as in EAGLE-2 (Li et al. 2024, arXiv 2406.16858)
-and OPT-Tree (Wang et al. 2024, arXiv 2406.17276), which grow where tokens are likeliest.
+They cost no draft pass: the draft model's row that the drafted token is drawn from names them, too.
 """
 
 import math
@@ -20,7 +18,7 @@ WIDTH = 8.0
 
 
 class SideBranches:
-    """The branches beside one draft, and those that follow them.
+    """The branches beside one draft.
 
     At temperature 0 they are the next best tokens. With a seed they are the next to be drawn with
     the target's noise, and without one the likeliest: where a drawn token is rejected, the target
@@ -31,60 +29,31 @@ class SideBranches:
         """Begin an answer, with no branches yet; `origin` names what drafts them."""
         self._task, self._map, self._origin = task, tokens, origin
         self.branches: list[Branch] = []
-        self.unread: set[int] = set()
-        """The numbers of the branches after which the draft model's logits are not known."""
 
     def clear(self) -> None:
         """Forget the branches of the last draft."""
-        self.branches, self.unread = [], set()
-
-    def leave_out(self, token: int, fork: int) -> None:
-        """Remove from `unread` the branches at a fork whose token was drafted there after all."""
-        drafted = {
-            number for number in self.unread
-            if self.branches[number][:2] == (token, fork) and self.branches[number].behind < 0
-        }  # fmt: skip
-        self.unread -= drafted
-
-    def tokens_to(self, number: int) -> list[int]:
-        """Return the tokens from the fork to a branch, its own included."""
-        line: list[int] = []
-        while number >= 0:
-            line.insert(0, self.branches[number].token)
-            number = self.branches[number].behind
-        return line
+        self.branches = []
 
     def add(
-        self,
-        logits: Logits,
-        distribution: Distribution,
-        index: int,
-        fork: int,
-        count: int,
-        behind: int = -1,
+        self, logits: Logits, distribution: Distribution, index: int, fork: int, count: int
     ) -> None:
         """Add up to `count` + 1 branches: tokens that may follow the first `fork` drafted ones.
 
-        One of them may be the token that is drafted there next. With `behind`, they follow the
-        branch of that number instead. `logits` is the draft model's row there, and `distribution`
-        what sampling makes of it, in the target's token ids. `index` is that of the token in the
-        answer, which decides the noise of a seed.
+        One of them may be the token that is drafted there next. `logits` is the draft model's row
+        there, and `distribution` what sampling makes of it, in the target's token ids. `index` is
+        that of the token in the answer, which decides the noise of a seed.
         """
-        first = len(self.branches)
         likely: Sequence[tuple[int, float]]
         if len(distribution) == 1:
-            likely = self._next_best(logits, count + 1, is_beside=behind < 0)
+            likely = self._next_best(logits, count + 1)
         else:
             likely = self._task.ranked(distribution, index, count + 1)
-        self.branches += [
-            Branch(token, fork, self._origin, share, behind) for token, share in likely
-        ]
-        self.unread.update(range(first, len(self.branches)))
+        self.branches += [Branch(token, fork, self._origin, share) for token, share in likely]
 
-    def _next_best(self, logits: Logits, count: int, *, is_beside: bool) -> list[tuple[int, float]]:
+    def _next_best(self, logits: Logits, count: int) -> list[tuple[int, float]]:
         """Return the tokens of the highest logits, each with its share.
 
-        Beside a draft, whose token is the best one, shares are taken among the others.
+        The best one is the draft's, so shares are taken among the others.
         """
         best = highest(logits, count)
         if not best or not math.isfinite(best[0][1]):
@@ -92,7 +61,7 @@ class SideBranches:
         shares = [math.exp(value - best[0][1]) for _, value in best if value > best[0][1] - WIDTH]
         ids = np.array([token for token, _ in best[: len(shares)]])
         named = self._map.named(Distribution(ids, np.array(shares))).ids.tolist()
-        others = sum(shares[is_beside:]) + shares[-1]  # those not looked at count as one more
+        others = sum(shares[1:]) + shares[-1]  # those not looked at count as one more
         return [
             (token, min(1.0, share / others)) for token, share in zip(named, shares, strict=True)
         ]

@@ -228,9 +228,7 @@ class SuffixDrafter(Drafter):
         """
         self._hinted, self._next = [], self._continuation(pacer.room)
         self._num_taken = pacer.take(ORIGIN, self._hints(), rival)
-        self._num_siblings = (
-            pacer.num_siblings(ORIGIN) if self._has_branches and self._hinted else 0
-        )
+        self._num_siblings = pacer.num_siblings if self._has_branches and self._hinted else 0
         return [
             DraftToken(next_token.token, Distribution.certain(next_token.token), ORIGIN)
             for next_token in self._hinted[: self._num_taken]

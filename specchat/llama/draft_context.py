@@ -8,7 +8,6 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.memory_image import MemoryImage
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
-from specchat.llama.tree_context import TreeContext
 from specchat.planning.context_shape import ModelOptions
 
 
@@ -46,4 +45,4 @@ def of_draft_model(
 ) -> Context:
     """Return the context of a draft model, which is independent of its target's."""
     del target
-    return TreeContext(model, options, abort)
+    return Context(model, options, abort)

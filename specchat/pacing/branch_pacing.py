@@ -1,14 +1,18 @@
-"""Which branches beside a draft a pass should verify, and which a draft pass should read.
+"""Which branches beside a draft a pass should verify.
 
 A branch brings its chance to be accepted and costs what the target's pass takes longer, both in
-tokens: a second is worth as many of them as the present rate makes in it. As passes go up in steps,
-a branch may only pay together with others, so all numbers of them are compared.
+tokens: a second is worth as many of them as the present rate makes in it,
+
+    gain(n) = worth * (chance of the first + ... + chance of the n-th) - (price(k + n) - price(k))
+
+As passes go up in steps, a branch may only pay together with others, so all numbers of them are
+compared.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
+from specchat.decoding.draft_tree import chances_of, likeliest
 from specchat.decoding.proposal import Branch, DraftToken
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.knowledge import Knowledge
@@ -20,21 +24,9 @@ NUM_SIBLINGS = 3
 """Branches looked for beside each drafted token: a fourth is rarely right."""
 LONG_IDLE, LOOK_INTERVAL = 32, 8
 """After so many steps in which no branch was chosen, they are looked for in each eighth only."""
-SURE, USUAL = 0.9, 0.75
-"""The confidence of a branch that is likely to be right, and of what may follow one."""
 
 Price: TypeAlias = Callable[[int], float]
 """Returns the tokens that a pass costs, by its number of tokens: each takes time to work out."""
-
-
-class Prices(NamedTuple):
-    """The tokens that passes cost.
-
-    `verifying(n)` is a target pass over n tokens, `reading[n]` the next draft pass with n branches.
-    """
-
-    verifying: Price
-    reading: Sequence[float]
 
 
 class BranchPacing:
@@ -57,48 +49,10 @@ class BranchPacing:
         return len(self._offered[1])
 
     @property
-    def looks(self) -> bool:
-        """Whether to look for branches in this step."""
-        return self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
-
-    def num_siblings(self, origin: str, leaving: float, num_drafted: int, price: Price) -> int:
-        """Return how many branches beside a token to look for: none where not one can pay.
-
-        `leaving` is the chance that the target leaves a draft of `num_drafted` tokens where it is
-        likeliest to.
-        """
-        value = leaving * self._calibration(origin + BESIDE).chance(SURE)
-        before = price(1)
-        for count in range(2, 2 + num_drafted + NUM_SIBLINGS * (num_drafted + 1)):
-            after = price(count)
-            if value > after - before:
-                return NUM_SIBLINGS
-            before = after
-        return 0
-
-    def choose_to_read(
-        self,
-        branches: Sequence[Branch],
-        unread: Collection[int],
-        most: int,
-        chain: Sequence[float],
-        length: int,
-        prices: Prices,
-    ) -> Sequence[int]:
-        """Return the numbers of the branches whose followers bring more than reading them costs.
-
-        `chain` has the chance of each token drafted so far, of a draft that will have `length`:
-        a follower makes that pass longer, whatever one over the tokens so far would cost.
-        """
-        chances = chances_of(chain, branches, self._chances(branches))
-        order = [number for number in likeliest(chances, len(chances)) if number in unread][:most]
-        if not order:
-            return ()
-        follower = self._calibration(branches[0].origin + BEHIND).chance(USUAL)
-        node = max(0.0, prices.verifying(length + 2) - prices.verifying(length + 1))
-        worth = [chances[number] * follower - node for number in order]
-        number = best_number(worth, prices.reading.__getitem__, 0)
-        return with_ancestors(branches, order[:number], most)
+    def num_siblings(self) -> int:
+        """How many branches beside each token to look for in this step."""
+        looks = self._num_idle < LONG_IDLE or self._num_idle % LOOK_INTERVAL == 0
+        return NUM_SIBLINGS if looks else 0
 
     def choose(
         self,

@@ -8,17 +8,17 @@ Everything a decision looks at is known before the token it is about is drawn, s
 its distribution.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from time import perf_counter
 
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafter_registry import GRAMMAR
-from specchat.pacing.branch_pacing import BranchPacing, Price, Prices
+from specchat.pacing.branch_pacing import BranchPacing, Price
 from specchat.pacing.calibration import Calibration
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.outcomes import MIN_CHANCE, outcomes
+from specchat.pacing.outcomes import MIN_CHANCE, chances_of_draft
 from specchat.pacing.recent_drafts import PastDraft
 from specchat.pacing.way_choice import WayChoice
 from specchat.passes.pass_costs import PLAIN
@@ -106,19 +106,14 @@ class LearningPacer:
         self._count = len(draft) + self._branches.num_chosen + 1
         if self.is_replay or (not self._known and self._declined is None):
             return
+        known, proposed = _aligned(self._known, draft), [each.distribution for each in draft]
         is_whole = len(self._known) == len(draft)
-        known = _aligned(self._known, draft)
-        reached = 0
-        proposed = [drafted.distribution for drafted in draft]
         if is_whole and self._declined and self._declined[1].distribution:
             known.append(self._declined)
             proposed.append(self._declined[1].distribution)
         own: list[float] = []
-        for index, chance, _ in outcomes(proposed, len(draft), target, verdict):
-            if index > reached:  # one before it was not compared
-                break
-            reached = index + 1
-            origin, hint = known[index]
+        chances = chances_of_draft(proposed, len(draft), target, verdict)
+        for (origin, hint), chance in zip(known, chances, strict=False):
             if origin == GRAMMAR.name:  # certain, whoever drafts
                 continue
             self._calibration(origin).observe(hint.confidence, chance)
@@ -244,35 +239,11 @@ class LearningPacer:
         self._untaken = ("", ()) if length else (origin, seen)
         return length
 
-    def num_siblings(self, origin: str) -> int:
-        """Return how many branches beside a token to look for: none where not even one can pay."""
-        if not (self._limit and self._branches.looks and self._knowledge.verifying.is_known):
-            return 0
-        survival = leaving = 1.0
-        num_drafted = len(self._known)
-        if origin == self._origin:
-            num_drafted = max(num_drafted, self._choice.way.length)
-            chances, leaving = self._choice.drafts.usual_chances(), 0.0
-            for chance in chances:
-                leaving = max(leaving, survival * (1.0 - chance))
-                survival *= chance
-        return self._branches.num_siblings(origin, leaving, num_drafted, self._price())
-
-    def choose_to_read(
-        self, origin: str, branches: Sequence[Branch], unread: Collection[int], most: int
-    ) -> Sequence[int]:
-        """Return the numbers of the branches whose followers bring more than reading them costs."""
-        if not unread or not self._num_passes:
-            return ()
-        rate = self._choice.gain / self._knowledge.verifying.seconds(PLAIN, self._depth)
-        reading = [
-            rate * self._knowledge.catching_up(origin, self._num_read + more, self._depth)
-            for more in range(min(most, len(unread)) + 1)
-        ]
-        prices = Prices(self._price(), reading)
-        chain = [self._chance(*token) for token in self._known]
-        length = max(len(chain), self._choice.way.length)
-        return self._branches.choose_to_read(branches, unread, most, chain, length, prices)
+    @property
+    def num_siblings(self) -> int:
+        """How many branches beside a token to look for in this step."""
+        is_ready = self._limit and self._knowledge.verifying.is_known
+        return self._branches.num_siblings if is_ready else 0
 
     def choose_branches(
         self, draft: Sequence[DraftToken], branches: Sequence[Branch], most: int

@@ -102,7 +102,7 @@ class Planner:
             rollback_length=LONGEST_DRAFT if kind.drafts_blocks else 0,
             is_repacked=plan.is_repacked,
             with_head=kind.is_head,
-            has_branches=options.has_branches and not kind.is_head,
+            has_branches=False,
         )
         if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)

@@ -340,7 +340,7 @@ class Dropping(Wrapped):
         return draft[: likely.index(False)] if False in likely else draft
 
 
-MADE_WITH = ("wrap", "tokens", "most_branches", "draft_branches")
+MADE_WITH = ("wrap", "tokens", "most_branches")
 
 
 def transition_p_value(

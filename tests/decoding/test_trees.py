@@ -23,7 +23,7 @@ from specchat.drafting.suffix import SuffixDrafter
 from specchat.options.declarations import Sampling
 from specchat.testing.toy import LogitsAfter, ToyGrammar, random_logits
 
-WIDE: dict[str, Any] = {"most_branches": 40, "draft_branches": 16}
+WIDE: dict[str, Any] = {"most_branches": 40}
 
 
 class Bushes(Drafter):
@@ -223,7 +223,7 @@ def test_siblings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Distribution, "sample_others", counting)
     options: dict[str, Any] = {"draft_length": 3, "most_nodes": 12}
-    pair = pair_of(DRAFTERS["model"], draft_branches=0)
+    pair = pair_of(DRAFTERS["model"])
     pair.answer(sampling=WHOLE, **options)
     assert max(drawn) > 1
     drawn.clear()

@@ -58,14 +58,13 @@ class ToyPair:
         end_tokens: Sequence[int] = (),
         tokens: TokenMap | None = None,
         most_branches: int = 0,
-        draft_branches: int = 0,
     ) -> None:
         """Make the models; `wrap` may put another drafter around the draft model's.
 
         `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
         """
         self.target = ToyLanguageModel(target, capacity, most_branches)
-        self.draft = ToyLanguageModel(draft, capacity, draft_branches) if draft else None
+        self.draft = ToyLanguageModel(draft, capacity) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
         self.drafter: Drafter = SilentDrafter()

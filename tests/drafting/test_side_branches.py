@@ -1,4 +1,4 @@
-"""The tokens of the highest logits, as branches beside a draft and behind others."""
+"""The tokens of the highest logits, as branches beside a draft."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_row_is_left_as_it_was() -> None:
 
 
 def test_shares_are_of_what_follows_the_best() -> None:
-    """Beside a draft; behind a branch they are of all that is offered, and some others."""
+    """And of as much again as the last of these, for all that is not looked at."""
     branches = beside()
     branches.add(ROW.copy(), Distribution.certain(1), 0, 0, 2)
     assert [(each.token, each.fork, each.behind) for each in branches.branches] == [
@@ -44,20 +44,6 @@ def test_shares_are_of_what_follows_the_best() -> None:
     weights = math.exp(-0.5), math.exp(-1.0)
     assert math.isclose(second, weights[0] / (weights[0] + 2 * weights[1]), rel_tol=1e-6)
     assert math.isclose(third, weights[1] / (weights[0] + 2 * weights[1]), rel_tol=1e-6)
-    branches.add(ROW.copy(), Distribution.certain(1), 1, 0, 1, behind=1)
-    assert [(each.token, each.behind) for each in branches.branches[3:]] == [(1, 1), (4, 1)]
-    assert branches.tokens_to(4) == [4, 4]
-
-
-def test_what_was_drafted_is_not_read_as_a_branch() -> None:
-    """It is on the draft's own way already."""
-    branches = beside()
-    branches.add(ROW.copy(), Distribution.certain(1), 0, 0, 2)
-    branches.leave_out(1, 0)
-    assert branches.unread == {1, 2}
-    branches.clear()
-    assert not branches.branches
-    assert not branches.unread
 
 
 def test_numbers_that_are_none_are_no_branches() -> None:

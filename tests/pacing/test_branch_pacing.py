@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.draft_tree import chances_of, likeliest, with_ancestors
+from specchat.decoding.draft_tree import chances_of, likeliest
 from specchat.decoding.proposal import Branch, DraftToken, Hint
 from specchat.pacing.branch_pacing import best_number
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.recent_drafts import PastDraft, Way
+from specchat.pacing.recent_drafts import PastDraft
 
 FLAT = dict.fromkeys(range(1, 34), 0.01)
 GPU = {length: 0.01 + 0.00013 * (length - 1) for length in range(1, 34)}
@@ -32,8 +33,6 @@ def test_a_branch_is_worth_the_chance_that_the_target_goes_there() -> None:
     chances = chances_of([0.8, 0.5], branches, [0.5, 0.5, 0.5, 0.25, 1.0])
     assert chances == pytest.approx([0.2 * 0.5, 0.4 * 0.5, 0.4 * 0.5, 0.4 * 0.5 * 0.25, 0.4])
     assert likeliest(chances, 2) == [4, 1]
-    assert with_ancestors(branches, [3, 0], 2) == [1, 3]
-    assert with_ancestors(branches, [3, 0], 3) == [0, 1, 3]
 
 
 def test_the_best_number_is_that_of_all() -> None:
@@ -90,10 +89,19 @@ def test_branches_are_taken_where_passes_are_flat() -> None:
     assert share_taken(STEEP) == 0.0
 
 
-def test_nothing_is_looked_for_where_nothing_can_pay() -> None:
-    """Finding branches takes time of its own."""
-    assert pacer_of(GPU, {1: 0.0005}).num_siblings("draft") > 0
-    assert pacer_of(STEEP, {1: 0.0005}).num_siblings("draft") == 0
+@pytest.mark.parametrize(("costs", "does_look"), [(GPU, True), (STEEP, False)])
+def test_nothing_is_looked_for_where_nothing_pays(costs: dict[int, float], does_look: bool) -> None:
+    """Finding branches takes time of its own: where none was chosen for long, it is seldom done."""
+    pacer, looks = pacer_of(costs, {1: 0.0005}), []
+    for _ in range(80):
+        pacer.begin_step(10, 16)
+        looks.append(pacer.num_siblings > 0)
+        branches = [branch(fork, confidence=0.7) for fork in range(3)]
+        pacer.choose_branches(drafted(pacer, 2), branches, 16)
+        pacer.end_step([9], costs[2])
+    assert looks[0]
+    share = statistics.mean(looks[40:])
+    assert share > 0.9 if does_look else share < 0.2
 
 
 def test_branches_that_are_never_right_are_given_up() -> None:
@@ -109,20 +117,3 @@ def test_branches_that_are_never_right_are_given_up() -> None:
             pacer.end_step([9 if is_right else 7], 0.01 + (num_read - 1) * 0.01 / 32)
     assert len(numbers[False]) == 0
     assert len(numbers[True]) >= 1
-
-
-def test_reading_branches_pays_where_draft_passes_are_cheap() -> None:
-    """Followers are looked for behind likely branches, as long as the draft pass costs little."""
-    counts = []
-    for draft_costs in (
-        {1: 0.0005, 2: 0.0005, 8: 0.0005},
-        {length: 0.003 * length for length in (1, 2, 3, 4, 8)},
-    ):
-        pacer = pacer_of(GPU, draft_costs)
-        pacer._choice.way = Way(3)
-        assert len(drafted(pacer, 1)) == 1
-        assert pacer.wants_pass("draft", 1)
-        branches = [branch(0, confidence=0.8), branch(0, confidence=0.2)]
-        counts.append(len(pacer.choose_to_read("draft", branches, {0, 1}, 8)))
-    assert counts[0] > 0
-    assert counts[1] == 0
