@@ -17,11 +17,12 @@ from specchat.derivation.simulated_pair import (
     RIGHT,
     WRONG,
     SimulatedMachine,
+    measured,
     unsure,
     verify_greedily,
     verify_sampled,
 )
-from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN
 from specchat.passes.pass_costs import ON_GPU, REPACKED, UNQUANTISED
 
 __all__ = [
@@ -31,13 +32,12 @@ __all__ = [
     "Drawing",
     "SimulatedMachine",
     "always",
+    "measured",
     "unsure",
     "verify_greedily",
 ]
 
 LONGEST_TEXT, LONGEST_TOLD, NUM_FOR_BEST = 1_200, 50_000, 3_000
-LENGTHS_MEASURED = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 33)
-LONGEST_PASS = LONGEST_KNOWN + 1
 DISTURBED, STALL = 0.05, 3.0
 """The share of passes that something else holds up, and how many times longer they take."""
 
@@ -47,7 +47,7 @@ def stair(known: Mapping[int, float]) -> list[float]:
 
     Longer ones grow in proportion.
     """
-    counts = np.arange(1, LONGEST_PASS + 1)
+    counts = np.arange(1, LONGEST_KNOWN + 2)
     costs = np.interp(counts, list(known), list(known.values()))
     return [0.0, *(costs * np.maximum(1.0, counts / max(known))).tolist()]
 
@@ -172,16 +172,6 @@ class ConstantPacer(FixedPacer):
 def best_constant(make: Callable[[int], SimulatedMachine], lengths: Iterable[int]) -> float:
     """Return the tokens per second of the best of some draft lengths, 0 for plain decoding."""
     return max(make(1).decode(ConstantPacer(length), NUM_FOR_BEST) for length in lengths)
-
-
-def measured(machine: SimulatedMachine, pair: Knowledge) -> Knowledge:
-    """Let what is known of a pair be what measuring finds on a machine, and return it."""
-    pair.target.begin_with({length: machine.costs[length] for length in LENGTHS_MEASURED})
-    costs = {length: machine.draft_seconds(length) for length in (1, 2, 4, 32)}
-    pair.costs_of(ORIGIN).begin_with(costs)
-    pair.measured |= {TARGET, ORIGIN}
-    pair.begin_anew()
-    return pair
 
 
 def always(chance: float) -> Callable[[int], float]:

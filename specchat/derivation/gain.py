@@ -25,7 +25,7 @@ from specchat.derivation.simulated_pair import (
     SURE,
     WRONG,
     SimulatedMachine,
-    knowledge_of,
+    measured,
     verify_greedily,
     verify_sampled,
 )
@@ -234,7 +234,7 @@ class _SimulatedPacer(LearningPacer):
 
     def __init__(self, machine: SimulatedMachine, *, is_greedy: bool) -> None:
         self._machine = machine
-        super().__init__(knowledge_of(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
+        super().__init__(measured(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
 
     def clock(self) -> float:
         """Return the machine's time."""

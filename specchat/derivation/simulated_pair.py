@@ -15,6 +15,7 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
+from specchat.passes.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS
 
 RIGHT, WRONG = 1, 2
 SURE = {token: Distribution.certain(token) for token in (RIGHT, WRONG)}
@@ -142,13 +143,13 @@ def verify_sampled(
     return verdict.num_accepted
 
 
-def knowledge_of(machine: SimulatedMachine) -> Knowledge:
-    """Return what measuring would find on a machine."""
-    knowledge = Knowledge()
-    knowledge.reads_accepted = machine.reads_accepted
-    knowledge.measured |= {TARGET, ORIGIN}
-    lengths = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33)
-    knowledge.target.begin_with({length: machine.costs[length] for length in lengths})
-    draft = knowledge.costs_of(ORIGIN)
-    draft.begin_with({length: machine.draft_seconds(length) for length in (1, 2, 4, 32)})
-    return knowledge
+def measured(machine: SimulatedMachine, pair: Knowledge | None = None) -> Knowledge:
+    """Let what is known of a pair be what measuring finds on a machine, and return it."""
+    pair = pair or Knowledge()
+    pair.reads_accepted = machine.reads_accepted
+    pair.target.begin_with({length: machine.costs[length] for length in TARGET_LENGTHS})
+    draft_costs = {length: machine.draft_seconds(length) for length in DRAFT_LENGTHS}
+    pair.costs_of(ORIGIN).begin_with(draft_costs)
+    pair.measured |= {TARGET, ORIGIN}
+    pair.begin_anew()
+    return pair

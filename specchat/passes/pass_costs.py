@@ -88,17 +88,8 @@ class PassCosts:
         return {length: row[length] / row[1] for length in SHOWN}
 
     def begin_with(self, seconds: Mapping[int, float]) -> None:
-        """Start anew from costs measured in an empty context, by their number of tokens.
-
-        A pass over n tokens takes no less than one over 1 and no more than n of them.
-        """
-        single = seconds.get(1, 0.0)
+        """Start anew from costs measured in an empty context, by their number of tokens."""
         self._tables = {0: dict(seconds)} if seconds else {}
-        if single:
-            self._tables[0] = {
-                length: min(max(cost, single), length * single) if length > 1 else cost
-                for length, cost in seconds.items()
-            }
         self._rows.clear()
 
     def set_plain(self, seconds: float) -> None:
@@ -135,11 +126,13 @@ class PassCosts:
     def _filled(self, known: dict[int, float]) -> list[float]:
         """Return a whole row: lengths between known ones lie on the stair, scaled to meet both.
 
-        No pass costs more than its tokens would one by one.
+        A pass over n tokens takes no less than one over 1, and no more than n of them.
         """
         stair = _interpolated(self._stair, self._longest)
         plain = known.pop(PLAIN, 0.0)
         known = known or {1: plain or 1.0}
+        single = known.get(1, min(known.values()))
+        known = {length: max(seconds, single) for length, seconds in known.items()}
         factors = {length: seconds / stair[length] for length, seconds in known.items()}
         row = [
             cost * factor

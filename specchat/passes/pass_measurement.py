@@ -11,9 +11,9 @@ from specchat.passes.pass_costs import PassCosts
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33, 65)
 """Passes to measure when nothing is known, the most informative first."""
 DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8, 64)
-MAX_ROUNDS, LONGEST_REPEATED, LONGEST_AT_FIRST = 4, 16, 33
-"""All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once, and
-those longer than LONGEST_AT_FIRST in the end: they take long and are rarely made."""
+MAX_ROUNDS, LONGEST_REPEATED = 4, 33
+"""Lengths are measured up to MAX_ROUNDS times; longer passes than LONGEST_REPEATED once, in the
+end: they take long and are rarely made."""
 NUM_REPEATS, NUM_ON_GPU, SHORT = 2, 4, 0.02
 """Passes of a length made one after the other, of which the fastest counts: the first sets things
 up. With CUDA the first one is also launched kernel by kernel, the second is recorded as a graph,
@@ -79,9 +79,7 @@ def measure_passes(
     times = times or PassTimes()
     fitting = [length for length in lengths if length <= model.capacity]
     often = [length for length in fitting if length <= LONGEST_REPEATED]
-    at_first = [length for length in fitting if length <= LONGEST_AT_FIRST]
-    rounds = [at_first, *[often] * (MAX_ROUNDS - 1)]
-    rounds[-1] = rounds[-1] + [length for length in fitting if length > LONGEST_AT_FIRST]
+    rounds = [*[often] * (MAX_ROUNDS - 1), fitting]
     num_passes = num_repeats * sum(map(len, rounds))
     num_done = 0
 

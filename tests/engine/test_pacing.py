@@ -125,7 +125,7 @@ def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
     monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
     measure_passes(model, costs, 100, (1, 4, 24, 65), 66, 1.0)  # type: ignore[arg-type]
 
-    assert model.lengths == [1, 1, 4, 4, 24, 24, *[1, 1, 4, 4] * 3, 65, 65]
+    assert model.lengths == [*[1, 1, 4, 4, 24, 24] * 4, 65, 65]
     for length in (1, 4, 24, 65):
         assert costs.seconds(length, 0) == pytest.approx(0.001 * length)
 
