@@ -6,6 +6,7 @@ import json
 import random
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -218,18 +219,23 @@ DEEP = re.compile(rb'"deep (\d+)"')
 
 @dataclass(frozen=True)
 class Case:
-    """A request as it is sent, and what it is; a half one is left before its reply."""
+    """A request as it is sent, and what it is; a half one is left before its reply.
+
+    It is sent in so many pieces, with a pause after each.
+    """
 
     name: str
     method: str
     path: str
     data: bytes
     is_half: bool = False
+    num_pieces: int = 1
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
     """Yield requests, the same for the same seed."""
-    makers = (*[_odd_fields] * 6, _odd_json, _odd_json, _odd_bytes, _odd_head, _odd_path, _half)
+    odd = (_odd_json, _odd_json, _odd_bytes, _odd_head, _odd_path)
+    makers = (*[_odd_fields] * 6, *odd, _half, _slow, _large)
     for number in range(count):
         draw = random.Random(f"{seed} {number}")
         yield draw.choice(makers)(draw)
@@ -394,12 +400,77 @@ def _half(draw: random.Random) -> Case:
     return Case(f"half: {end} of {len(data)}", "POST", path, data[:end], is_half=True)
 
 
+def _slow(draw: random.Random) -> Case:
+    """Return a request that comes in pieces."""
+    path = draw.choice(list(BODIES))
+    return Case("slow", "POST", path, _request(path, _encoded(BODIES[path])), num_pieces=20)
+
+
+def _large(draw: random.Random) -> Case:
+    """Return a request of up to the largest size, of one kind of JSON."""
+    path, size = draw.choice(list(BODIES)), int(2 ** draw.uniform(*LARGE))
+    kind = draw.choice(list(REPEATED))
+    part = REPEATED[kind]
+    repeated = part * (size // len(part))
+    value = b"[" + repeated.removesuffix(b",") + b"]" if part.endswith(b",") else repeated
+    field = draw.choice(("messages", "prompt", "input", "content", "tools", "logit_bias", "stop"))
+    body = b'{"%s": %s, %s' % (field.encode(), value, _encoded(BODIES[path])[1:])
+    if draw.random() < 0.5:  # the last of two equal fields counts
+        body = _encoded(BODIES[path])[:-1] + b', "%s": %s}' % (field.encode(), value)
+    is_half, name = draw.random() < 0.2, f"large: {kind} in {field}, {len(body)} bytes"
+    data = _request(path, body)
+    if draw.random() < 0.1:
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body[:CHUNKS])
+        data = _request(path, chunks, headers={"Transfer-Encoding": "chunked"})
+        data, name = data.replace(b"Content-Length: ", b"X-Length: "), f"chunks of a byte: {name}"
+        is_half = True
+    return Case(name, "POST", path, data, is_half)
+
+
+LARGE = 14, 25
+"""Powers of two: the bytes of large requests."""
+CHUNKS = 1_000_000
+REPEATED = {
+    "brackets": b"[",
+    "braces": b'{"a":',
+    "numbers": b"1,",
+    "pairs": b"[1,1],",
+    "texts": b'"",',
+    "objects": b"{},",
+    "messages": b'{"role":"user","content":"x"},',
+    "answers": b'{"type":"reasoning","role":"assistant","content":"so"},',
+    "long answers": b'{"role":"assistant","content":"%s"},' % (b"so " * 2000),
+    "thoughts": b'{"type":"thinking","thinking":"%s"},' % (b"so " * 200),
+    "tools": b'{"type":"function","function":{"name":"f"}},',
+    "images": b'{"role":"user","content":[{"type":"image_url","image_url":{"url":"%s"}}]},'
+    % (b"QUJD" * 100_000),
+    "names": b'"%s",' % ("<|im_start|>" * 5000).encode(),
+    "quotes": b'"',
+    "backslashes": b"\\",
+    "escapes": b'"%s",' % (b"\\n" * 100_000),
+    "halves": b'"%s",' % (b"\\ud83d" * 10_000),
+    "emoji": b'"%s\\ud83d",' % (b"\\ud83d\\ude00" * 10_000),
+    "spaces": b'"%s",' % (b" " * 1_000_000),
+    "one letter": b'"%s",' % (b"a" * 1_000_000),
+}
+"""What is repeated in large requests; what ends in a comma is repeated in a list."""
+PAUSE = 0.02
+"""Seconds between the pieces of a slow request."""
+
+
 def send(address: str, case: Case) -> str:
     """Send a request; return what is wrong with its reply, empty if nothing is."""
     parts = urlsplit(address)
     with socket.create_connection((parts.hostname, parts.port or 80), SECONDS) as connection:
-        with contextlib.suppress(ConnectionError):  # refused before it was all read
-            connection.sendall(case.data)
+        try:
+            step = -(-len(case.data) // case.num_pieces)
+            for begin in range(0, len(case.data), step):
+                connection.sendall(case.data[begin : begin + step])
+                time.sleep(PAUSE * (case.num_pieces > 1))
+        except ConnectionError:  # refused before it was all read
+            pass
+        except TimeoutError:
+            return f"not read within {SECONDS} s"
         if case.is_half:
             return ""
         reply = http.client.HTTPResponse(connection, method=case.method)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import psutil
@@ -167,6 +167,58 @@ def require_no_gain(before: Held, after: Held) -> None:
     ]
     if gained:
         raise Failed("; ".join(gained))
+
+
+class Listener:
+    """A client that hears streams, one after the other, until it is left or the server ends."""
+
+    def __init__(self, address: str) -> None:
+        """Begin with the first one."""
+        self.longest_pause = 0.0
+        """The longest time between two tokens."""
+        self.has_heard_why = False
+        """Whether the last stream ended with an error."""
+        self.faults: list[str] = []
+        self._address, self._is_over = urlsplit(address).netloc, False
+        self._has_begun = threading.Event()
+        self._thread = threading.Thread(target=self._hear)
+
+    def __enter__(self) -> Self:
+        """Begin, and wait for the first token."""
+        self._thread.start()
+        self._has_begun.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the stream."""
+        self._is_over = True
+        self._thread.join()
+
+    def _hear(self) -> None:
+        while not (self._is_over or self.has_heard_why or self.faults):
+            try:
+                self._hear_one()
+            except (OSError, HTTPException, ValueError) as error:
+                self.faults.append(f"a stream broke: {error!r}")
+        self._has_begun.set()
+
+    def _hear_one(self) -> None:
+        connection = HTTPConnection(self._address, timeout=SECONDS)
+        asked = {"role": "user", "content": QUESTIONS[0]}
+        fields = {"messages": [asked], "stream": True, "ignore_eos": True, "max_tokens": 1000}
+        connection.request("POST", CHAT, json.dumps(fields), {"Content-Type": "application/json"})
+        latest = 0.0
+        for line in connection.getresponse():
+            if self._is_over:
+                break
+            if not line.startswith(b"data: {"):
+                continue
+            self.has_heard_why = "error" in json.loads(line[6:])
+            if latest:
+                self.longest_pause = max(self.longest_pause, time.monotonic() - latest)
+                self._has_begun.set()
+            latest = time.monotonic()
+        connection.close()
 
 
 Make = Callable[[random.Random], tuple[str, dict[str, Any], float | None]]

@@ -75,9 +75,9 @@ class ServerProcess:
             found: dict[str, Any] = json.load(reply)
             return found
 
-    def end(self) -> int:
+    def end(self, by: signal.Signals = signal.SIGINT) -> int:
         """Interrupt it, and return its exit code."""
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(by)
         return self.process.wait(SECONDS_TO_END)
 
     def end_and_report(self) -> int:

@@ -26,6 +26,9 @@ SECONDS_TO_END = 2
 SECONDS_TO_HEADERS = 30
 """How long the headers of a request may take."""
 BACKLOG = 128
+READ_BYTES = 2**14
+"""The most of a request that is read before streams get their turn: a body in chunks of a byte each
+is many of them."""
 
 
 class AddressInUse(SpecchatError):
@@ -42,6 +45,7 @@ class Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's own transports
         super().connection_made(transport)
         self._wait_for_headers()
 

@@ -183,3 +183,26 @@ def test_a_server_that_ends_says_so_in_open_streams(
     assert last
     assert last["error"]["code"] == "shutting_down"
     assert demo_server.chat(max_tokens=1)["usage"]["completion_tokens"] == 1
+
+
+def test_little_of_a_request_is_read_before_streams_have_their_turn(
+    demo_server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body in chunks of a byte each would hold them up for seconds."""
+    sizes: list[int] = []
+    received = running.Protocol.data_received
+
+    def note(protocol: running.Protocol, data: bytes) -> None:
+        sizes.append(len(data))
+        received(protocol, data)
+
+    monkeypatch.setattr(running.Protocol, "data_received", note)
+    head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b'{"content": "' + b"x" * 200_000 + b'"}'
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+
+    reply = exchange(demo_server.address, head + chunks + b"0\r\n\r\n")
+
+    assert reply.status == 400
+    assert b"too long" in reply.body
+    assert max(sizes) <= running.READ_BYTES < len(chunks) / 10
