@@ -14,8 +14,8 @@ from specchat.decoding.request import Request
 from specchat.drafter_registry import GRAMMAR
 
 LEAST_GAP = 32
-"""Ends of messages that can be returned to are as many tokens before the place where the next
-prompt is expected to leave this one."""
+"""Ends of messages that can be returned to are as many tokens before the end of the prompt, and
+before the place where the next prompt is expected to leave this one."""
 
 
 class DraftPasses:
@@ -127,15 +127,19 @@ class DraftPasses:
     def _places_to_stop(self) -> list[int]:
         """Return where the next prompt is likely to leave this one.
 
-        That is where it is expected to, and before it at ends of messages, some way apart. There
-        are no such places for a target that can return to any.
+        That is where it is expected to, and at ends of messages, some way apart. There are no such
+        places for a target that can return to any.
         """
-        num_shared, ends = self._request.num_shared, frozenset(self._request.end_tokens)
-        places = [0]
-        for place, token in enumerate(self._tokens[: max(0, num_shared - LEAST_GAP)], 1):
-            if token in ends and place - places[-1] >= self._request.state_step:
+        num_shared, step = self._request.num_shared, self._request.state_step
+        if not num_shared and not step:
+            return []
+        ends, places = frozenset(self._request.end_tokens if step else ()), [0]
+        last = len(self._tokens) - LEAST_GAP
+        for place, token in enumerate(self._tokens, 1):
+            is_end = token in ends and place - places[-1] >= step and place <= last
+            if place == num_shared or (is_end and not 0 < num_shared - place < LEAST_GAP):
                 places.append(place)
-        return [*places[1:], num_shared] if num_shared else []
+        return places[1:]
 
     def _read(self, count: int) -> None:
         """Read unread tokens whose logits are not needed."""

@@ -33,7 +33,7 @@ class Request:
     With the `noise` of a seed, the text depends on prompt, sampling and target alone; without it,
     tokens are drawn with `random`. The next prompt is expected to share the first `num_shared`
     tokens, so the target can prepare to roll back to there; 0 if unknown. To ends of messages at
-    least `state_step` tokens apart it can roll back, too.
+    least `state_step` tokens apart it can roll back, too, unless that is 0.
 
     The answer begins with the tokens of `begun`, steps of an earlier answer, and continues as if it
     had been decoded up to there. Steps record up to `num_alternatives` likely tokens for each one.
@@ -64,7 +64,7 @@ class Request:
     is_cancelled: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
     num_shared: int = 0
-    state_step: int = 1
+    state_step: int = 0
     if_too_long: str = SHORTER_OR_LARGER
     begun: Sequence[Chunk] = ()
     replay: Replay | None = None

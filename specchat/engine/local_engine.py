@@ -86,7 +86,8 @@ class LocalEngine(Engine):
             )
             self._pair = pair
             size = self.model.sizes.state(self.context.shape)
-            self._state_step = step_between_states(size, is_on_gpu=pair.uses_gpus)
+            step = step_between_states(size, is_on_gpu=pair.uses_gpus)
+            self._state_step = 0 if drops_any_tail else step
             limit = room_for_copies(loading.cache_ram, available_bytes() or 0)
             self.parked = ParkedMemories(pair, limit, (loading.cache_disk or 0) * MIB)
             facts = _with_format(pair.facts, self.model)

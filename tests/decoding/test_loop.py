@@ -205,8 +205,22 @@ def test_a_prompt_longer_than_the_context_is_refused() -> None:
         pair.answer([1] * 5)
 
 
-@table("step, ends", [(1, [10, 20, 30, 40, 50, 60]), (25, [30, 60]), (61, [])])
-def test_a_prompt_is_read_in_parts_that_end_where_messages_do(step: int, ends: list[int]) -> None:
+@table(
+    "shared, step, stops",
+    [
+        (95, 1, [10, 20, 30, 40, 50, 60, 95]),
+        (95, 25, [30, 60, 95]),
+        (95, 61, [95]),
+        (95, 0, [95]),
+        (25, 1, [25, 30, 40, 50, 60]),  # as in a loop of tools, which the next question shortens
+        (25, 25, [25, 50]),
+        (0, 25, [30, 60]),
+        (0, 0, []),
+    ],
+)
+def test_a_prompt_is_read_in_parts_that_end_where_messages_do(
+    shared: int, step: int, stops: list[int]
+) -> None:
     """Some way apart, and where the next prompt leaves this one; the progress is of it all."""
     told: list[tuple[int, int]] = []
     pair = ToyPair(scripted_logits(5, SCRIPT))
@@ -215,7 +229,7 @@ def test_a_prompt_is_read_in_parts_that_end_where_messages_do(step: int, ends: l
         GREEDY,
         max_tokens=1,
         end_tokens=[4],
-        num_shared=95,
+        num_shared=shared,
         state_step=step,
     )
     for _ in decode(
@@ -223,7 +237,7 @@ def test_a_prompt_is_read_in_parts_that_end_where_messages_do(step: int, ends: l
     ):
         pass
 
-    assert told == [(end, 99) for end in (*ends, 95, 99)]
+    assert told == [(end, 99) for end in (*stops, 99)]
 
 
 def test_a_second_question_reuses_the_first_ones_tokens() -> None:
