@@ -46,6 +46,9 @@ class ServerProcess:
         """Kill it if it still runs."""
         self.process.kill()
         self.process.wait()
+        self._reader.join(SECONDS_TO_END)  # its engine may still be about to end
+        if self.process.stdout and not self._reader.is_alive():
+            self.process.stdout.close()
 
     def _read(self) -> None:
         """Keep what it prints, for a full pipe would stop it."""
