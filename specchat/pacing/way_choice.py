@@ -17,14 +17,11 @@ CLEARLY = 1.02
 PLAIN_RUN, PLAIN_SHARE, FIRST_CREDIT, LEAST_INTERVAL = 4, 0.007, 1.25, 24
 """Plain steps in a row while drafting pays, the share of the time that they may cost over all
 answers, what they may cost at first, in tokens, and the steps before such a run at least."""
-CREDIT_SHARE, OVERDRAFT = 0.005, 2.0
-"""What each token earns for looking back, in tokens of plain decoding, and what a look that was
-right may add at once: only several in a row say that drafting pays again."""
+CREDIT_SHARE = 0.005
+"""What each token earns for looking back, in tokens of plain decoding."""
 MOST_LOST = 1.0
 """The tokens that a run may seem to lose and be tried all the same, within the credit. Where drafts
 pay by little, looks alone reached 0.94 of the best constant length in simulations, both 0.98."""
-LONGEST_GAP = 32
-"""Steps between two looks at a drafter that was always wrong; they double from one to the next."""
 
 
 class WayChoice:
@@ -46,8 +43,8 @@ class WayChoice:
         self.way, self.gain, self.checks_plain = Way(), 1.0, False
         self._best, self._gain_of_best = Way(), 0.0  # of the ways that draft, but the chosen one
         self._num_left, self._has_news, self._chosen_from = 0, True, 0
-        self._tries = self._was_right = self._has_checked = False
-        self._gap, self._since_look, self._since_check = 1, 1, 0
+        self._tries = self._has_checked = False
+        self._since_look, self._since_check = 1, 0
 
     # --- at each step
 
@@ -68,9 +65,6 @@ class WayChoice:
         """Learn from a draft whose first chance is known."""
         self.drafts.add(draft, is_look=is_look)
         self._has_news = True
-        if is_look:
-            self._was_right = draft.chances[0] > 0.5
-            self._gap = 1 if self._was_right else min(2 * self._gap, LONGEST_GAP)
 
     def end_step(self, num_emitted: int, *, is_plain: bool, looked: float | None = None) -> None:
         """Count a step; one that looked cost so many tokens of plain decoding."""
@@ -91,12 +85,11 @@ class WayChoice:
         Its token is not drafted: verification shows whether it would have been right. Where a whole
         run seems to lose little, that is tried instead, which shows more.
         """
-        if self.checks_plain or self._since_look < self._gap or not self.may_look_back:
+        if self.checks_plain or not self.may_look_back:
             return False
         if not self._knowledge.verifying.is_known or self._lost_by_trying <= MOST_LOST:
             return False
-        credit = self._credit + (OVERDRAFT if self._was_right else 0.0)
-        return self._price_of_reading(num_tokens, depth) <= credit
+        return self._price_of_reading(num_tokens, depth) <= self._credit
 
     def may_catch_up(self, num_tokens: int, depth: int) -> bool:
         """Whether the drafter may first read many tokens that it missed; a try pays for that."""
