@@ -68,7 +68,7 @@ def known_speed(machine: Machine, target: Header, draft: Path | None = None) -> 
 def _measured(target: Path) -> list[LearnedPair]:
     """Return what was learned of pairs whose target's passes were measured, the latest first."""
     pairs = LearnedCache(target).pairs()
-    return [pair for pair in pairs if pair.knows_target and _costs_of(pair).is_known]
+    return [pair for pair in pairs if _costs_of(pair).is_known]
 
 
 def _costs_of(pair: LearnedPair) -> PassCosts:

@@ -14,7 +14,7 @@ from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
-from specchat.pacing.knowledge import LONGEST_KNOWN, TARGET, Knowledge
+from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.passes.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS
 
 RIGHT, WRONG = 1, 2
@@ -150,6 +150,5 @@ def measured(machine: SimulatedMachine, pair: Knowledge | None = None) -> Knowle
     pair.target.begin_with({length: machine.costs[length] for length in TARGET_LENGTHS})
     draft_costs = {length: machine.draft_seconds(length) for length in DRAFT_LENGTHS}
     pair.costs_of(ORIGIN).begin_with(draft_costs)
-    pair.measured |= {TARGET, ORIGIN}
     pair.begin_anew()
     return pair

@@ -13,7 +13,7 @@ from specchat.llama.context import Context
 from specchat.llama.draft_context import DraftContext
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
-from specchat.pacing.knowledge import TARGET, Knowledge
+from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.passes.learned_cache import OWN_HEAD, LearnedCache, LearnedPair, file_key
 from specchat.passes.pass_costs import Stair, usual_stair
@@ -32,6 +32,7 @@ from specchat.requests.progress import ProgressReport
 
 Pacers: TypeAlias = dict[tuple[str, bool], LearningPacer]
 """The pacers of answers by the origin of their draft passes, and whether they are greedy."""
+TARGET = "target"
 KERNELS = "without tinyBLAS"
 """The part of a subject that answers may change."""
 MILLISECOND = 1e-3
@@ -69,7 +70,7 @@ class PairPacing:
         record = self.cache.pair(subject) if self.cache else LearnedPair()
         if not record.target:
             record = self.knowledge.as_record()
-            record.measured = []
+            record.target, record.drafts = [], {}
         self._begin_with(record)
 
     def _begin_with(self, learned: LearnedPair) -> None:
@@ -119,12 +120,8 @@ class PairPacing:
     @property
     def is_settled(self) -> bool:
         """Whether the passes of both models were measured."""
-        return self._names <= self.knowledge.measured
-
-    @property
-    def _names(self) -> set[str]:
-        """The names of the models whose passes are to be measured."""
-        return {TARGET, self._origin} if self._pair.draft_context else {TARGET}
+        knows_draft = self.knowledge.costs_of(self._origin).is_known
+        return self.knowledge.target.is_known and (knows_draft or not self._pair.draft_context)
 
     @property
     def _origin(self) -> str:
@@ -147,7 +144,7 @@ class PairPacing:
                 lengths, prepare = HEAD_LENGTHS, partial(_let_states_wait, pair.context, draft)
             costs = self.knowledge.costs_of(self._origin)
             measured.append((self._origin, draft, costs, lengths, 1, prepare))
-        unknown = [entry for entry in measured if entry[0] not in self.knowledge.measured]
+        unknown = [entry for entry in measured if not entry[2].is_known]
         for number, (name, context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
@@ -162,7 +159,6 @@ class PairPacing:
                 continue
             if name == TARGET:
                 measure_plain(context, costs, size, partial(on_share, 1.0))
-            self.knowledge.measured.add(name)
             self.knowledge.begin_anew()
             self.pacers.clear()
             self.save()

@@ -15,7 +15,6 @@ LONGEST_KNOWN = LONGEST_DRAFT + 1
 """Passes over up to this many tokens have a measured cost."""
 FEW_ACCEPTED = 3
 """The tokens that the first pass of a head's draft is taken to read."""
-TARGET = "target"
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 INITIAL_CREDIT, MOST_CREDIT = 3.0, 4.0
@@ -33,8 +32,7 @@ class Knowledge:
     `target` has what target passes cost, `verifying` what they take now. `reads_accepted` says
     whether the first draft pass of a step reads all tokens that the last step accepted: what a
     prediction head made of them was made of its own rows. `drafts_blocks` says whether a draft pass
-    gives a whole draft. `measured` names the models whose passes were measured: TARGET, or the
-    origin of their proposals. `credits` are the tokens of plain decoding that looking back at a
+    gives a whole draft. `credits` are the tokens of plain decoding that looking back at a
     drafter may cost. `change` is the share of a pass that it takes more after one of another
     length: llama.cpp builds its graph anew, and CUDA launches it kernel by kernel and records it.
     """
@@ -46,7 +44,6 @@ class Knowledge:
         self.longest = LONGEST
         self.target = PassCosts(LONGEST_KNOWN, stair)
         self.target.learn_record(record.target)
-        self.measured = set(record.measured) if self.target.is_known else set()
         self.verifying = RecentSeconds(self.target.seconds, lambda: self.target.is_known)
         self.credits = defaultdict(lambda: INITIAL_CREDIT)
         for name, credit in record.credits.items():
@@ -70,7 +67,7 @@ class Knowledge:
         target = {(bucket, size): seconds for bucket, size, seconds in self.target.as_record()}
         for bucket, table in self.verifying.worth_keeping().items():
             for size, seconds in table.items():
-                if bucket and size <= LONGEST_KNOWN and TARGET in self.measured:
+                if bucket and size <= LONGEST_KNOWN and self.target.is_known:
                     target[bucket, size] = seconds
         return LearnedPair(
             [(*place, seconds) for place, seconds in sorted(target.items())],
@@ -78,7 +75,6 @@ class Knowledge:
             {name: drafts.as_record() for name, drafts in self._drafts.items() if len(drafts)},
             {name: counts.as_record() for name, counts in self._calibrations.items()},
             dict(self.credits),
-            sorted(self.measured),
             [[round(ratio, 3) for ratio in ratios] for ratios in self._changes],
         )
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from specchat.passes.exactness import Exactness
 from specchat.system.private_files import FOLDERS, read_json, read_text, write_json
 
-FORMAT = 12
+FORMAT = 13
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """The most files, and their greatest age: older ones are deleted."""
 MAX_WAYS = 16
@@ -39,9 +39,8 @@ class LearnedPair:
     chances of each; `calibrations` how right confidences are, `credits` what looking back may cost.
     `changes` has what passes took beside what was expected: after one of their length, and after
     one of another.
-    `measured` names the models whose passes were measured, "target" or the origin of their drafts;
-    what else is known of costs was learned from answers. `draft` is the `file_key` of their draft,
-    empty for none, `draft_kind` its kind; `way` says in words how the target was loaded.
+    `target` and `drafts` are empty until passes were measured. `draft` is the `file_key` of their
+    draft, empty for none, `draft_kind` its kind; `way` says in words how the target was loaded.
     """
 
     target: CostRows = field(default_factory=list)
@@ -49,16 +48,10 @@ class LearnedPair:
     recent: dict[str, list[list[list[float]]]] = field(default_factory=dict)
     calibrations: dict[str, list[float]] = field(default_factory=dict)
     credits: dict[str, float] = field(default_factory=dict)
-    measured: list[str] = field(default_factory=list)
     changes: list[list[float]] = field(default_factory=list)
     draft: str = ""
     draft_kind: str = ""
     way: str = ""
-
-    @property
-    def knows_target(self) -> bool:
-        """Whether the passes of the target were measured."""
-        return "target" in self.measured
 
 
 @dataclass(slots=True)

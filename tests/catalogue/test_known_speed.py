@@ -33,7 +33,6 @@ def learned(draft: Path | None = None, num_drafts: int = 0, way: str = "2 thread
         [(0, count, seconds) for count, seconds in SECONDS.items()],
         {"draft": [(0, 1, 0.0005)]},
         {"draft sampled": [[[0.9] * 3, [0.9] * 3, [1.0]]] * num_drafts},
-        measured=["draft", "target"],
         draft=file_key(draft),
         draft_kind="model" if draft else "",
         way=way,
@@ -104,6 +103,6 @@ def test_another_draft_predicts_nothing(target: Path, tiny: WriteModel) -> None:
 def test_what_answers_taught_is_not_a_measurement(target: Path) -> None:
     """Nor is what cannot be."""
     of_answers, wrong = learned(), learned()
-    of_answers.measured, wrong.target = [], [(0, 1, -1.0)]
+    of_answers.target, wrong.target = [], [(0, 1, -1.0)]
     keep(target, of_answers, wrong)
     assert not known_speed(CPU, read_header(target)).is_measured

@@ -155,7 +155,7 @@ def test_what_passes_cost_is_shown(
     before = shown(capsys, model)["passes"]
     assert (before["is_measured"], before["stair"]["4"], before["plain_rate"]) == (False, 1.55, 0.0)
     rows = [(0, count, 0.01 * (1 + 0.1 * (count - 1))) for count in range(1, 17)]
-    measured = LearnedPair(rows, measured=["target"], way="3 threads")
+    measured = LearnedPair(rows, way="3 threads")
     LearnedCache(model, "a build").keep_pair({}, measured)
 
     after = shown(capsys, model)["passes"]

@@ -30,7 +30,7 @@ from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
-from specchat.pacing.knowledge import TARGET, Knowledge
+from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.recent_seconds import RecentSeconds
 from specchat.testing.toy import LogitsAfter, random_logits, scripted_logits
@@ -497,7 +497,6 @@ def test_deciding_before_the_draw_keeps_the_text_exact() -> None:
 def paced(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
     """Return a pacer of a machine that is the same in every run, whatever the clock says."""
     knowledge = Knowledge()
-    knowledge.measured |= {TARGET, "draft"}
     knowledge.target.begin_with({length: 0.95 + 0.05 * length for length in range(1, 9)})
     knowledge.costs_of("draft").begin_with({1: 0.02})
     monkeypatch.setattr(RecentSeconds, "observe", lambda *_: None)

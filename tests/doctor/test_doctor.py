@@ -261,7 +261,7 @@ def test_passes_of_each_installed_model_are_named(
         for layers, name in enumerate(("a", "b", "c"), 1)
     ]
     rows = [(0, count, 0.01 * (1 + 0.1 * (count - 1))) for count in range(1, 17)]
-    measured = LearnedPair(rows, measured=["target"], way="3 threads")
+    measured = LearnedPair(rows, way="3 threads")
     LearnedCache(paths[1], "a build").keep_pair({}, measured)
     _, _, findings = examine_here()
 

@@ -123,8 +123,8 @@ def test_interrupted_measuring_goes_on(
         found = engine.pacing.knowledge.as_record()
         assert engine.facts.exact_draft == exact
     assert num_calls > 1
-    assert found.measured == at_once.measured == ["draft", "target"]
     rows = {row[:2] for row in at_once.target}
+    assert (0, 1) in rows
     assert rows <= {row[:2] for row in found.target}
     assert {row[:2] for row in found.drafts["draft"]} == {
         row[:2] for row in at_once.drafts["draft"]

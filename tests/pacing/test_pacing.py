@@ -502,13 +502,6 @@ def test_malformed_records_count_as_none() -> None:
     assert found.change == 0.0
 
 
-def test_nothing_counts_as_measured_that_was_lost() -> None:
-    """A record without costs is measured again."""
-    record = Knowledge().as_record()
-    record.measured = ["target", "draft"]
-    assert Knowledge(record).measured == set()
-
-
 def test_passes_longer_than_any_known_are_not_kept() -> None:
     """A grammar that forces many tokens makes such; what is kept stays sound."""
     pair = Knowledge(stair=USUAL["F16"])
