@@ -51,6 +51,14 @@ def private_bytes(process: int) -> int:
     return 0
 
 
+def processor_seconds(process: int) -> float:
+    """Return the processor time that a process has taken, without its children; 0 if unknown."""
+    with suppress(psutil.Error, OSError, RuntimeError):
+        times = psutil.Process(process).cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
 def num_cores() -> int:
     """Return the number of cores to decode with; more threads are slower.
 

@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 from specchat.errors import Cancelled, EngineFailed, InvalidOption, SpecchatError
+from specchat.planning.host_resources import processor_seconds
 from specchat.requests.answer_request import AnswerRequest, ChatRequest
 from specchat.requests.gap import Gap
 from specchat.requests.prompt_facts import PromptFacts
@@ -22,8 +24,11 @@ from specchat.sharing.engine_host import LOG, readable, send_output_to
 from specchat.sharing.engine_process import start_process
 
 LONGEST = 5.0
-"""Seconds that one request may take, which others wait for; the longest prompts take about two."""
-SECONDS_TO_START = 60.0
+"""Seconds of processor time that one request may take, which others wait for; the longest prompts
+take about two. Elapsed time would refuse short requests on a busy machine. Templates, rendered in a
+child, have limits of their own."""
+SECONDS_TO_START = SECONDS_TO_ANSWER = 60.0
+POLL_SECONDS = 0.05
 Method: TypeAlias = Literal[
     "check", "render", "render_closed", "fill", "facts", "tokenize", "detokenize"
 ]
@@ -95,17 +100,29 @@ class PromptProcess:
         try:
             self._wait_until_ready()
             self._connection.send((method, arguments, keywords))
-            if not self._connection.poll(LONGEST):
-                self._end()
-                raise InvalidOption(
-                    f"the request takes more than {LONGEST:g} s to prepare: shorten it"
-                )
+            self._wait_for_answer()
             value, error = self._connection.recv()
         except (EOFError, OSError):
             raise self._failure() from None
         if error is not None:
             raise error
         return value
+
+    def _wait_for_answer(self) -> None:
+        """Wait until a request is prepared. Raises InvalidOption if that takes too long."""
+        process, deadline = self._process.pid or 0, monotonic() + SECONDS_TO_ANSWER
+        before, left = processor_seconds(process), LONGEST
+        while not self._connection.poll(left):
+            left = LONGEST - (processor_seconds(process) - before)
+            if left <= 0:
+                self._end()
+                raise InvalidOption(
+                    f"the request takes more than {LONGEST:g} s to prepare: shorten it"
+                )
+            if monotonic() > deadline:
+                self._end()
+                raise EngineFailed("the process that reads requests does not answer: try again")
+            left = max(left, POLL_SECONDS)
 
     def _start(self) -> None:
         if self._is_closed:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 
 from server.conftest import SECONDS, Running, StartServer
@@ -121,6 +123,22 @@ def test_what_takes_too_long_is_given_up(held: Running, monkeypatch: pytest.Monk
     assert reply.status_code == 400
     assert "to prepare: shorten it" in reply.json()["error"]["message"]
     assert held.client.post("/tokenize", json={"content": "so"}).json()["count"]
+
+
+def test_a_request_is_not_refused_because_the_machine_is_busy(
+    held: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is the time that preparing takes of a processor."""
+    assert held.client.post("/tokenize", json={"content": "so"}).status_code == 200
+    monkeypatch.setattr("specchat.sharing.prompt_process.LONGEST", 0.5)
+    process = psutil.Process(held.service._prompts._process.pid)
+    process.suspend()
+    with ThreadPoolExecutor() as pool:
+        reply = pool.submit(held.client.post, "/tokenize", json={"content": "so"})
+        time.sleep(1.2)
+        assert not reply.done()
+        process.resume()
+        assert reply.result(SECONDS).status_code == 200
 
 
 BODIES: dict[str, dict[str, Any]] = {
