@@ -102,4 +102,6 @@ def way_of(pair: LoadedPair) -> str:
     ]
     if plan.gpu_layers and pair.gpus:
         parts.append(f"{plan.gpu_layers} layers on {', '.join(pair.gpus)}")
+    if plan.on_host:
+        parts.append(f"{plan.on_host} on the CPU")
     return ", ".join(parts)

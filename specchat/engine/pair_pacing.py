@@ -216,6 +216,11 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "draft_gpu_layers": plan.draft_gpu_layers,
         "cache_type": plan.cache_type,
     }
+    for name, on_host in (("on_cpu", plan.on_host), ("draft_on_cpu", plan.draft_on_host)):
+        if on_host:
+            planned[name] = str(on_host)
+        else:
+            del options[name]
     if loading.workers:
         planned["round trip"] = _round_trip_class(pair.workers.round_trip)
     else:
@@ -235,5 +240,7 @@ def _described(learned: LearnedPair, pair: LoadedPair, draft_key: str) -> Learne
     learned.draft_kind = kind.name if kind else ""
     threads = f"{pair.num_threads} thread{'s' * (pair.num_threads != 1)}"
     layers = f"{pair.plan.gpu_layers} layers on {', '.join(pair.gpus)}"
+    if pair.plan.on_host:
+        layers += f" but for {pair.plan.on_host}"
     learned.way = f"{layers}, {threads}" if pair.plan.gpu_layers and pair.gpus else threads
     return learned

@@ -19,6 +19,7 @@ from specchat.llama.library import api, last_errors, start
 from specchat.llama.memory_lock import lock_notice
 from specchat.llama.remote_devices import devices_for
 from specchat.llama.tokenizer import Vocabulary
+from specchat.llama.weight_placement import Override, weights_on_host
 from specchat.options.declarations import CacheType
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
@@ -59,7 +60,8 @@ class Model(AbstractContextManager["Model"]):
         self.sizes = sizes or Sizes(read_whole_model(path))
         self.header = self.sizes.header
         start()
-        self.handle = _load(self.header, options, on_progress)
+        self._overrides = weights_on_host(options.kept)  # as long as the model
+        self.handle = _load(self.header, options, on_progress, self._overrides)
         self.lock_notice = lock_notice(self.header.name, last_errors()) if options.mlock else ""
         if api.llama_model_has_encoder(self.handle) and not self.sizes.kind.has_encoder:
             self.close()
@@ -98,7 +100,10 @@ class Model(AbstractContextManager["Model"]):
 
 
 def _load(
-    header: Header, options: ModelOptions, on_progress: Callable[[float], object] | None
+    header: Header,
+    options: ModelOptions,
+    on_progress: Callable[[float], object] | None,
+    overrides: "ctypes.Array[Override] | None",
 ) -> object:
     path = header.path
     raised: BaseException | None = None
@@ -129,6 +134,8 @@ def _load(
         devices = devices_for(options.workers)
         parameters.devices = ctypes.cast(devices, ctypes.c_void_p)
     parameters.use_extra_bufts = options.is_repacked
+    if overrides:
+        parameters.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
     split = (ctypes.c_float * int(api.llama_max_devices()))(*options.tensor_split)
     if options.tensor_split:
         parameters.tensor_split = split

@@ -4,6 +4,7 @@ Each function returns the value, or raises ValueError for what has no such form.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,15 @@ def to_shares(given: object) -> tuple[float, ...]:
     if not is_right or (shares and not any(shares)):
         raise ValueError(given)
     return shares
+
+
+def to_parts(given: object) -> str:
+    """Return a part of a model's blocks, with the number of blocks unless all are meant."""
+    match = re.fullmatch(r"none|(?:experts|ffn)(?::0*([1-9]\d{0,8}))?", str(given), re.ASCII)
+    if not match:
+        raise ValueError(given)
+    part, number = match[0].partition(":")[0], match[1]
+    return f"{part}:{number}" if number else part
 
 
 def to_workers(given: object) -> tuple[str, ...]:

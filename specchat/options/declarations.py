@@ -15,6 +15,7 @@ from specchat.options.conversions import (
     MOST_GPUS,
     to_biases,
     to_names,
+    to_parts,
     to_shares,
     to_texts,
     to_think_word,
@@ -25,6 +26,8 @@ from specchat.options.option_fields import Options
 from specchat.options.worker_address import LARGEST_PORT, USUAL_PORT
 
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
+Part: TypeAlias = Literal["experts", "ffn"]
+"""A part of a model's blocks that can stay on the CPU alone."""
 CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 AUTO_THINK = "auto"
@@ -34,6 +37,8 @@ THINK_NUMBER = "NUMBER"
 
 NO_DRAFT = Path("none")
 """As the name of a draft model: use none."""
+
+ON_CPU = 'auto, none, experts or ffn; "experts:30" for those of 30 blocks'
 
 MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 64
@@ -102,6 +107,22 @@ class LoadOptions(Options):
     draft_gpu_layers: int | None = declare(
         None, "Draft model layers on the GPU; auto follows the target.", minimum=0, none="auto"
     )
+    on_cpu: str | None = declare(
+        None,
+        "What of the target's blocks stays on the CPU, in how many blocks; auto: what must.",
+        convert=to_parts,
+        expected=ON_CPU,
+        none="auto",
+        metavar="auto|none|experts[:N]|ffn[:N]",
+    )
+    draft_on_cpu: str | None = declare(
+        None,
+        "The same for the draft model; auto is none.",
+        convert=to_parts,
+        expected=ON_CPU,
+        none="auto",
+        metavar="auto|none|experts[:N]|ffn[:N]",
+    )
     tensor_split: tuple[float, ...] = declare(
         (),
         "The share of each GPU; by default in proportion to their free memory.",
@@ -126,8 +147,13 @@ class LoadOptions(Options):
         maximum=512,
         none="auto",
     )
-    batch: int = declare(
-        512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536, is_setting=False
+    batch: int | None = declare(
+        None,
+        "Prompt tokens evaluated at once; auto: 512, or 2048 where each pass copies weights.",
+        minimum=1,
+        maximum=65536,
+        none="auto",
+        is_setting=False,
     )
     flash_attention: FlashAttention = declare("auto", "Flash attention.")
     cache_type: CacheType = declare(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from specchat.options.declarations import LoadOptions
 from specchat.options.option import declare
 from specchat.planning.model_layout import ModelLayout
+from specchat.planning.placement import NONE_KEPT, BlocksOnHost
 
 DEFAULT_CONTEXT = 8192
 USUAL_TYPE = "f16"
@@ -16,6 +17,9 @@ LONGEST_OF_STATES = 8
 """For recurrent models, which may keep a whole state for each token that can be rolled back."""
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
+USUAL_BATCH = 512
+COPYING_BATCH = 2048
+"""Where passes copy weights to a GPU, however many tokens they have: llama.cpp does from 32 on."""
 SHORT_BATCH = 128
 MOST_BRANCHES = 24
 MOST_SCORES = 2**29
@@ -29,15 +33,16 @@ class ModelOptions(LoadOptions):
     """The options of one model of a pair and of its context, as chosen by the plan.
 
     `rollback_length` is the number of tokens that can be rolled back. `is_repacked` copies weights
-    on the CPU into a faster layout. `with_head` also loads the model's prediction head. Passes may
-    have branches beside the text if it `has_branches` and its memory can hold them. With
-    `vocabulary_only` no weights are loaded.
+    on the CPU into a faster layout. Parts of the blocks `kept` stay on the CPU. `with_head` also
+    loads the model's prediction head. Passes may have branches beside the text if it `has_branches`
+    and its memory can hold them. With `vocabulary_only` no weights are loaded.
     """
 
     rollback_length: int = declare(
         16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
     )
     is_repacked: bool = True
+    kept: BlocksOnHost = NONE_KEPT
     with_head: bool = False
     has_branches: bool = False
     vocabulary_only: bool = False
@@ -71,6 +76,12 @@ class ContextShape:
         """The largest number of tokens in a pass."""
         return min(self.num_cells(), self.ubatch)
 
+    @property
+    def num_reserved(self) -> int:
+        """The number of tokens that buffers are made for: as many for each sequence."""
+        sequences = 1 + self.num_branches
+        return -(-self.num_tokens // sequences) * sequences
+
 
 def context_length(ctx: int, layout: ModelLayout) -> int:
     """Return the size of a context in tokens; `ctx` 0 means the model's own.
@@ -94,7 +105,8 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     ctx = context_length(options.ctx, layout)
     num_branches = MOST_BRANCHES if _holds_branches(layout, options) else 0
     num_rows = 1 + max(length, num_branches)
-    batch = max(options.batch, num_rows + 1)
+    wanted = options.batch or USUAL_BATCH
+    batch = max(wanted, num_rows + 1)
     shape = ContextShape(
         ctx=ctx,
         cache_type=USUAL_TYPE if options.cache_type == "auto" else options.cache_type,
@@ -114,7 +126,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
         and shape.cache_type in PLAIN_TYPES
     )
     if options.flash_attention == "auto" and is_better_without:
-        short = max(min(options.batch, SHORT_BATCH), num_rows + 1)
+        short = max(min(wanted, SHORT_BATCH), num_rows + 1)
         return replace(shape, flash=False, ubatch=short)
     return shape
 

@@ -6,7 +6,7 @@ pass, measured for each kind of layer.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -14,8 +14,10 @@ from itertools import accumulate
 from specchat.gguf.draft_kinds import DraftKind, kind_of
 from specchat.gguf.header import Header
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.options.declarations import Part
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
+from specchat.planning.placement import NONE_KEPT, BlocksOnHost, part_of
 
 HOST = 0
 """The index of the host among the devices; GPUs are counted from 1."""
@@ -59,22 +61,48 @@ class Sizes:
         """Return True for a prediction head in its target's file."""
         return self.kind.is_head and self.header.parts == target.header.parts
 
-    def needs(self, shape: ContextShape, devices: Sequence[int]) -> tuple[Need, ...]:
+    def needs(
+        self,
+        shape: ContextShape,
+        devices: Sequence[int],
+        kept: BlocksOnHost = NONE_KEPT,
+        copies_to: int | None = None,
+    ) -> tuple[Need, ...]:
         """Return the memory needed on each device, the host first.
 
-        `devices` has the device of each layer and of the output, as `devices_of_layers` returns it.
+        `devices` has the device of each layer and of the output, as `devices_of_layers` returns it;
+        the host has those parts that are `kept` there. For long passes llama.cpp copies weights of
+        the host, one tensor after the other, to the device `copies_to`.
         """
-        weights = self._weights(devices)
-        placed = list(zip(self.layout.layers, devices, strict=False))
+        weights = self._weights(devices, kept)
+        placed = list(enumerate(zip(self.layout.layers, devices, strict=False)))
         needs = []
         for device in range(max(*devices, HOST) + 1):
-            layers = [layer for layer, where in placed if where == device]
+            here = [(number, layer) for number, (layer, where) in placed if where == device]
+            layers = [layer for _, layer in here]
             cache = sum(self._cache(layer, shape) for layer in layers)
-            work = self._work(layers, shape, has_output=devices[-1] == device)
+            alive = [self._alive(layer, shape, number in kept.blocks) for number, layer in here]
+            if device == HOST:  # the input is counted with those of the pass
+                alive += [self.layout.layers[number].feed_forward for number in kept.blocks]
+            work = self._work(layers, max(alive, default=0), shape, devices[-1] == device)
             if device == HOST:
                 work += self._host_work(shape, is_alone=all(where == HOST for where in devices))
+            if device == copies_to:
+                work += self._largest_on_host(devices, kept)
             needs.append(Need(weights[device], cache, work))
         return tuple(needs)
+
+    def blocks_with(self, part: Part) -> list[int]:
+        """Return the numbers of the blocks that have a part."""
+        return [number for number in range(self.num_layers) if self._sizes[number, part]]
+
+    def read_share(self, num_tokens: int) -> float:
+        """Return the share of the layers' bytes that a pass reads at most: not all experts."""
+        share = min(1.0, num_tokens * self.header.active_share)
+        on_devices = {key: size for key, size in self._sizes.items() if key[0] is not None}
+        of_experts = sum(size for (_, part), size in on_devices.items() if part == "experts")
+        total = sum(on_devices.values())
+        return 1 - (1 - share) * of_experts / max(1, total)
 
     def cache(self, shape: ContextShape) -> int:
         """Return the size of the KV cache and recurrent states in bytes."""
@@ -91,28 +119,43 @@ class Sizes:
         recurrent = FLOAT * sum(layer.num_states for layer in layers)
         return recurrent + int(cells * windowed * BITS[shape.cache_type] / 8)
 
-    def _weights(self, devices: Sequence[int]) -> Counter[int]:
+    def _weights(self, devices: Sequence[int], kept: BlocksOnHost) -> Counter[int]:
         """Return the bytes of the weights by device."""
         total: Counter[int] = Counter()
-        for layer, num_bytes in self._bytes_by_layer.items():
-            total[HOST if layer is None else devices[layer]] += num_bytes
+        for (layer, part), num_bytes in self._sizes.items():
+            is_kept = part == kept.part and layer in kept.blocks
+            total[HOST if layer is None or is_kept else devices[layer]] += num_bytes
         embedding = self.header.tensors.get("token_embd.weight")
         if embedding and "output.weight" not in self.header.tensors and devices[-1] != HOST:
             total[devices[-1]] += embedding.num_bytes
         return total
 
     @cached_property
-    def _bytes_by_layer(self) -> Mapping[int | None, int]:
-        """The bytes of each layer, the output being the last; the key None is for the host only."""
-        sizes: Counter[int | None] = Counter()
+    def _sizes(self) -> Counter[tuple[int | None, Part | None]]:
+        """The bytes of each layer's parts, and of the rest of it (None).
+
+        The output is the last layer; the key None is for the host only.
+        """
+        sizes: Counter[tuple[int | None, Part | None]] = Counter()
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
             if not block:
                 is_output = tensor.name.startswith(OUTPUT)
-                sizes[self.num_layers if is_output else None] += tensor.num_bytes
+                sizes[self.num_layers if is_output else None, None] += tensor.num_bytes
             elif int(block[1]) < self.num_layers:
-                sizes[int(block[1])] += tensor.num_bytes
+                sizes[int(block[1]), part_of(block[2])] += tensor.num_bytes
         return sizes
+
+    def _largest_on_host(self, devices: Sequence[int], kept: BlocksOnHost) -> int:
+        """Return the bytes of the largest weights of layers on the host."""
+        largest = 0
+        for tensor in self.header.tensors.values():
+            block = BLOCK.fullmatch(tensor.name)
+            if block and (number := int(block[1])) < self.num_layers:
+                is_kept = number in kept.blocks and part_of(block[2]) == kept.part
+                if devices[number] == HOST or is_kept:
+                    largest = max(largest, tensor.num_bytes)
+        return largest
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:
         """Return the bytes of a layer's KV cache and states."""
@@ -129,11 +172,15 @@ class Sizes:
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
         return shape.num_cells(self.layout.window if layer.is_windowed else 0)
 
-    def _work(self, layers: Sequence[Layer], shape: ContextShape, *, has_output: bool) -> int:
-        """Return the bytes of a device's compute buffer for a pass over its layers."""
-        alive = max((self._alive(layer, shape) for layer in layers), default=0)
+    def _work(
+        self, layers: Sequence[Layer], alive: int, shape: ContextShape, has_output: bool
+    ) -> int:
+        """Return the bytes of a device's compute buffer for a pass over its layers.
+
+        `alive` is the largest number of values per token that are alive at once there.
+        """
         states = max((layer.num_states for layer in layers if layer.num_states), default=0)
-        work = shape.num_tokens * alive + states * (1 + shape.num_steps_back) if layers else 0
+        work = shape.num_reserved * alive + states * (1 + shape.num_steps_back)
         if has_output:
             rows = self._num_rows(shape) * (self.layout.vocabulary + self._num_mapped)
             work = max(work, rows + 2 * self.layout.width * shape.num_tokens)
@@ -149,29 +196,35 @@ class Sizes:
         mapped = self.header.tensors.get("d2t")
         return mapped.num_values if mapped else 0
 
-    def _alive(self, layer: Layer, shape: ContextShape) -> int:
-        """Return the largest number of values per token that are alive at once in a layer."""
+    def _alive(self, layer: Layer, shape: ContextShape, is_kept: bool) -> int:
+        """Return the largest number of values per token that are alive at once in a layer.
+
+        If its feed-forward block, or each expert, `is_kept` elsewhere, their outputs come back.
+        """
         width = self.layout.width
         num_scores = 0 if shape.flash else layer.num_heads
         if layer.num_index_keys:  # masks, scores and the chosen tokens
             num_scores += 2 if shape.flash else 3
         scores = num_scores * self._num_cells(layer, shape)
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
-        forward = 4 * width + layer.feed_forward
+        given = width * max(1, self.header.own("expert_used_count"))
+        forward = 3 * width + given if is_kept else 4 * width + layer.feed_forward
         recurrent = 2 * width + layer.num_recurrent
         return max(attention, forward, recurrent)
 
     def _masks(self, layers: Sequence[Layer], shape: ContextShape) -> int:
         """Return the bytes of the attention masks."""
-        cells = {self._num_cells(layer, shape) for layer in layers if layer.num_keys}
-        return sum(cells) * shape.num_tokens * (2 if shape.flash else 4)
+        kinds = {
+            layer.is_windowed: self._num_cells(layer, shape) for layer in layers if layer.num_keys
+        }
+        return sum(kinds.values()) * shape.num_reserved * (2 if shape.flash else 4)
 
     def _host_work(self, shape: ContextShape, *, is_alone: bool) -> int:
         """Return the bytes of inputs and outputs, which are in the host's memory."""
         logits = FLOAT * self._num_rows(shape) * self.layout.vocabulary
         if is_alone:
             return logits
-        inputs = FLOAT * shape.num_tokens * self.layout.width
+        inputs = 2 * FLOAT * shape.num_reserved * self.layout.width
         return logits + inputs + self._masks(self.layout.layers, shape)
 
 

@@ -196,15 +196,22 @@ def _num_states(header: Header) -> int:
 
 
 def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:
-    """Return the numbers per token of a feed-forward block in a pass."""
+    """Return the numbers per token of a feed-forward block in a pass, as measured.
+
+    The outputs of a mixture's experts take the place of their inner values where they fit.
+    """
     used = header.own("expert_used_count")
     total = 0
     for name, times in (("", 1), ("_exps", used), ("_shexp", 1)):
         ins = [tensors.get(f"ffn_{part}{name}.weight") for part in ("gate", "up", "gate_up")]
-        total += times * sum(tensor.shape[1] for tensor in ins if tensor and len(tensor.shape) > 1)
+        inner = sum(tensor.shape[1] for tensor in ins if tensor and len(tensor.shape) > 1)
         out = tensors.get(f"ffn_down{name}.weight")
-        if out and len(out.shape) > 1:
-            total += times * (out.shape[0] + (out.shape[1] if name == "_exps" else 0))
+        width, given = out.shape[:2] if out and len(out.shape) > 1 else (0, 0)
+        if name != "_shexp":
+            total += times * inner
+        total += times * width
+        if name == "_exps" and given > inner:
+            total += times * given
     return total
 
 

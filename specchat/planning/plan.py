@@ -1,8 +1,9 @@
 """Plans to load a pair, the best first, and the order in which they give things up for memory.
 
 The draft model goes onto the GPU first. If the whole target does not fit beside it, plans keep
-fewer states of a hybrid for drafts, shorten the context, then store the KV cache as q8_0, then drop
-a prediction head, and at last leave layers of the target on the CPU.
+fewer states of a hybrid for drafts, leave the experts of some blocks on the CPU, which costs
+little, shorten the context, then store the KV cache as q8_0, then drop a prediction head, and at
+last leave layers of the target on the CPU.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import why_unfit
 from specchat.planning.context_shape import USUAL_TYPE, context_length
 from specchat.planning.memory import Need, Sizes
+from specchat.planning.placement import ALL_BLOCKS, FEWEST, NOTHING, OnHost, wanted
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE = "q8_0"
@@ -27,13 +29,14 @@ class Plan:
     """One way to load a pair.
 
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
-    the draft model. The target can roll back up to `rollback_length` tokens. `is_repacked` allows
+    the draft model. Parts of blocks of layers on GPUs are `on_host`, and those of the draft model
+    `draft_on_host`. The target can roll back up to `rollback_length` tokens. `is_repacked` allows
     copying weights on the CPU into a faster layout; otherwise they stay in the mapped file and need
     no memory of their own.
 
     The other fields are set once a plan is found to fit. `needs` is the memory of each device, the
     host first; `shares` is each GPU's share of the layers if there are several. `is_on_gpus` is
-    True if no layer runs on the CPU. `summary` and `notice` are for the user: the whole plan, and
+    True if nothing runs on the CPU. `summary` and `notice` are for the user: the whole plan, and
     what it gives up for memory (None for nothing).
     """
 
@@ -41,6 +44,8 @@ class Plan:
     draft_gpu_layers: int | None
     ctx: int
     cache_type: str
+    on_host: OnHost = NOTHING
+    draft_on_host: OnHost = NOTHING
     rollback_length: int = LONGEST_DRAFT
     is_repacked: bool = True
     needs: tuple[Need, ...] = ()
@@ -73,22 +78,46 @@ def plans_to_try(
 
 
 def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
-    """Return the plans with the whole target on GPUs, then those with as many layers as fit."""
+    """Return the plans with all layers on GPUs, then those with as many layers as fit."""
     contexts, types = _contexts(target, options), _cache_types(target, draft, options)
     named = options.gpu_layers
     layers = target.num_layers + 1 if named is None else named
     draft_layers = _draft_layers(draft, options)
     smaller = [(contexts[:2][-1], cache_type) for cache_type in types]
     whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
-    plans = [Plan(layers, draft_layers, ctx, cache_type) for ctx, cache_type in whole]
+    few, most = _parts_on_host(target, options)
+    plans = [
+        Plan(layers, draft_layers, ctx, cache_type, on_host)
+        for ctx, cache_type in whole
+        for on_host in few
+    ]
     is_head = draft is not None and draft.kind.is_head
     if is_head:  # dropped before layers of the target leave the GPU
         plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
     if named is None:
         choices = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
         in_order = choices if _draft_goes_first(target, draft) else choices[::-1]
-        plans += [Plan(MOST, layers, contexts[0], types[0]) for layers in dict.fromkeys(in_order)]
-    return plans
+        plans += [
+            Plan(MOST, layers, contexts[0], types[0], most) for layers in dict.fromkeys(in_order)
+        ]
+    is_apart = draft is not None and not draft.is_part_of(target)
+    draft_on_host = (wanted(options.draft_on_cpu) or NOTHING) if is_apart else NOTHING
+    return [replace(plan, draft_on_host=draft_on_host) for plan in plans]
+
+
+def _parts_on_host(target: Sizes, options: LoadOptions) -> tuple[list[OnHost], OnHost]:
+    """Return what stays on the host while all layers are on GPUs, the best first, and otherwise.
+
+    A token reads all weights but the experts, so only these leave the GPU before the context is
+    shortened. Each block whose experts are on the host waits twice for the other device: over the
+    network that takes too long.
+    """
+    named = wanted(options.on_cpu)
+    if named is not None:
+        return [named], named
+    if options.workers or not target.blocks_with("experts"):
+        return [NOTHING], NOTHING
+    return [NOTHING, OnHost("experts", FEWEST)], OnHost("experts", ALL_BLOCKS)
 
 
 def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
@@ -105,14 +134,12 @@ def _draft_goes_first(target: Sizes, draft: Sizes | None) -> bool:
     """Return True if GPU memory gains more speed for the draft than for the target.
 
     The gain grows with how often a step reads a byte. With k drafted tokens that is k times for the
-    draft and once for the target, so usually the draft goes first. In a mixture of experts a token
-    reads only a share of the weights, and the k + 1 tokens of the target's pass read up to k + 1
-    such shares, so the draft goes first if k * (its share) > min(1, (k + 1) * (target's share)).
+    draft and once for the target, so usually the draft goes first. A token reads only a share of a
+    mixture's experts, and the k + 1 tokens of the target's pass read up to k + 1 such shares.
     """
     if draft is None:
         return True
-    of_target = (USUAL_DRAFT + 1) * target.header.active_share
-    return USUAL_DRAFT * draft.header.active_share > min(1.0, of_target)
+    return USUAL_DRAFT * draft.read_share(1) > target.read_share(USUAL_DRAFT + 1)
 
 
 def _draft_layers(

@@ -1,6 +1,7 @@
 """Finds the plan that fits a pair into a machine's memory.
 
-A plan sets the layers on GPUs, the context size and the type of the KV cache. It follows from the
+A plan sets the layers on GPUs and which parts of these stay on the CPU, the context size and the
+type of the KV cache. It follows from the
 files' headers, the devices and the user's options alone. `plans_to_try` decides what is given up
 for memory, and in which order.
 """
@@ -15,7 +16,9 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.cache_types import require_cache_type
 from specchat.planning.context_shape import (
+    COPYING_BATCH,
     LONGEST_OF_STATES,
+    USUAL_BATCH,
     USUAL_TYPE,
     ModelOptions,
     shape_context,
@@ -24,6 +27,13 @@ from specchat.planning.context_shape import (
 from specchat.planning.device import Device, host_of, planned_gpus
 from specchat.planning.memory import HOST, Need, Sizes, devices_of_layers
 from specchat.planning.model_layout import ModelLayout
+from specchat.planning.placement import (
+    FEWEST,
+    NONE_KEPT,
+    NOUNS,
+    BlocksOnHost,
+    OnHost,
+)
 from specchat.planning.plan import MOST, Plan, plans_to_try
 
 NEXT_SHARE = 0.85
@@ -82,8 +92,10 @@ class Planner:
 
         A draft that evaluates one token per pass needs no states of the last pass.
         """
+        copies = plan.on_host and self._copying_gpu
         chosen = {
             "ctx": plan.ctx,
+            "batch": self._options.batch or (COPYING_BATCH if copies else USUAL_BATCH),
             "gpu_layers": plan.gpu_layers,
             "cache_type": plan.cache_type,
             "tensor_split": plan.shares,
@@ -92,24 +104,42 @@ class Planner:
             "has_branches": self._chains_reason is None,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
+        options = self._with_kept(self._target, options, plan.on_host)
         if self._draft is None or plan.draft_gpu_layers is None:
             return [(self._target, options)]
         kind = self._draft.kind
         of_draft = replace(
             options,
-            batch=kind.batch or options.batch,
+            batch=kind.batch or self._options.batch,
             gpu_layers=plan.draft_gpu_layers,
             rollback_length=LONGEST_DRAFT if kind.drafts_blocks else 0,
             is_repacked=plan.is_repacked,
             with_head=kind.is_head,
             has_branches=False,
+            kept=NONE_KEPT,
         )
         if kind.shares_memory:
             of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
         elif self._num_remote and not self._draft_is_remote:
             of_draft = self._on_this_machine(of_draft)
+        of_draft = self._with_kept(self._draft, of_draft, plan.draft_on_host)
         options = replace(options, with_head=self._draft.is_part_of(self._target))
         return [(self._target, options), (self._draft, of_draft)]
+
+    def _with_kept(self, model: Sizes, options: ModelOptions, on_host: OnHost) -> ModelOptions:
+        """Return a model's options with the blocks that have a part on the host.
+
+        They are the last ones of each GPU, the same share of each: the scarce memory of all is
+        freed alike.
+        """
+        devices = self._devices_of(model, options)
+        on_gpus = [block for block in model.blocks_with(on_host.part) if devices[block] != HOST]
+        ranks: dict[int, float] = {}
+        for device in set(devices):
+            here = [block for block in on_gpus if devices[block] == device]
+            ranks |= {block: place / len(here) for place, block in enumerate(here)}
+        last = sorted(on_gpus, key=lambda block: (-ranks[block], -block))[: on_host.num_blocks]
+        return replace(options, kept=BlocksOnHost(on_host.part, tuple(sorted(last))))
 
     @property
     def _draft_is_remote(self) -> bool:
@@ -171,11 +201,14 @@ class Planner:
 
     def _best(self, budgets: Sequence[int]) -> Plan | None:
         """Return the first plan that fits into budgets, the host's first."""
-        for choice in self._plans:
-            layers = choice.gpu_layers
+        for listed in self._plans:
+            choice, layers = listed, listed.gpu_layers
             if layers == MOST and not (layers := self._most_layers(choice, budgets)):
                 continue
-            plan = self._planned(replace(choice, gpu_layers=layers))
+            choice = replace(choice, gpu_layers=layers)
+            if choice.on_host.num_blocks == FEWEST:
+                choice = self._with_fewest(choice, budgets)
+            plan = self._planned(choice)
             if all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True)):
                 return plan
         return None
@@ -187,7 +220,8 @@ class Planner:
             layers = options.gpu_layers or 0
             shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
             devices = self._devices_of(model, options)
-            for device, need in enumerate(model.needs(shape, devices)):
+            needs = model.needs(shape, devices, options.kept, self._copying_gpu)
+            for device, need in enumerate(needs):
                 total[device] += need
         return tuple(total)
 
@@ -200,6 +234,24 @@ class Planner:
         shares = options.tensor_split or (1.0,) * num_local  # then there is at most one
         devices = devices_of_layers(model.num_layers, layers, shares)
         return tuple([device and device + self._num_remote for device in devices])
+
+    @property
+    def _copying_gpu(self) -> int | None:
+        """The GPU that long passes copy weights to, None without one on this machine."""
+        return self._num_remote + 1 if len(self.gpus) > self._num_remote else None
+
+    def _with_fewest(self, choice: Plan, budgets: Sequence[int]) -> Plan:
+        """Return a plan with a part of as few blocks on the host as fits, or else of all."""
+        part = choice.on_host.part
+
+        def fits(num_blocks: int) -> bool:
+            needs = self._needs(replace(choice, on_host=OnHost(part, num_blocks)))
+            return all(
+                need.total <= room for need, room in zip(needs[1:], budgets[1:], strict=True)
+            )
+
+        counts = range(1, len(self._target.blocks_with(part)))
+        return replace(choice, on_host=OnHost(part, 1 + bisect_left(counts, True, key=fits)))
 
     def _most_layers(self, choice: Plan, budgets: Sequence[int]) -> int:
         """Return how many of the target's layers fit onto the GPUs."""
@@ -224,9 +276,16 @@ class Planner:
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its memory needs, summary and notice."""
         needs = self._needs(choice)
-        if len(models := self.models(choice)) > 1:
-            choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)
-        is_whole = [(options.gpu_layers or 0) > model.num_layers for model, options in models]
+        models = self.models(choice)
+        kept = [OnHost(options.kept.part, len(options.kept.blocks)) for _, options in models]
+        choice = replace(choice, on_host=kept[0])
+        if len(models) > 1:
+            of_draft = models[1][1]
+            choice = replace(choice, draft_gpu_layers=of_draft.gpu_layers, draft_on_host=kept[1])
+        is_whole = [
+            (options.gpu_layers or 0) > model.num_layers and not options.kept.blocks
+            for model, options in models
+        ]
         return replace(
             choice,
             gpu_layers=choice.gpu_layers if self.gpus else 0,
@@ -240,16 +299,20 @@ class Planner:
     def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
         parts = ["all on the CPU"]
         if choice.gpu_layers and self.gpus:
-            parts = [_layers("target", self._target, choice.gpu_layers, self._gpus_name)]
+            target = _layers("target", self._target, choice.gpu_layers, self._gpus_name)
+            parts = [target + _but_for(self._target, choice.on_host)]
             if self._draft and choice.draft_gpu_layers is not None:
                 where = self._gpus_name if self._draft_is_remote else "GPU"
-                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers, where))
+                name = "head" if self._draft.kind.is_head else "draft"
+                draft = _layers(name, self._draft, choice.draft_gpu_layers, where)
+                parts.append(draft + _but_for(self._draft, choice.draft_on_host))
         parts.append(f"context {choice.ctx}")
         if choice.cache_type != USUAL_TYPE:
             parts.append(f"KV cache in {choice.cache_type}")
+        host, *gpus = zip([self._host, *self.gpus], needs, strict=True)
         parts += [
-            f"{_gib(need.total)} of {_gib(device.free)} on {device.short_label}"
-            for device, need in zip([self._host, *self.gpus], needs, strict=True)
+            f"{_gib(need.total, device.free)} {_place(device)}"
+            for device, need in [*gpus, host]
             if need.total and device.total < UNLIMITED
         ]
         return ", ".join(parts)
@@ -270,6 +333,8 @@ class Planner:
             on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
             runs = on_host if choice.gpu_layers else "the target runs"
             parts.append(f"{runs} on the CPU, which is slower")
+        if choice.on_host and options.on_cpu is None:
+            parts.append(f"{choice.on_host} are on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
             parts.append(f"the {self._draft.kind.noun} is not used")
         best = self._plans[0]
@@ -292,8 +357,22 @@ def _layers(name: str, model: Sizes, count: int, device: str) -> str:
     return f"{name} on the {device if count else 'CPU'}"
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
+def _but_for(model: Sizes, on_host: OnHost) -> str:
+    """Return what of a model is not on its device, in words; empty for nothing."""
+    if not on_host:
+        return ""
+    count, whole = on_host.num_blocks, len(model.blocks_with(on_host.part))
+    blocks = f"{count} of {whole} blocks" if count < whole else f"all {whole} blocks"
+    return f" but for the {NOUNS[on_host.part]} of {blocks}"
+
+
+def _place(device: Device) -> str:
+    return "in RAM" if device.kind == "cpu" and not device.worker else f"on {device.short_label}"
+
+
+def _gib(size: int, free: int | None = None) -> str:
+    of_free = "" if free is None else f" of {free / 2**30:.1f}"
+    return f"{size / 2**30:.1f}{of_free} GiB"
 
 
 def why_chains(layout: ModelLayout, kind: DraftKind | None, options: LoadOptions) -> str | None:
