@@ -86,7 +86,11 @@ class Sizes:
                 alive += [self.layout.layers[number].feed_forward for number in kept.blocks]
             work = self._work(layers, max(alive, default=0), shape, devices[-1] == device)
             if device == HOST:
-                work += self._host_work(shape, is_alone=all(where == HOST for where in devices))
+                is_alone = all(where == HOST for where in devices)
+                masks = 0 if is_alone else self._masks(self.layout.layers, shape)
+                is_dense = kept.blocks and kept.part == "ffn"  # masks are copied away before it
+                work = max(work, masks) if is_dense else work + masks
+                work += self._host_work(shape, is_alone=is_alone)
             if device == copies_to:
                 work += self._largest_on_host(devices, kept)
             needs.append(Need(weights[device], cache, work))
@@ -225,7 +229,7 @@ class Sizes:
         if is_alone:
             return logits
         inputs = 2 * FLOAT * shape.num_reserved * self.layout.width
-        return logits + inputs + self._masks(self.layout.layers, shape)
+        return logits + inputs
 
 
 def devices_of_layers(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:

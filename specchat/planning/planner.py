@@ -329,12 +329,15 @@ class Planner:
         """Return what a plan gives up for memory, None for nothing."""
         parts = []
         options, whole = self._options, self._target.num_layers + 1
+        slow = []
         if self.gpus and options.gpu_layers is None and choice.gpu_layers < whole:
-            on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
-            runs = on_host if choice.gpu_layers else "the target runs"
-            parts.append(f"{runs} on the CPU, which is slower")
+            on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target"
+            slow.append(on_host if choice.gpu_layers else "the target")
         if choice.on_host and options.on_cpu is None:
-            parts.append(f"{choice.on_host} are on the CPU, which is slower")
+            slow.append(str(choice.on_host))
+        if slow:
+            runs = "runs" if slow == ["the target"] else "run"
+            parts.append(f"{' and '.join(slow)} {runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
             parts.append(f"the {self._draft.kind.noun} is not used")
         best = self._plans[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from specchat.gguf.reader import read_header
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
+from specchat.planning.placement import OnHost
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner, why_chains
 
@@ -483,3 +485,126 @@ def test_the_users_split_names_the_workers_first(pair: tuple[Sizes, Sizes]) -> N
     )
     assert made.needs[1].total == 0
     assert made.gpu_layers == WHOLE_TARGET
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory: pytest.TempPathFactory) -> Sizes:
+    """Return a target of 16 GiB, nearly all of it experts, of the shape of Qwen3 30B-A3B."""
+    shape = Shape(
+        151_936, num_layers=48, width=2048, feed_forward=1536, head_width=128,
+        num_experts=128, num_experts_used=8,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("mixture") / "mixture.gguf"
+    return Sizes(read_header(write_hollow(path, "qwen3moe", shape, quantisation="q4_0")))
+
+
+def test_experts_leave_the_gpu_before_the_context_is_shortened(mixture: Sizes) -> None:
+    """Those of as few blocks as fit; with all on the host, layers leave at last."""
+    seen: list[str] = []
+    last = 0
+    for free in (24, 18, 16, 12, 8, 6, 4, 3, 2.5, 2, 1.5):
+        made = plan((mixture, None), gpu(free), host(64), ctx=0 if free > 3 else 32_768)
+        assert made.needs[1].total <= gpu(free).budget
+        if made.gpu_layers == 49:
+            assert made.on_host.num_blocks >= last
+            last = made.on_host.num_blocks
+        blocks = "some" if 0 < made.on_host.num_blocks < 48 else str(made.on_host.num_blocks)
+        seen.append(f"{'all' if made.gpu_layers == 49 else 'some'} layers, experts of {blocks}")
+        if free > 3:
+            assert made.ctx == 8192
+            assert made.is_on_gpus == (not made.on_host)
+        if made.gpu_layers == 49 and made.on_host:
+            count = made.on_host.num_blocks - 1
+            named: dict[str, Any] = {"on_cpu": f"experts:{count}" if count else "none"}
+            named |= {"gpu_layers": 49, "ctx": made.ctx, "cache_type": "f16"}
+            fewer = plan((mixture, None), gpu(free), host(64), **named)
+            assert fewer.needs[1].total > gpu(free).budget
+    assert list(dict.fromkeys(seen))[:2] == [
+        "all layers, experts of 0",
+        "all layers, experts of some",
+    ]
+    assert seen[-1].startswith("some layers")
+    assert f"of 49 layers of the target and the experts of {made.on_host.num_blocks}" in str(
+        made.notice
+    )
+
+
+def test_the_summary_and_the_notice_say_what_is_where(mixture: Sizes) -> None:
+    """In one line each, the scarce memory first."""
+    made = plan((mixture, None), gpu(8), host(32), ctx=32_768)
+    count = made.on_host.num_blocks
+    assert made.summary.startswith(
+        f"target on the GPU but for the experts of {count} of 48 blocks, context 32768, "
+    )
+    assert " of 8.0 GiB on CUDA0, " in made.summary
+    assert made.summary.endswith(" of 32.0 GiB in RAM")
+    assert made.notice == (
+        f"memory is short: the experts of {count} blocks run on the CPU, which is slower"
+    )
+    own = plan((mixture, None), gpu(8), host(32), on_cpu="experts")
+    assert own.summary.startswith("target on the GPU but for the experts of all 48 blocks, ")
+    assert own.notice is None
+
+
+def test_what_stays_on_the_cpu_is_the_users_choice(
+    mixture: Sizes, pair: tuple[Sizes, Sizes]
+) -> None:
+    """Of target and draft apart; a model without the part keeps nothing there."""
+    devices = (gpu(24), host(64))
+    assert plan((mixture, None), *devices, on_cpu="experts:5").on_host == OnHost("experts", 5)
+    assert plan((mixture, None), *devices, on_cpu="experts:500").on_host == OnHost("experts", 48)
+    assert not plan((mixture, None), *devices, on_cpu="ffn").on_host
+    layers = plan((mixture, None), gpu(8), host(64), on_cpu="none")
+    assert (bool(layers.on_host), layers.gpu_layers < 49) == (False, True)
+    both = plan(pair, *devices, on_cpu="ffn:3", draft_on_cpu="ffn")
+    assert (both.on_host, both.draft_on_host) == (OnHost("ffn", 3), OnHost("ffn", 28))
+    assert "draft on the GPU but for the feed-forward weights of all 28 blocks" in both.summary
+    assert not plan(pair, host(64), on_cpu="ffn:3").on_host
+
+
+def test_experts_leave_each_of_two_gpus(mixture: Sizes) -> None:
+    """The last blocks of each, so that neither is short; long passes read more tokens at once."""
+    devices = [gpu(6), gpu(3, number=1), host(64)]
+    planner = Planner(mixture, None, devices, LoadOptions())
+    made = planner.first()
+    ((_, options),) = planner.models(made)
+    assert made.gpu_layers == 49
+    assert all(
+        0.7 * each.budget < need.total <= each.budget
+        for need, each in zip(made.needs[1:], devices, strict=False)
+    )
+    kept = options.kept.blocks
+    first = [block for block in kept if block < 32]
+    assert first == list(range(first[0], 32))
+    assert kept[-1] == 47
+    assert options.batch == 2048
+    assert planner.models(plan((mixture, None), gpu(24)))[0][1].batch == 512
+
+
+def test_experts_stay_with_their_layers_on_workers(mixture: Sizes) -> None:
+    """Each block would wait for the network twice; the user may ask for it."""
+    options = LoadOptions(workers=("10.0.0.2:50052",))
+    devices = [host(64), lent(8)]
+    made = Planner(mixture, None, devices, options).first()
+    assert (bool(made.on_host), made.gpu_layers < 49) == (False, True)
+    asked = replace(options, on_cpu="experts")
+    assert Planner(mixture, None, devices, asked).first().on_host == OnHost("experts", 48)
+
+
+def test_a_heads_own_experts_stay_on_the_gpu(tmp_path: Path) -> None:
+    """A step reads them for each drafted token, and those of a block once."""
+    shape = Shape(
+        151_936, num_layers=16, width=2048, feed_forward=2048, head_width=128,
+        num_experts=32, has_head=True,
+    )  # fmt: skip
+    whole = read_header(write_hollow(tmp_path / "x.gguf", "qwen35moe", shape, quantisation="q4_0"))
+    head = own_head(whole)
+    assert head
+    planner = Planner(Sizes(whole), Sizes(head), [gpu(2.5), host(32)], LoadOptions())
+    made = planner.first()
+    (_, options), (_, of_head) = planner.models(made)
+    assert made.draft_gpu_layers == 2
+    assert options.kept.blocks
+    assert max(options.kept.blocks) == 15
+    assert not of_head.kept.blocks
+    assert ", head on the GPU, " in made.summary
