@@ -38,7 +38,9 @@ THINK_NUMBER = "NUMBER"
 NO_DRAFT = Path("none")
 """As the name of a draft model: use none."""
 
-ON_CPU = 'auto, none, experts or ffn; "experts:30" for those of 30 blocks'
+ON_CPU = (
+    'auto, none, experts or ffn, the last two with a number of blocks ("experts:30") or without'
+)
 
 MOST_IDLE_MINUTES = 7 * 24 * 60
 LONGEST_DRAFT = 64
@@ -109,7 +111,7 @@ class LoadOptions(Options):
     )
     on_cpu: str | None = declare(
         None,
-        "What of the target's blocks stays on the CPU, in how many blocks; auto: what must.",
+        "Parts of the target that stay on the CPU; auto: as few of its experts as possible.",
         convert=to_parts,
         expected=ON_CPU,
         none="auto",
@@ -117,7 +119,7 @@ class LoadOptions(Options):
     )
     draft_on_cpu: str | None = declare(
         None,
-        "The same for the draft model; auto is none.",
+        "Parts of the draft model that stay on the CPU; auto: none.",
         convert=to_parts,
         expected=ON_CPU,
         none="auto",

@@ -21,7 +21,14 @@ CASES = [
     ("specchat be", {"bench"}),
     (
         "specchat ask --dra",
-        {"--draft", "--draft-gpu-layers", "--draft-length", "--draft-tree", "--drafter"},
+        {
+            "--draft",
+            "--draft-gpu-layers",
+            "--draft-length",
+            "--draft-on-cpu",
+            "--draft-tree",
+            "--drafter",
+        },
     ),
     ("specchat ask --drafter su", {"suffix"}),
     ("specchat --exact o", {"on", "off"}),

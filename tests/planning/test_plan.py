@@ -524,9 +524,9 @@ def test_experts_leave_the_gpu_before_the_context_is_shortened(mixture: Sizes) -
         "all layers, experts of some",
     ]
     assert seen[-1].startswith("some layers")
-    assert f"of 49 layers of the target and the experts of {made.on_host.num_blocks}" in str(
-        made.notice
-    )
+    made = plan((mixture, None), gpu(1.5), host(64), ctx=32_768)
+    count = made.on_host.num_blocks
+    assert f"of 49 layers of the target and the experts of {count}" in str(made.notice)
 
 
 def test_the_summary_and_the_notice_say_what_is_where(mixture: Sizes) -> None:
