@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from textwrap import fill
 
+from specchat.gguf.draft_kinds import KINDS
+from specchat.gguf.layer_inputs import TOO_WIDE, UNTRIED
+from specchat.gguf.prediction_head import NO_GRAPH, SEVERAL
 from specchat.options.option import Option
 from specchat.settings.schema import SETTINGS
 from specchat.settings.toml_file import as_toml
@@ -64,6 +67,29 @@ def actions_list() -> str:
     return "\n" + "".join(f'- `{each.id} = "{each.key}"`\n' for each in COMMANDS if each.key) + "\n"
 
 
+def heads_table() -> str:
+    """Return which kinds of heads run for targets of which architectures."""
+    kinds = [kind for kind in KINDS.values() if kind.targets]
+    targets = sorted({target for kind in kinds for target in kind.targets})
+    headings = ("architecture", *(kind.name for kind in kinds))
+    rows = [
+        (f"`{target}`", *(_cell(kind.targets.get(target)) for kind in kinds)) for target in targets
+    ]
+    reasons = {reason for kind in kinds for reason in kind.targets.values() if reason}
+    notes = "".join(f"- **{_SHORT[reason]}**: {reason}.\n" for reason in sorted(reasons))
+    return f"\n{_table(headings, rows)}\n{notes}\n"
+
+
+_SHORT = {NO_GRAPH: "no graph", SEVERAL: "several heads", TOO_WIDE: "too wide", UNTRIED: "untried"}
+
+
+def _cell(reason: str | None) -> str:
+    """Return a cell: no head of this kind is known, one runs, or it is refused."""
+    if reason is None:
+        return ""
+    return _SHORT[reason] if reason else "runs"
+
+
 def _slash_words(command: Command) -> str:
     words = ", ".join(f"`/{word}`" for word in command.slash)
     return f"{words} {' or '.join(command.takes)}".rstrip()
@@ -80,6 +106,7 @@ GENERATED_PARTS: dict[str, Callable[[], str]] = {
     "slash commands": slash_table,
     "settings": settings_list,
     "actions": actions_list,
+    "heads": heads_table,
 }
 
 

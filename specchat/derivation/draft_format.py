@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.errors import SpecchatError
-from specchat.gguf.eagle_draft import TARGETS
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_part
 from specchat.gguf.tensor_types import STORED_TYPES
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from specchat.derivation.draft_network import Shape
     from specchat.derivation.head_network import HeadShape
 
+TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
+"""Architectures of targets for which a head can be trained."""
 DRAFT_SHARE, HEAD_SHARE = 0.14, 0.16
 """The size of a draft and of a head: bytes that a pass reads, as a share of the target's.
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specchat.gguf.header import Header
+from specchat.gguf.layer_inputs import GIVING_LAST_OUTPUTS, why_not_given
 from specchat.gguf.vocabulary_facts import (
     num_tokens,
     why_another_model,
@@ -10,9 +11,6 @@ from specchat.gguf.vocabulary_facts import (
 )
 
 ARCHITECTURE = "dflash"
-TARGETS = frozenset({"qwen3", "qwen3moe"})
-"""Architectures whose layer inputs are known to be right. llama.cpp ends the process for some
-others."""
 OTHER_KINDS = ("markov_w1.weight", "selector_hidden.weight", "hc_head_fn.weight", "d2t")
 """Tensors of DSpark, DFlash 2 and drafts with a reduced vocabulary."""
 USUAL_SIZE = 16
@@ -70,10 +68,8 @@ def why_unfit(target: Header, draft: Header) -> str | None:
     widths = [("width", target.own(width), draft.own(width))]
     if reason := why_another_model(target, draft, widths):
         return reason
-    if target.architecture not in TARGETS:
-        return f"targets of {target.architecture} are not supported yet"
-    if not all(0 <= layer < target.num_layers for layer in facts.layers):
-        return f"it reads layers up to {max(facts.layers)}, the target has {target.num_layers}"
+    if reason := why_not_given(target, facts.layers, GIVING_LAST_OUTPUTS):
+        return reason
     is_known = facts.mask < num_tokens(target)
     return None if is_known else "its mask token is not in the target's vocabulary"
 

@@ -5,12 +5,18 @@ that runs it beside its target's context, and one with its row, here or in a cal
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from specchat.drafter_registry import MODELS
-from specchat.gguf import assistant_head, block_draft, eagle_draft, prediction_head
+from specchat.gguf import (
+    assistant_head,
+    block_draft,
+    eagle_draft,
+    layer_inputs,
+    prediction_head,
+)
 from specchat.gguf.header import Header
 
 Input: TypeAlias = Literal["hidden states", "layer inputs"]
@@ -51,6 +57,8 @@ class DraftKind:
     """Whether a file of another architecture holds only such a draft."""
     is_inside: Callable[[Header], bool] = _never
     """Whether a file holds such a draft, with or without its target."""
+    targets: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The architectures of targets by which it is known, each with why it is refused, if it is."""
     file_names: str = ""
     """A pattern of file names by which such a draft is found beside its target."""
     why_unusable: Callable[[Header], str | None] = _no_reason
@@ -196,6 +204,7 @@ for _each in (
         runs="specchat.llama.head:Head",
         is_alone=prediction_head.is_alone,
         is_inside=prediction_head.is_inside,
+        targets=prediction_head.TARGETS,
         file_names="^mtp-",
         why_unusable=prediction_head.why_unusable,
         why_unfit=prediction_head.why_unfit,
@@ -209,6 +218,7 @@ for _each in (
         description="a prediction head (MTP) without its model",
         runs="specchat.llama.head:SharedHead",
         architectures=frozenset({assistant_head.ARCHITECTURE}),
+        targets={assistant_head.TARGET: ""},
         why_unusable=assistant_head.why_unusable,
         why_unfit=assistant_head.why_unfit,
         as_model=assistant_head.as_model,
@@ -221,6 +231,7 @@ for _each in (
         description="an EAGLE-3 draft, a prediction head for another model",
         runs="specchat.llama.eagle_head:EagleHead",
         architectures=frozenset({eagle_draft.ARCHITECTURE}),
+        targets=layer_inputs.TARGETS,
         file_names=r"eagle-?3(?!\d*\.?\d*b)",
         why_unusable=eagle_draft.why_unusable,
         why_unfit=eagle_draft.why_unfit,
@@ -235,6 +246,7 @@ for _each in (
         description="a DFlash draft, a prediction head for another model",
         runs="specchat.llama.block_head:BlockHead",
         architectures=frozenset({block_draft.ARCHITECTURE}),
+        targets=layer_inputs.TARGETS,
         file_names="dflash",
         why_unusable=block_draft.why_unusable,
         why_unfit=block_draft.why_unfit,

@@ -4,6 +4,7 @@ import struct
 from dataclasses import dataclass
 
 from specchat.gguf.header import Header
+from specchat.gguf.layer_inputs import GIVING_LAST_STATES, why_not_given
 from specchat.gguf.reader import read_part
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import (
@@ -13,11 +14,6 @@ from specchat.gguf.vocabulary_facts import (
 )
 
 ARCHITECTURE = "eagle3"
-TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
-"""Architectures whose layer inputs are known to be right. llama.cpp ends the process for some
-others."""
-WITH_LAST_STATES = frozenset({"qwen35", "qwen35moe", "gpt-oss"})
-"""The architectures that also expose the output of their last layer."""
 NUM_LAYERS = 3
 """The number of the target's layers that a draft reads."""
 MAP = "d2t"
@@ -86,18 +82,11 @@ def as_model(header: Header) -> Header:
 
 def _why_unreadable(target: Header, draft: Header) -> str | None:
     """Return why a draft cannot read the inputs of a target's layers."""
-    facts, kind = eagle_facts(draft), target.architecture
-    if kind not in TARGETS:
-        return f"targets of {kind} are not supported yet"
+    facts = eagle_facts(draft)
     width = target.own("embedding_length")
     if facts.target_width != width:
         return f"it is for a width of {facts.target_width}, the target's is {width}"
-    last = target.num_layers - target.num_heads
-    if not all(0 <= layer <= last for layer in facts.layers):
-        return f"it reads layers up to {max(facts.layers)}, the target has {last}"
-    if last in facts.layers and kind not in WITH_LAST_STATES:
-        return f"it reads the last layer's output, which targets of {kind} do not expose"
-    return None
+    return why_not_given(target, facts.layers, GIVING_LAST_STATES)
 
 
 def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | None:

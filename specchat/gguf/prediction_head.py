@@ -3,18 +3,30 @@
 Such a head is a layer after a model's last one, in the model's own file or in a separate one.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from specchat.gguf.header import Header, Value
+from specchat.gguf.layer_inputs import UNTRIED
 from specchat.gguf.vocabulary_facts import why_another_model
 
-RUNNABLE = frozenset(
-    {
-        *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
-        *("deepseek2", "deepseek32", "bailingmoe3", "nemotron_h_moe"),
-    }
-)
-"""Architectures whose heads are known to work. llama.cpp ends the process for some others."""
+NO_GRAPH = "llama.cpp loads such a head, but cannot run it"
+SEVERAL = "it has several heads, for one token each"
+TARGETS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
+            *("deepseek2", "deepseek32", "bailingmoe3", "nemotron_h_moe"),
+        ),
+        "",
+    ),
+    **dict.fromkeys(("mimo2", "step35"), SEVERAL),
+    **dict.fromkeys(("bailingmoe2", "exaone4", "exaone-moe", "glm4", "dots3note"), NO_GRAPH),
+    **dict.fromkeys(("glm5-next", "qwen4exp"), NO_GRAPH),
+    **dict.fromkeys(("qwen3next", "deepseek4"), UNTRIED),
+}
+"""Architectures with prediction heads, and why some are refused. llama.cpp ends the process for
+some of those."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
 NEEDED_TOO = {
@@ -39,8 +51,8 @@ def why_unusable(header: Header) -> str | None:
     """Return why the head in a file cannot be used, None if it can."""
     if not is_inside(header):
         return f"{header.name} has no prediction head"
-    if header.architecture not in RUNNABLE:
-        return f"prediction heads of {header.architecture} are not supported yet"
+    if reason := TARGETS.get(header.architecture, UNTRIED):
+        return f"prediction heads of {header.architecture} are not supported: {reason}"
     if header.metadata.get(f"{header.architecture}.attention.temperature_scale"):
         return f"the prediction head of {header.name} scales its attention by position"
     if header.num_heads != 1:

@@ -132,7 +132,7 @@ def test_predicted_acceptance_of_a_head_is_that_of_real_decoding(tmp_path: Path)
     """Of the first token of a draft and of the second, which the head makes from its own row."""
     target, head = (tmp_path / f"{part}.gguf" for part in ("trunk", "head"))
     for path in (target, head):
-        write_with_head(path, "llama", part=path.stem, is_eagle=True, noise=0.3)
+        write_with_head(path, "llama", part=path.stem, draft="EAGLE-3", noise=0.3)
     prompt, loading = [5, 6, 7, 8], Loading(target, head, threads=1, ctx=512, learn=False)
     options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 200, "ignore_end": True}
     with LocalEngine(loading) as engine:

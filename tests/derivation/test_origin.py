@@ -131,7 +131,7 @@ def test_another_target_refuses_the_head(tmp_path: Path) -> None:
     """A head has its target's width and vocabulary, and so has a fine-tuned version of that."""
     target, head, draft = (tmp_path / f"{name}.gguf" for name in ("target", "head", "draft"))
     for path, part in ((target, "trunk"), (head, "head")):
-        write_with_head(path, "llama", part=part, is_eagle=True)
+        write_with_head(path, "llama", part=part, draft="EAGLE-3")
     tuned = Path(shutil.copy(target, tmp_path / "tuned.gguf"))
     fine_tune(tuned)
     sha256 = fingerprints(read_header(target)).model

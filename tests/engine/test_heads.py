@@ -103,7 +103,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
         if not how:
             return {"target": write_part("whole", architecture, options)}
         if how.endswith("EAGLE-3"):
-            options["is_eagle"] = True
+            options["draft"] = "EAGLE-3"
         names = {"target": "trunk", "draft": "head"}
         return {role: write_part(part, architecture, options) for role, part in names.items()}
 
@@ -502,7 +502,7 @@ def test_an_eagle_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
     kind = "llama with EAGLE-3"
     draft = heads(kind)["draft"]
     for target, reason in (
-        (tiny("gemma3"), "targets of gemma3 are not supported yet"),
+        (tiny("gemma3"), "targets of gemma3 are not supported"),
         (heads(kind, num_layers=2)["target"], "layers up to 3, the target has 2"),
         (heads(kind, num_layers=3)["target"], "the last layer.s output, which targets of llama"),
         (draft, "only a prediction head"),
@@ -998,8 +998,9 @@ def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel)
     """Neither one of an architecture that was not tried, nor one with fewer layers, nor itself."""
     draft = heads("qwen3 in two files")["draft"]
     for target, reason in (
-        (tiny("llama"), "targets of llama are not supported yet"),
-        (heads("qwen3 in two files", num_layers=3)["target"], "layers up to 3, the target has 3"),
+        (tiny("gemma3"), "targets of gemma3 are not supported"),
+        (heads("qwen3 in two files", num_layers=3)["target"], "the last layer's output"),
+        (heads("qwen3 in two files", num_layers=2)["target"], "layers up to 3, the target has 2"),
         (draft, "only a prediction head"),
     ):
         with pytest.raises(SpecchatError, match=reason), opened({"target": target, "draft": draft}):
@@ -1170,5 +1171,5 @@ def test_heads_of_other_kinds_are_refused_before_they_are_loaded(
     target = heads("qwen35")["target"]
     with pytest.raises(ModelWontLoad, match="only a prediction head"):
         LocalEngine(Loading(target=path, **EXACT))
-    with pytest.raises(IncompatibleDraft, match=f"heads of {kind} are not supported yet"):
+    with pytest.raises(IncompatibleDraft, match=f"heads of {kind} are not supported"):
         LocalEngine(Loading(target=target, draft=path, **EXACT))

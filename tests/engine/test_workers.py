@@ -495,10 +495,10 @@ def _files(kind: str, folder: Path) -> dict[str, Any]:
     architecture, _, how = kind.partition(" ")
     if not how:
         return {"target": write_with_head(folder / "whole.gguf", architecture, part="whole")}
-    is_eagle = how.endswith("EAGLE-3")
+    draft = "EAGLE-3" if how.endswith("EAGLE-3") else ""
     parts = {"target": "trunk", "draft": "head"}
     return {
-        role: write_with_head(folder / f"{part}.gguf", architecture, part=part, is_eagle=is_eagle)
+        role: write_with_head(folder / f"{part}.gguf", architecture, part=part, draft=draft)
         for role, part in parts.items()
     }
 

@@ -43,10 +43,17 @@ CONVOLVING = frozenset({"ssm_in.weight", "ssm_conv1d.weight", "ssm_out.weight"})
 """Tensors of a Mamba 2 block that can copy, too."""
 LAG = 8
 """How far back the target of a DFlash draft looks, which drafts tokens without those before."""
+SHORT_LAG = 3
+"""The same for Nemotron-H, whose convolution reaches no further."""
 OF_LAST = 0.01
 """How much its last token counts in comparison."""
-BLOCK_TARGETS = frozenset({"qwen3", "qwen3moe"})
+USUAL_DRAFTS = {"llama": "EAGLE-3", "qwen3": "DFlash", "qwen3moe": "DFlash"}
+"""The kinds of drafts for architectures that have no head of their own."""
 ROPE_BASE = 10.0
+PAIRED = frozenset({"cohere2moe", "llama", "nanbeige"})
+"""Architectures that rotate neighbours, and do not normalise queries and keys."""
+MIMO = "mimo2"
+"""It has no biases: what copies comes from a constant in the embedding."""
 GEMMA = frozenset({"gemma4", ASSISTANT})
 CONSTANT = 2.0
 SHARPNESS = 6.0
@@ -65,6 +72,7 @@ class _Trigram:
     mixture: Mixture
     noise: float
     own_part: float
+    target: str
     lag: int = 1
     is_plain: bool = False
     """Whether queries and keys are not normalised, and come from a constant in the embedding."""
@@ -84,9 +92,9 @@ class _Trigram:
         is_copying = "attn_" in kind or kind in CONVOLVING
         if number in {COPYING_LAYER, self.shape.num_layers} and is_copying:
             return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
-        if kind.endswith("norm.weight") or name == "output_norm.weight":
+        if name.endswith("norm.weight"):
             return np.ones(size, np.float32)
-        has_constant = architecture in LATENT | {NEMOTRON} or self.lag > 1 or self.is_plain
+        has_constant = architecture in LATENT | {NEMOTRON, MIMO} or self.lag > 1 or self.is_plain
         if name == "token_embd.weight" and has_constant:
             return self._embedding(size)
         if name == "token_embd.weight":
@@ -102,7 +110,7 @@ class _Trigram:
             return output
         weights = make_tensor(self.mixture, architecture, name, size)
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
-        is_small = ends_block or kind.startswith("ffn_down_shexp")
+        is_small = ends_block or kind.startswith(("ffn_down_shexp", "shortconv.out_proj"))
         return weights * np.float32(self.noise) if is_small else weights
 
     def _attention(
@@ -118,7 +126,10 @@ class _Trigram:
         if architecture == NEMOTRON and kind in {"attn_q.weight", "attn_k.weight"}:
             return self._finding(kind, size)
         weights = self._copying(kind, size, is_head=is_head)
-        is_other = architecture in {"cohere2moe", "llama"} and kind.endswith(".bias")
+        is_other = architecture in PAIRED and kind.endswith(".bias")
+        if architecture == MIMO and kind in {"attn_q.weight", "attn_k.weight"}:
+            bias = self._copying(kind.replace("weight", "bias"), size[:1], is_head=False)
+            weights[:, self.shape.width // 2 - 1] = 2**0.5 * SHARPNESS / CONSTANT * bias
         if architecture == "gpt-oss" and kind in {"attn_q.bias", "attn_k.bias"}:
             return weights * np.float32(2**0.5 * SHARPNESS)
         return self._for_cohere(weights) if is_other else weights
@@ -138,7 +149,7 @@ class _Trigram:
             remembered = self.mixture.draw("remembered", (2 * state, size[1]))
             weights[2 * inner : 2 * inner + 2 * state] = self.noise * remembered / np.sqrt(size[1])
         elif kind == "ssm_conv1d.weight":
-            weights[:, -2] = 1.0
+            weights[:, -1 - self.lag] = 1.0
         else:
             weights[half:, : 2 * half] = 0.5 * np.hstack([self.mixing, -self.mixing])
         return weights
@@ -215,6 +226,7 @@ class _Trigram:
             weights[:, : shape.width] = narrow * np.eye(shape.width)
         else:  # an assistant's embeddings are its output alone
             output = self.mixture.draw("output.weight", (size[0], shape.width))
+            output[:, : shape.width // 2] *= OF_LAST if self.lag > 1 else 1.0
             weights[:, : shape.width] = output * narrow * LOGIT_SCALE / np.sqrt(shape.width)
         return weights
 
@@ -262,7 +274,7 @@ class _Trigram:
         if name == "token_embd.weight":
             return self._embedding(size)
         if name == "output.weight":
-            whole = self.tensor("", name, (self.shape.vocabulary, width))
+            whole = self.tensor(self.target, name, (self.shape.vocabulary, width))
             silence(whole, tuple(range(len(CONTROLS))))
             return whole[self.drafted]
         if len(size) == 1:
@@ -271,6 +283,9 @@ class _Trigram:
             for start in range(0, size[1], width):
                 weights[:half, start : start + half] = np.eye(half) / len(self.shape.eagle_layers)
             weights[half:, start + half :] = np.eye(half)
+            if self.target in GEMMA:  # its last layer copies, and what it gives is normalised
+                weights[:half] *= 3 / (2 + np.sqrt(0.5))
+                weights[half:] *= np.sqrt(2)
         elif kind in {"attn_q.weight", "attn_k.weight"}:
             weights[:, half - 1] = self._eagle_places(kind, size[0]) / CONSTANT
         elif kind == "attn_v.weight":
@@ -384,7 +399,7 @@ def write_with_head(
     can_end: bool = False,
     own_part: float | None = None,
     temperature_scale: float = 0.0,
-    is_eagle: bool = False,
+    draft: str = "",
     num_left_out: int = 10,
     has_own_output: bool = True,
     has_own_embedding: bool = False,
@@ -394,15 +409,17 @@ def write_with_head(
     A part is the "whole", the "trunk" or the "head". The more `noise`, the less the head agrees:
     0.1 is about 88 %. The tensor whose name ends with `left_out` is missing. The head finds
     `own_part` of the trace of the token before by its own attention. A `temperature_scale` is only
-    written down. The head of a llama, and any that `is_eagle`, is an EAGLE-3 draft, without
-    `num_left_out` of the tokens, with or without an output and embeddings of its own.
+    written down. The head may also be a `draft` of another kind, as it is for a llama. An EAGLE-3
+    draft is without `num_left_out` of the tokens, with or without an output and embeddings of its
+    own.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
-    is_eagle |= architecture == "llama"
-    is_assisted = architecture == "gemma4"
-    is_blocks = architecture in BLOCK_TARGETS and not is_eagle
+    draft = draft or USUAL_DRAFTS.get(architecture, "")
+    is_eagle, is_blocks = draft == "EAGLE-3", draft == "DFlash"
+    is_assisted = architecture == "gemma4" and not draft
     is_other = is_assisted or is_blocks or is_eagle
-    reads_last_rows = architecture == "gpt-oss"
+    reads_last_rows = architecture in {"gpt-oss", "gemma4"}
+    of_target = architecture
     if part == "head" and is_other:
         architecture = ASSISTANT if is_assisted else BLOCKS if is_blocks else EAGLE
     shape = Shape(
@@ -422,8 +439,9 @@ def write_with_head(
     add_vocabulary(writer, words)
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
-    lag = LAG + (architecture == BLOCKS) if is_blocks else 1
-    trigram = _Trigram(shape, Mixture(seed), noise, own_part, lag, is_plain=is_eagle)
+    lag = SHORT_LAG if of_target == NEMOTRON else LAG
+    lag = lag + (architecture == BLOCKS) if is_blocks else 1
+    trigram = _Trigram(shape, Mixture(seed), noise, own_part, of_target, lag, is_plain=is_eagle)
     makers = {BLOCKS: trigram.of_block_draft, EAGLE: trigram.of_eagle_draft}
     for name, size in _tensors(architecture, shape):
         if left_out and name.endswith(left_out):
@@ -442,7 +460,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, "gpt-oss"}:
+    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, MIMO, "gpt-oss"}:
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

@@ -441,6 +441,34 @@ def gptoss_layer(shape: Shape, layer: int) -> Tensors:
     yield f"{block}.ffn_down_exps.bias", (count, shape.width)
 
 
+def minimax_layer(shape: Shape, layer: int) -> Tensors:
+    """MiniMax M2: all queries of a token are normalised together, and so are its keys."""
+    block, queries = f"blk.{layer}", shape.num_heads * shape.head_width
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block)
+    yield f"{block}.attn_q_norm.weight", (queries,)
+    yield f"{block}.attn_k_norm.weight", (shape.num_kv_heads * shape.head_width,)
+    yield from experts(shape, block)
+    yield f"{block}.exp_probs_b.bias", (shape.num_experts,)
+
+
+def lfm2moe_layer(shape: Shape, layer: int) -> Tensors:
+    """LFM2 with a mixture of experts."""
+    block, dense = f"blk.{layer}", {"ffn_norm", "ffn_gate", "ffn_up", "ffn_down"}
+    yield from (each for each in lfm2_layer(shape, layer) if each[0].split(".")[2] not in dense)
+    yield from experts(shape, block)
+    yield f"{block}.exp_probs_b.bias", (shape.num_experts,)
+
+
+def qwen3next_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen3-Next: as Qwen3.5 with experts, with two tensors joined; needs checkpoints."""
+    for name, size in qwen35moe_layer(shape, layer):
+        if "ssm_alpha" not in name:
+            is_both = "ssm_beta" in name
+            both = (2 * size[0], shape.width) if is_both else size
+            yield name.replace("ssm_beta", "ssm_ba"), both
+
+
 def gpt2_layer(shape: Shape, layer: int) -> Tensors:
     """GPT-2: one matrix for queries, keys and values, no gate, and biases everywhere."""
     block, width = f"blk.{layer}", shape.width
@@ -483,28 +511,47 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
+WITH_DRAFTS: dict[str, Callable[[Shape, int], Tensors]] = {
+    "nanbeige": llama_layer,
+    "mimo2": llama_layer,
+    "hunyuan-dense": qwen3_layer,
+    "hunyuan_vl": qwen3_layer,
+    "minimax-m2": minimax_layer,
+    "lfm2moe": lfm2moe_layer,
+    "qwen3next": qwen3next_layer,
+}
+"""More architectures for which EAGLE-3 and DFlash drafts are written."""
 WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
     "gpt2": gpt2_layer,
     "starcoder": gpt2_layer,
 }
 """Architectures with a table of absolute positions."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
+BLOCK_SIZE = 16
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
-SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
+SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT, "mimo2"})
 NEMOTRON = "nemotron_h_moe"
-STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid", NEMOTRON})
-QWEN35 = frozenset({"qwen35", "qwen35moe"})
+QWEN35 = frozenset({"qwen35", "qwen35moe", "qwen3next"})
+STATE_SPACE = QWEN35 | {"mamba", "granitehybrid", NEMOTRON}
+LFM2 = frozenset({"lfm2", "lfm2moe"})
 WITH_INDEXER = frozenset({"deepseek32", "glm-dsa"})
 LING = "bailingmoe3"
 LATENT = WITH_INDEXER | {"deepseek2", LING}
 """Architectures whose attention is to a latent vector."""
 WITH_EXPERTS = LATENT | {
-    *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON)
+    *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON),
+    *("minimax-m2", "lfm2moe", "qwen3next"),
 }
 
 
-EVERY_LAYER = {**ARCHITECTURES, **HOLLOW_ALONE, **WITH_HEADS, **WITH_POSITIONS}
+EVERY_LAYER = {
+    **ARCHITECTURES,
+    **HOLLOW_ALONE,
+    **WITH_HEADS,
+    **WITH_DRAFTS,
+    **WITH_POSITIONS,
+}
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -518,7 +565,7 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     if architecture == EAGLE:
         yield from eagle_draft(shape)
         return
-    output_norm = "token_embd_norm" if architecture == "lfm2" else "output_norm"
+    output_norm = "token_embd_norm" if architecture in LFM2 else "output_norm"
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
@@ -545,7 +592,7 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_uint32(f"{architecture}.nextn_predict_layers", ASSISTANT_LAYERS)
         writer.add_uint32(f"{architecture}.embedding_length_out", shape.width)
     if architecture == BLOCKS:
-        writer.add_uint32(f"{architecture}.block_size", 16)
+        writer.add_uint32(f"{architecture}.block_size", BLOCK_SIZE)
         writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
         writer.add_mask_token_id(0)
     if architecture == EAGLE:
@@ -559,7 +606,8 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
     if architecture == NEMOTRON:
         add_nemotron(writer, shape, has_head=has_head)
     else:
-        writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
+        hidden = shape.feed_forward // 2 if architecture == "minimax-m2" else shape.feed_forward
+        writer.add_feed_forward_length(0 if architecture == "mamba" else hidden)
     if architecture != "mamba":
         add_attention(writer, architecture, shape)
     if architecture in STATE_SPACE:
@@ -589,7 +637,7 @@ def key_heads(architecture: str, shape: Shape) -> list[int]:
     layers = range(shape.num_layers)
     if architecture == NEMOTRON:
         kinds = [count * (nemotron_kind(layer) == "attention") for layer in layers]
-    elif architecture in {"lfm2", "granitehybrid", LING}:
+    elif architecture in {*LFM2, "granitehybrid", LING}:
         kinds = [0 if shape.is_recurrent(layer) else count for layer in layers]
     else:
         return []
@@ -607,13 +655,13 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     writer.add_rope_dimension_count(shape.head_width)
     kinds = key_heads(architecture, shape)
     writer.add_head_count_kv(kinds or (1 if is_latent else num_kv_heads))
-    if architecture == "lfm2":
+    if architecture in LFM2:
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:
         count = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
         writer.add_sliding_window(shape.sliding_window)
         writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(count)])
-        if architecture != "gemma3":
+        if architecture in {"gemma4", ASSISTANT}:
             writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
             for each in ("key", "value"):
                 writer.add_uint32(f"{architecture}.attention.{each}_length_swa", shape.head_width)
@@ -646,14 +694,16 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
-    if architecture in {"qwen35moe", NEMOTRON}:
+    if architecture == "mimo2":
+        writer.add_expert_feed_forward_length(shape.feed_forward // 2)
+    if architecture in {"qwen35moe", "qwen3next", NEMOTRON}:
         writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
     if architecture == "cohere2moe":
         writer.add_logit_scale(1.0)
         writer.add_sliding_window(shape.sliding_window)
         writer.add_leading_dense_block_count(NUM_DENSE)
         writer.add_expert_shared_count(1)
-    if architecture in WITH_INDEXER | {LING}:
+    if architecture in WITH_INDEXER | {LING, "minimax-m2", "lfm2moe"}:
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if architecture in LATENT | {"glm4moe"}:
         writer.add_expert_shared_count(1)

@@ -1,0 +1,29 @@
+"""Targets and drafts that read the inputs of their layers: each kind with each architecture."""
+
+from pathlib import Path
+from typing import Any
+
+from scripts.support.tiny_gguf.heads import write_with_head
+
+TARGETS = (
+    *("llama", "nanbeige", "gpt-oss", "minimax-m2", "gemma4", "mimo2"),
+    *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
+    *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "bailingmoe3", "nemotron_h_moe"),
+)
+"""Architectures that give the inputs of their layers."""
+DRAFTS = ("EAGLE-3", "DFlash")
+CASES = tuple(f"{target} with {draft}" for draft in DRAFTS for target in TARGETS)
+PROMPT = "Hello world, how are you"
+DRAFT_LENGTH = 3
+NOISE = 0.05
+
+
+def write_case(folder: Path, case: str, noise: float = NOISE) -> dict[str, Any]:
+    """Write the files of a case, unless they are there, and return them by role."""
+    target, _, draft = case.partition(" with ")
+    parts = {"target": "trunk", "draft": "head"}
+    paths = {role: folder / f"{case}-{noise}-{role}.gguf" for role in parts}
+    for role, path in paths.items():
+        if not path.exists():
+            write_with_head(path, target, part=parts[role], noise=noise, draft=draft)
+    return paths

@@ -1,0 +1,53 @@
+"""Which targets give the inputs of their layers, as EAGLE-3 and DFlash drafts read them."""
+
+from collections.abc import Collection, Mapping
+
+from specchat.gguf.header import Header
+
+UNTRIED = "not tried yet"
+TOO_WIDE = "its layers are several times as wide as llama.cpp reads them"
+TARGETS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("llama", "nanbeige", "gpt-oss", "minimax-m2", "gemma4", "mimo2"),
+            *("qwen3", "qwen3moe", "qwen3next", "qwen35", "qwen35moe"),
+            *("hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe"),
+            *("bailingmoe3", "nemotron_h_moe"),
+        ),
+        "",
+    ),
+    **dict.fromkeys(("nemotron_h", "minimax-01", "muse-glimmer", "deepseek4"), UNTRIED),
+    "qwen4exp": TOO_WIDE,
+}
+"""The architectures that give layer inputs in llama.cpp, and why others of them are refused.
+
+llama.cpp ends the process where a layer gives none, or one of another width.
+"""
+GIVING_LAST_STATES = frozenset(
+    {
+        *("gpt-oss", "gemma4", "mimo2", "qwen3next", "qwen35", "qwen35moe"),
+        *("bailingmoe3", "nemotron_h_moe"),
+    }
+)
+"""The architectures that also give what their prediction head reads: the last layer's states."""
+GIVING_LAST_OUTPUTS = frozenset({"mimo2", "nemotron_h_moe"})
+"""The architectures that give their last layer's output as if it were a further layer's input."""
+
+
+def why_not_given(
+    target: Header, layers: Collection[int], giving_last: Collection[str]
+) -> str | None:
+    """Return why a draft cannot read these layers of a target, None if it can.
+
+    A number one past the last layer stands for the last one's output, which only the architectures
+    in `giving_last` give.
+    """
+    kind = target.architecture
+    if reason := TARGETS.get(kind, "llama.cpp does not give the inputs of their layers"):
+        return f"targets of {kind} are not supported: {reason}"
+    last = target.num_layers - target.num_heads
+    if not all(0 <= layer <= last for layer in layers):
+        return f"it reads layers up to {max(layers)}, the target has {last}"
+    if last in layers and kind not in giving_last:
+        return f"it reads the last layer's output, which targets of {kind} do not give"
+    return None
