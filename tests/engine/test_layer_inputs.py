@@ -96,6 +96,7 @@ def test_the_draft_needs_the_right_inputs(
     assert rate(files) < right - 0.1
 
 
+@pytest.mark.slow(keep=6)
 @pytest.mark.parametrize("case", CASES)
 def test_drafts_are_those_of_llama_cpp(
     folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
